@@ -9,7 +9,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"
-COLUMNS = (("namespaces",), ("landlock as root", "landlock"), ("landlock",))
+COLUMNS = (
+    ("namespaces",),
+    ("namespaces with loopback", "namespaces"),
+    ("landlock as root", "landlock"),
+    ("landlock",),
+)
 """What stands in an attack's file for each column; the first of them that is there."""
 
 HEAD = """\
@@ -35,7 +40,10 @@ nothing runs.
   workspace if that is granted.
 * **Writing.** It writes to a scratch directory, which Paddock deletes after it, and to the workspace if write
   access is granted.
-* **Network.** It has no network without a grant, and never Unix sockets.
+* **Network.** It has no network without a grant, and never Unix sockets. With `loopback` or `hosts` each program
+  has a network of its own with nothing but `127.0.0.1` and `::1`. It can listen and connect there. No other program
+  and nothing of the machine is in it. Four attacks of the table are therefore open with these grants: they use
+  sockets, and reach only the program itself.
 * **User.** If Paddock runs as root, programs run as user 65531, or as the user of `sandbox.job_user`. In the
   tier `namespaces` a program with a workspace runs as root without any capability, so that it can access the
   user's files. In the tier `landlock` it does not. It reads what all users may read, and write access to a
@@ -89,6 +97,7 @@ nothing runs.
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
 | `/proc` | private | its own entry, with mounts and connections of the machine, and a few facts about it |
 | network, without a grant | an empty network namespace, and no sockets | no sockets |
+| network `loopback` and `hosts` | a network namespace of its own for each program | refused |
 | the last process | is killed by the kernel when the first one ends | is found and killed by the supervisor |
 
 With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any
@@ -162,8 +171,8 @@ The tests use no control group. Three attacks on the kernel's own memory are the
 sockets, mappings and file locks. Give Paddock a control group on a machine where unreviewed programs must not
 be able to exhaust the memory. It bounds the first two.
 
-| attack | namespaces | landlock, as root | landlock, as another user |
-|---|---|---|---|
+| attack | namespaces | the same, network loopback or hosts | landlock, as root | landlock, as another user |
+|---|---|---|---|---|
 """
 
 

@@ -9,9 +9,10 @@ without, get an errno instead. `guest-jit` differs in one point: memory may be m
 
 `job` is a deny-list, for any program in any language may run behind it, and an allow-list kills honest programs as C
 libraries move on. It takes away what reaches other processes, the kernel's rarely used halves, namespaces, every
-socket but a pair of streams, and set-user-id files. `job-network` allows sockets of the internet families. Calls that
-are younger than this list are missing, as they are on an older kernel: who wants one has another way. Call numbers of
-another architecture, x32 included, kill.
+socket but a pair of streams, and set-user-id files. `job-network` allows sockets of the internet families, and
+`job-loopback` also those that list the interfaces, since its network is the job's own. Calls that are younger than
+this list are missing, as they are on an older kernel: who wants one has another way. Call numbers of another
+architecture, x32 included, kill.
 
 `supervised` stands beside a job's filter where the job's user may own files outside of its grants. It notifies a
 supervisor of calls for which Landlock has no rule (`paddock.sandbox.child.call_broker`). A refusal of the other filter
@@ -129,6 +130,8 @@ SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
 """SOCK_DGRAM, and SOCK_RAW, which is the same for unix sockets (unix(7))."""
 INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
+NETLINK, NETLINK_ROUTE = 16, 0
+"""AF_NETLINK: getifaddrs(3) and its like ask for the interfaces (netlink(7))."""
 SOL_SOCKET, SO_SNDBUF = 1, 7
 """Who enlarges what a socket holds hears that it is done: `anonymous_memory` counts on the default."""
 CORE = 4
@@ -239,11 +242,13 @@ def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
     if profile == "job":
         deny(errno.EPERM, "socket")
         return
-    low, high = INTERNET
-    deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.LT, low))
-    for family in range(low + 1, high):
+    families = (*INTERNET, NETLINK) if profile == "job-loopback" else INTERNET
+    for family in set(range(max(families))) - set(families):
         deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, family))
-    deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.GT, high))
+    deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.GT, max(families)))
+    if profile == "job-loopback":
+        route = seccomp.Arg(2, seccomp.NE, NETLINK_ROUTE)
+        deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, NETLINK), route)
 
 
 def deny_power_over_others(deny: Callable[..., None]) -> None:
@@ -322,7 +327,7 @@ def guest(profile: str, architecture: str) -> seccomp.SyscallFilter:
 def main() -> int:
     """Write or check every filter."""
     stale = io.StringIO()
-    for profile in ("guest", "guest-jit", "job", "job-network", "supervised"):
+    for profile in ("guest", "guest-jit", "job", "job-loopback", "job-network", "supervised"):
         for architecture in ARCHITECTURES:
             path = TARGET / f"{profile}.{architecture}.bpf"
             program = build(profile, architecture)

@@ -22,7 +22,9 @@ from paddock.hub.person import ServerForm, UnanswerableQuestion
 from paddock.javascript.clock import Clock
 from paddock.model.approval import YES, Answer, Question
 from paddock.model.base import Json
+from paddock.model.host_names import Authority
 from paddock.model.ids import new_id
+from paddock.model.network import HostDecision
 from paddock.model.outcome import Decision
 from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
@@ -202,27 +204,34 @@ class Approvals:
         Raises UnanswerableQuestion if there is no person to ask or no answer, and LedgerError if it cannot be recorded.
         """
         what = f"answer what server {server} asks during a call"
-        shown = {"question": form.message, "answer": dict(form.values)}
-        question = asking.make_act_question(
-            call.request,
-            what,
-            shown,
-            "only this answer is sent",
-            self._outgoing,
-            wait_ms=self._settings.wait_ms,
-        )
-        about = {"actor": make_printable(call.actor), "surface": call.surface, "run": call.run}
-        question = question.model_copy(update={**about, "workspace": make_printable(str(call.workspace))})
-        facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": "question"}
-        facts |= {"name": question.what, "arguments_sha256": question.sha256}
-        run = self._runs.get(call.run) or RunState(self._asker)
-        async with run.turn:
-            answer = await self._ask_and_record(question, run, facts, parent=call.parent)
+        shown: dict[str, Json] = {"question": form.message, "answer": dict(form.values)}
+        answer = await self._ask_during(call, "question", what, shown, "only this answer is sent")
         if answer.verdict in YES:
             return "accept"
         if answer.verdict == "denied":
             return "decline"
         raise UnanswerableQuestion(answer.told)
+
+    async def ask_about_host(self, call: CallContext, authority: Authority, decision: HostDecision) -> bool:
+        """Ask a person whether a program may connect to a host, and return the answer. Raises LedgerError."""
+        shown: dict[str, Json] = {"host": authority.host, "port": authority.port}
+        what = f"connect a program to {authority}"
+        return (await self._ask_during(call, "connection", what, shown, decision.reason)).verdict in YES
+
+    async def _ask_during(
+        self, call: CallContext, kind: str, what: str, shown: Mapping[str, Json], reason: str
+    ) -> Answer:
+        """Ask a person about something that happens during a request, and return the answer. Raises LedgerError."""
+        question = asking.make_act_question(
+            call.request, what, shown, reason, self._outgoing, wait_ms=self._settings.wait_ms
+        )
+        about = {"actor": make_printable(call.actor), "surface": call.surface, "run": call.run}
+        question = question.model_copy(update={**about, "workspace": make_printable(str(call.workspace))})
+        facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": kind}
+        facts |= {"name": question.what, "arguments_sha256": question.sha256}
+        run = self._runs.get(call.run) or RunState(self._asker)
+        async with run.turn:
+            return await self._ask_and_record(question, run, facts, parent=call.parent)
 
     def _find_run(self, request: ExecutionRequest) -> RunState:
         return self._runs.get(request.root or request.id) or RunState(self._asker)

@@ -4,6 +4,7 @@ from paddock.app.work import kind_of
 from paddock.app.work.ends import CANCELLED
 from paddock.app.work.kind import shorten_name
 from paddock.audit.sink import Field
+from paddock.model.network import Connection
 from paddock.model.outcome import Decision, RawResult
 from paddock.model.request import ExecutionRequest
 
@@ -18,6 +19,24 @@ def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, F
         "rule": shorten_name(decision.rule),
         **kind_of(request).list_facts(request.work, decision),
     }
+
+
+def connection_facts(request: ExecutionRequest, connection: Connection) -> dict[str, Field]:
+    """Return the facts of a connection of a program for the record; they contain neither paths nor content."""
+    facts: dict[str, Field] = {
+        "actor": shorten_name(request.actor),
+        "surface": shorten_name(request.surface),
+        "kind": "connection",
+        "host": shorten_name(connection.host),
+        "port": connection.port,
+        "address": connection.address,
+        "verdict": connection.verdict,
+        "rule": shorten_name(connection.rule),
+        "sent_bytes": connection.sent_bytes,
+        "received_bytes": connection.received_bytes,
+        "ms": round(connection.wall_ms, 3),
+    }
+    return facts | ({"reason": shorten_name(connection.reason)} if connection.reason else {})
 
 
 def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int) -> dict[str, Field]:

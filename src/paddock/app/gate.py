@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paddock.app import visible_tools
 from paddock.app.approvals import Approvals, Asker, CallContext
-from paddock.app.audit_facts import end_facts, identity_facts
+from paddock.app.audit_facts import connection_facts, end_facts, identity_facts
+from paddock.app.host_access import ConnectionWatch
 from paddock.app.host_calls import OnResult
 from paddock.app.work import KINDS, kind_of
 from paddock.app.work.ends import CANCELLED
@@ -40,7 +41,8 @@ from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
 from paddock.model.errors import EngineError, PaddockError
-from paddock.model.ids import mint_id, spend_id
+from paddock.model.ids import mint_id, new_id, spend_id
+from paddock.model.network import Connection
 from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decision import Policy
@@ -96,6 +98,7 @@ class Gate:
             find_tool=self.find_tool,
             clock_of=self.approvals.clock_of,
             person_of=self._make_person,
+            watch_connections=self._watch_connections,
             carry_out_child=self._carry_out_child,
         )
         self.on_end: OnEnd | None = None
@@ -222,6 +225,19 @@ class Gate:
     def _make_person(self, request: ExecutionRequest, server: str) -> "Person":
         """Return what answers the questions that a server asks during a call."""
         return partial(self.approvals.pass_on, CallContext.from_request(request), server)
+
+    def _watch_connections(self, request: ExecutionRequest) -> ConnectionWatch:
+        """Return what asks about and records the connections of a program to hosts."""
+
+        def record(connection: Connection) -> Connection:
+            hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
+            shown = connection.model_copy(update=hidden)
+            facts = connection_facts(request, shown)
+            self.audit.append_soon("connected", new_id(), facts, parent=request.id)
+            return shown
+
+        ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))
+        return ConnectionWatch(ask, record)
 
     def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
         reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)

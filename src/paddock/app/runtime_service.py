@@ -10,14 +10,16 @@ import mimetypes
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
+from paddock.model.network import HostGrant, NetworkLimits
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
-from paddock.model.program import Executables, ProgramEnd, signal_name
+from paddock.model.program import Executables, ProgramEnd, ProgramTerms, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import Result, SessionInfo
 from paddock.model.work_files import InputFile, OutputFile
@@ -27,9 +29,9 @@ from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
+    from paddock.app.work.kind import Watchers
     from paddock.model.artifact import RunFacts
     from paddock.output.artifacts import Artifacts
-    from paddock.output.recorder import OnOutput
     from paddock.output.work_files import FileCollector
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sessions.registry import ProgramSession, ProgramSessions
@@ -54,8 +56,13 @@ class Programs:
         artifacts: "Callable[[], Artifacts]",
         hide: Callable[[str], str],
         sessions: "Callable[[Callable[[], RuntimeEngine]], ProgramSessions]",
+        *,
+        network: NetworkLimits,
     ) -> None:
         """Use `hide` to remove secrets from texts of requests; `sessions` makes what keeps interpreters."""
+        self._network = network
+        self._session_hosts: dict[str, HostAccess] = {}
+        """The access of open sessions to hosts, by handle."""
         self._added = settings.recipes
         self._names = settings.languages
         self._make_engine = engine
@@ -130,10 +137,10 @@ class Programs:
         request: ExecutionRequest,
         work: RuntimeRun,
         decision: Decision,
-        on_output: "OnOutput | None" = None,
-        stop: asyncio.Event | None = None,
+        watchers: "Watchers",
+        watch: ConnectionWatch,
     ) -> RawResult:
-        """Run an admitted program and return its result; `on_output` receives its output as it comes.
+        """Run an admitted program and return its result; `watch` asks about and records its connections.
 
         Secrets are removed from everything that it returns or reports. Raises EngineError when nothing ran.
         """
@@ -145,8 +152,18 @@ class Programs:
             if any(file.artifact for file in work.files):
                 work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
             cwd = resolve_cwd(request.workspace, work.cwd)
+            turns: list[HostTurn] = []
+            hosts = self._open_own_hosts(work, terms, watch, turns)
+            recipe = recipes(self._added)[work.runtime]
             job = ProgramTask(
-                work, terms, request.workspace, cwd, recipes(self._added)[work.runtime], request.actor
+                work,
+                terms,
+                request.workspace,
+                cwd,
+                recipe,
+                request.actor,
+                hosts,
+                partial(self._open_hosts, watch, turns),
             )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
@@ -155,7 +172,7 @@ class Programs:
             persist=work.output.persist,
             kept_bytes=terms.limits.stdout_bytes,
             kept_stderr_bytes=terms.limits.stderr_bytes,
-            on_output=on_output,
+            on_output=watchers.on_output,
         )
         collector = self._collect_files(work)
         # The callback runs as soon as this task waits for the program.
@@ -163,9 +180,13 @@ class Programs:
         try:
             files = collector.read if collector else None
             sinks = Sinks(recording.stdout, recording.stderr, files)
-            in_session = work.session is not None
+            in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))
+            if turns:
+                result = result.replace(network=tuple(each for turn in turns for each in turn.connections))
+            if hosts is not None and result.session is not None:
+                self._remember_hosts(result.session.id, hosts)
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
@@ -181,6 +202,26 @@ class Programs:
         streams = {"stdout": recording.make_captured("stdout"), "stderr": recording.make_captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
+
+    def _open_own_hosts(
+        self, work: RuntimeRun, terms: ProgramTerms, watch: ConnectionWatch, turns: list[HostTurn]
+    ) -> HostTurn | None:
+        """Return what serves the connections of a program, or of an execution in a session; None without hosts."""
+        if terms.grants.hosts is None:
+            return None
+        access = self._session_hosts.get(work.session or "")
+        turns.append(HostTurn(access or HostAccess(terms.grants.hosts, self._network), watch))
+        return turns[-1]
+
+    def _open_hosts(self, watch: ConnectionWatch, turns: list[HostTurn], grant: HostGrant) -> HostTurn:
+        """Return what serves the connections of an installation; add it to the `turns` of the request."""
+        turns.append(HostTurn(HostAccess(grant, self._network), watch))
+        return turns[-1]
+
+    def _remember_hosts(self, session: str, hosts: HostTurn) -> None:
+        """Remember the access of an open session for its next execution."""
+        open_ones = {name: each for name, each in self._session_hosts.items() if not each.is_closed}
+        self._session_hosts = {**open_ones, session: hosts.access}
 
     async def _store_results(self, facts: "RunFacts", result: RawResult) -> RawResult:
         """Store what a program shows in other forms than text, as files; return the result with their handles."""

@@ -16,8 +16,9 @@ from paddock.files import read_bounded
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ToolNotFound
 from paddock.model.limits import SCRIPT_BYTES
+from paddock.model.network import NETWORKS
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
-from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.settings.schema import ToolSettings
 

@@ -100,7 +100,7 @@ def _make_engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
 def _make_packages(settings: Settings) -> "Packages":
     from paddock.packages.service import Packages
 
-    return Packages(settings.packages, os.environ)
+    return Packages(settings.packages, os.environ, settings.network.rule)
 
 
 def _make_programs(
@@ -108,7 +108,9 @@ def _make_programs(
 ) -> Programs:
     engine = partial(_make_engine, settings, processes)
     sessions = partial(_make_sessions, settings, outgoing)
-    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
+    return Programs(
+        settings.runtimes, engine, output.artifacts, outgoing.text, sessions, network=settings.network
+    )
 
 
 def _make_sessions(

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +27,22 @@ from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
+from paddock.model.network import NetworkRule
 from paddock.model.outcome import Outcome, Status
 from paddock.model.packages import needs_own_folder
 from paddock.model.program import (
     ACCESSES,
     CODE_CHARS,
     MAX_ARGUMENTS,
-    NETWORKS,
     OUTPUT_MODES,
     STDIN_BYTES,
     Access,
-    Network,
     OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.work_files import INPUT_BYTES, InputFile
 from paddock.packages.progress import on_progress
-from paddock.rendering.program_response import program_response, put_back
+from paddock.rendering.program_response import list_notes, program_response
 from paddock.settings.loader import load
 from paddock.settings.merge import BUILT_IN
 from paddock.settings.schema import RuntimeSettings, Settings
@@ -142,7 +141,7 @@ class _Program(click.Command):
 @options.add_size_option("--memory", "memory_bytes", help="Maximum memory")
 @options.add_duration_option("--cpu-time", "cpu_ms", help="Maximum time on all processors together")
 @click.option("--access", type=click.Choice(ACCESSES), help="Access of the program to the workspace.")
-@click.option("--network", type=click.Choice(NETWORKS), help="Access of the program to the network.")
+@options.add_network_option("Access of the program to the network")
 @options.workspace
 @options.settings
 @options.as_json
@@ -238,7 +237,7 @@ def _read_options(
     code: str | None,
     with_stdin: bool,
     access: Access | None,
-    network: Network | None,
+    network: str | list[str] | None,
     mode: OutputMode | None,
     terms: tuple[str, ...],
     max_lines: int,
@@ -301,7 +300,7 @@ def _execute_request(
         text = (
             ""
             if as_json
-            else "\n".join(filter(None, (explain_failure(outcome), put_back(outcome), lost, listed)))
+            else "\n".join(filter(None, (explain_failure(outcome), *list_notes(outcome), lost, listed)))
         )
         passing.end(more=bool(text))
         if as_json or answered:
@@ -372,13 +371,22 @@ def read_input(given: str) -> InputFile:
 def own_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, Any]) -> Settings:
     """Return the settings with the grants that the person at the command line gives, unless a file decides on them."""
     merged = load(workspace, flags=flags)
+    network: str | Sequence[str] | None = options["network"]
+    hosts = () if network is None or isinstance(network, str) else network
     asked = {
         "runtimes.access": options["access"],
-        "runtimes.network": options["network"],
+        "runtimes.network": "hosts" if hosts else network,
         "runtimes.environment": json.dumps([*options["env"]]) if options["env"] else None,
     }
     given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
-    return load(workspace, flags={**given, **flags}).settings if given else merged.settings
+    settings = load(workspace, flags={**given, **flags}).settings if given else merged.settings
+    if not hosts or settings.network.rule:
+        return settings
+    try:
+        rules = tuple(NetworkRule(host=host, effect="allow") for host in hosts)
+    except ValidationError as problem:
+        raise click.BadParameter(explain_request(problem), param_hint="--network") from None
+    return settings.model_copy(update={"network": settings.network.model_copy(update={"rule": rules})})
 
 
 def read_source(file: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from paddock.audit.moment import parse_moment
+from paddock.model.network import NETWORKS
 from paddock.settings.units import DURATIONS, MAX_AMOUNT, read_duration_ms, read_size_bytes
 
 LISTED_ENTRIES = 50
@@ -65,6 +66,26 @@ def _parse_duration(_context: click.Context, parameter: click.Parameter, text: s
     if not 0 < milliseconds <= MAX_AMOUNT:
         raise click.BadParameter(f"must be a number of seconds above 0, or {DURATIONS}", param=parameter)
     return max(1, round(milliseconds))
+
+
+def _read_network(
+    _context: click.Context, parameter: click.Parameter, text: str | None
+) -> str | list[str] | None:
+    if text is None or text in NETWORKS:
+        return text
+    names = [name.strip() for name in text.split(",")]
+    if all("." in name or ":" in name for name in names):
+        return names
+    raise click.BadParameter(
+        f"{text!r} is neither {', '.join(NETWORKS)} nor a list of hosts, such as api.example.com,files.example.com",
+        param=parameter,
+    )
+
+
+def add_network_option(help: str) -> Callable[[Any], Any]:
+    """Return the option for access to the network. Its value is a grant, or the list of hosts that were named."""
+    text = f"{help}: none, loopback, hosts, full, or hosts by name, e.g. api.example.com,files.example.com."
+    return click.option("--network", metavar="NETWORK", callback=_read_network, help=text)
 
 
 def add_timeout_option(help: str) -> Callable[[Any], Any]:

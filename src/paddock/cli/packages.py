@@ -23,6 +23,7 @@ from paddock.model.packages import INSTALLERS
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.packages.progress import on_progress
 from paddock.packages.store import Entry, Store
+from paddock.rendering.program_response import list_notes
 from paddock.settings.loader import load
 from paddock.settings.packages import PackageSettings
 
@@ -113,7 +114,7 @@ def add(
     if program is None or not program.packages_lock:
         error = outcome.error
         hint = f"\n  hint: {error.hint}" if error and error.hint else ""
-        told = f"{error.message if error else outcome.status}{hint}"
+        told = "\n".join([f"{error.message if error else outcome.status}{hint}", *list_notes(outcome)])
         raise Failure(told, exit_code=EXIT_DENIED if outcome.status is Status.DENIED else 1)
     facts: dict[str, Json] = {"packages": list(program.packages), "lock_sha256": program.packages_lock}
     if as_json:

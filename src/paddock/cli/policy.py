@@ -16,7 +16,7 @@ from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
-from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
 from paddock.policy.decision import Policy
 from paddock.policy.kinds import Catalogue
@@ -84,7 +84,7 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
                 type=click.Choice(ACCESSES),
                 help="Access of the program to the workspace. Default: read-only, if granted.",
             ),
-            click.option("--network", type=click.Choice(NETWORKS), default="none", show_default=True),
+            options.add_network_option("Access of the program to the network"),
             options.workspace,
             options.settings,
             options.as_json,
@@ -183,7 +183,7 @@ def _build_request(
     timeout: int | None,
     timeout_ms: int | None,
     access: str | None,
-    network: str,
+    network: str | list[str] | None,
 ) -> ExecutionRequest:
     server, _, tool = target.rpartition(
         "/"
@@ -191,7 +191,7 @@ def _build_request(
     if server and tool:
         work = ServerCall(server=server, tool=tool)
     elif target in runtimes:
-        fields = {"executable": executable, "cwd": cwd, "network": network}
+        fields: dict[str, Json] = {"executable": executable, "cwd": cwd, "network": network or "none"}
         fields |= {"access": access} if access else {}
         try:
             work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
@@ -219,13 +219,13 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
     work = request.work
     if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
         return ""
-    own = own_settings(
-        request.workspace, flags, {"access": work.access, "network": work.network, "env": work.env}
-    )
+    network = work.hosts or work.network
+    own = own_settings(request.workspace, flags, {"access": work.access, "network": network, "env": work.env})
     granted = _make_policy(own).decide(request)
     if not (granted.allowed or granted.asks):
         return ""
-    command = f"paddock exec --access {work.access} --network {work.network}"
+    shown = ",".join(work.hosts) if work.hosts else work.network
+    command = f"paddock exec --access {work.access} --network {shown}"
     return f"for a person's own `{command}`: {_render_decision(granted)}"
 
 

@@ -39,10 +39,10 @@ from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import NEW
-from paddock.rendering.program_response import program_response, put_back
+from paddock.rendering.program_response import list_notes, program_response
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -98,7 +98,7 @@ _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @options.add_pairs_option("--env", help="Set an environment variable. Repeatable.")
 @options.add_size_option("--memory", "memory_bytes", help="Maximum memory of the session")
 @click.option("--access", type=click.Choice(ACCESSES), help="Access of the session to the workspace.")
-@click.option("--network", type=click.Choice(NETWORKS), help="Access of the session to the network.")
+@options.add_network_option("Access of the session to the network")
 @options.workspace
 @options.settings
 @options.as_json
@@ -282,7 +282,7 @@ class Repl:
         """Print what a person should know of the end of a program, below its output."""
         if printer.broken is not None:
             raise printer.broken
-        notes = [self._explain_end(outcome), put_back(outcome), *self._save_images(outcome)]
+        notes = [self._explain_end(outcome), *list_notes(outcome), *self._save_images(outcome)]
         if (session := outcome.session) is not None and session.state == "lost":
             self._handle = ""
             if outcome.status is not Status.LOST:

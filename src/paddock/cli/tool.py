@@ -24,7 +24,7 @@ from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
-from paddock.rendering.program_response import put_back
+from paddock.rendering.program_response import list_notes
 from paddock.rendering.render import tool_end
 from paddock.rendering.terminal import escape_except_colour, make_encodable
 from paddock.runtimes.recipe import recipes
@@ -318,8 +318,9 @@ def _print_end(outcome: Outcome | None) -> None:
     if end.error and end.error != end.stderr:
         hint = outcome.error.hint if outcome and outcome.error else ""
         _echo_text(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
-    if outcome is not None and (restored := put_back(outcome)):
-        _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + restored + "\n", err=True)
+    if outcome is not None and (notes := list_notes(outcome)):
+        _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")), err=True)
+        _echo_text("\n".join([*notes, ""]), err=True)
 
 
 def _echo_text(text: str, *, err: bool = False) -> None:

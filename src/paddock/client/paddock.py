@@ -25,9 +25,10 @@ from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.packages import needs_own_folder
-from paddock.model.program import Access, Network
+from paddock.model.program import Access
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.session import NEW, SessionInfo
 from paddock.model.tool import ToolEnd
@@ -232,7 +233,7 @@ class Paddock:
         stdin: bytes | str | None = None,
         cwd: str = ".",
         access: Access | None = None,
-        network: Network = "none",
+        network: Network | Sequence[str] = "none",
         files: Mapping[str, InputData] | None = None,
         outputs: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -288,7 +289,7 @@ class Paddock:
         id: str | None = None,  # noqa: A002 - as every handle is called
         executable: str | None = None,
         access: Access | None = None,
-        network: Network = "none",
+        network: Network | Sequence[str] = "none",
         files: Mapping[str, InputData] | None = None,
         env: Mapping[str, str] | None = None,
         packages: Sequence[str] = (),

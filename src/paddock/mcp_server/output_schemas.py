@@ -166,6 +166,21 @@ PROGRAM_SCHEMA = object_schema(
         ),
         "The values that it showed.",
     ),
+    network=_add_description(
+        _build_list_schema(
+            object_schema(
+                ["host", "port", "verdict"],
+                host=_TEXT,
+                port=_INTEGER,
+                verdict=_build_enum_schema("allowed", "refused"),
+                rule=_TEXT,
+                reason=_add_description(_TEXT, "Why it was refused or failed, and what would allow it."),
+                sentBytes=_INTEGER,
+                receivedBytes=_INTEGER,
+            )
+        ),
+        "Its connections to hosts.",
+    ),
     combined=_add_description(_FLAG, "Whether stdout contains both streams."),
     truncation=object_schema(
         ["stdoutTruncated", "stderrTruncated", "totalStdoutBytes", "totalStderrBytes"],

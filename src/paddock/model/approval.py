@@ -5,6 +5,8 @@ from typing import Literal
 
 from paddock.model.base import PositiveInt, Value
 
+Effect = Literal["allow", "ask", "deny"]
+"""What a rule of the settings does. Deny beats ask, and ask beats allow."""
 Verdict = Literal["once", "run", "denied", "expired", "unasked"]
 """Yes to this call; yes to every call of this tool in this run; no; no answer in time; no person to ask."""
 Scope = Literal["once", "run"]

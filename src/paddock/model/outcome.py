@@ -10,6 +10,7 @@ from paddock.model.approval import Verdict
 from paddock.model.base import Json, Value
 from paddock.model.errors import PaddockError
 from paddock.model.limits import Grants, GuestLimits
+from paddock.model.network import Connection
 from paddock.model.numbers import dumps
 from paddock.model.program import ProgramEnd, ProgramTerms
 from paddock.model.session import Result, SessionEnd
@@ -194,6 +195,8 @@ class RawResult(Value):
     """The session that ran it; None without one."""
     results: tuple[Result, ...] = ()
     """The values that a program in a session shows, in order."""
+    network: tuple[Connection, ...] = ()
+    """The connections of a program to hosts that have ended or were refused, in order; equal refusals once."""
     planned: tuple[PlannedCall, ...] = ()
     """The calls that a rehearsal (`dry_run`) did not make, in order."""
     tool: ToolEnd | None = None

@@ -7,8 +7,9 @@ from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.limits import KIB, MIB
+from paddock.model.network import Network
 from paddock.model.outcome import SandboxFacts, Status
-from paddock.model.program import Access, CapturedStream, Network
+from paddock.model.program import Access, CapturedStream
 
 GIB = 1024 * MIB
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value, WholeNumber
 from paddock.model.limits import KIB, MIB
+from paddock.model.network import HostGrant, Network
 from paddock.model.work_files import OutputFile
 
 RUNTIMES = (
@@ -21,10 +22,6 @@ Runtime = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
 Access = Literal["none", "read-only", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)
 """Access to the workspace, weakest first."""
-
-Network = Literal["none", "full"]
-NETWORKS: tuple[Network, ...] = get_args(Network)
-"""Access to the network, weakest first."""
 
 Phase = Literal["compile", "run"]
 OutputMode = Literal["minimal", "summary", "intent", "digest"]
@@ -81,6 +78,8 @@ class ProgramGrants(Value):
     """Access to the workspace."""
     network: Network = "none"
     """Access to the network."""
+    hosts: HostGrant | None = None
+    """The hosts that it may connect to, with the network `hosts`."""
     executables: tuple[str, ...] = ()
     """Names of executables that may run the program, preferred ones first."""
     environment: tuple[str, ...] = ()

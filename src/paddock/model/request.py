@@ -13,6 +13,7 @@ from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
 from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.network import Hosts, Network, check_hosts, read_hosts_as_network
 from paddock.model.packages import INSTALLERS, MAX_PACKAGES, Requirement, check_requirements
 from paddock.model.program import (
     ARGUMENT_BYTES,
@@ -23,7 +24,6 @@ from paddock.model.program import (
     MIN_TIMEOUT_MS,
     STDIN_BYTES,
     Access,
-    Network,
     OutputOptions,
     Runtime,
 )
@@ -148,6 +148,9 @@ class RuntimeRun(Value):
     access: Access = "read-only"
     """Access to the workspace; by default `none` if nothing is granted."""
     network: Network = "none"
+    """Access to the network. A list of hosts is read as `hosts` with these."""
+    hosts: Hosts | None = None
+    """With the network `hosts`: the only hosts that it may connect to; None for all that the rules allow."""
     output: OutputOptions = Field(default_factory=_usual_wishes)
     files: Annotated[tuple[InputFile, ...], Field(max_length=MAX_INPUT_FILES)] = ()
     """Files that are written into the separate working directory."""
@@ -187,8 +190,19 @@ class RuntimeRun(Value):
             *([self.env] if self.env else []),
             *([self.session] if self.session else []),
             *([["packages", *self.packages]] if self.packages else []),
+            *([["hosts", *self.hosts]] if self.hosts is not None else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_network(cls, given: object) -> object:
+        return read_hosts_as_network(given)
+
+    @model_validator(mode="after")
+    def _has_hosts_of_its_network(self) -> Self:
+        check_hosts(self.network, self.hosts)
+        return self
 
     @model_validator(mode="after")
     def _has_packages_of_its_language(self) -> Self:
@@ -274,8 +288,19 @@ class ToolRun(Value):
     """The limits that the tool declares; limits of the request take precedence."""
     access: Access = "none"
     network: Network = "none"
+    hosts: Hosts | None = None
     script_sha256: str = ""
     """SHA-256 (hex) of the script at the time of the request, empty without one; no other script is run."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_network(cls, given: object) -> object:
+        return read_hosts_as_network(given)
+
+    @model_validator(mode="after")
+    def _has_hosts_of_its_network(self) -> Self:
+        check_hosts(self.network, self.hosts)
+        return self
 
 
 Work = Annotated[GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall, Field(discriminator="kind")]

@@ -5,7 +5,8 @@ from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.limits import MIB
-from paddock.model.program import Access, Network
+from paddock.model.network import HostGrant, Network
+from paddock.model.program import Access
 
 EXIT_REFUSED = -1
 """Exit code of a script that did not run, or did not exit by itself."""
@@ -28,6 +29,8 @@ class ToolTerms(Value):
     """Access to the workspace."""
     network: Network = "none"
     """Access to the network."""
+    hosts: HostGrant | None = None
+    """The hosts that it may connect to, with the network `hosts`."""
     environment: tuple[str, ...] = ()
     """Variables of Paddock's own environment that `${NAME}` in a tool's `env` may name."""
 

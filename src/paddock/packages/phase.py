@@ -15,10 +15,10 @@ from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import Status
 from paddock.model.process import GIB, ProcessGrants, ProcessLimits, ProcessResult
 from paddock.packages.errors import PackagesError
-from paddock.packages.registries import Registries
+from paddock.packages.registries import PROXY_VARIABLES, Registries
 from paddock.packages.wanted import Interpreter
 from paddock.sandbox.child import permissions
-from paddock.sandbox.protocol import GuardingSandbox, SandboxSlot, Sink, Streams
+from paddock.sandbox.protocol import GuardingSandbox, HostProxy, SandboxSlot, Sink, Streams
 from paddock.settings.packages import PackageSettings
 
 _MEMORY_BYTES = 3 * GIB
@@ -38,6 +38,8 @@ class Phase(NamedTuple):
     registries: Registries
     sandbox: GuardingSandbox
     stop: asyncio.Event | None
+    hosts: HostProxy | None = None
+    """What serves the proxy of its steps, with `packages.network = "hosts"`."""
 
     def hide(self, text: str) -> str:
         """Return a text without the credentials of the registries."""
@@ -72,7 +74,8 @@ async def run_step(
     """
     with make_temporary_directory("paddock-packages-") as empty:
         empty.chmod(0o755)  # the job may run as another user
-        grants, limits = _make_grants(phase, empty, environment), _make_limits(phase)
+        given = environment if phase.hosts is None else _replace_proxies(environment, phase.hosts.environment)
+        grants, limits = _make_grants(phase, empty, given), _make_limits(phase)
         slot = await phase.sandbox.take_slot(grants, limits)
         try:
             installer = await asyncio.to_thread(_fill, slot, phase, files)
@@ -80,7 +83,8 @@ async def run_step(
                 with contextlib.suppress(OSError):
                     earlier.rename(slot.scratch / name)
             said = bytearray()
-            streams = Streams(stdout=_collect_into(said), stderr=None)
+            listener = phase.hosts.serve if phase.hosts is not None else None
+            streams = Streams(stdout=_collect_into(said), listener=listener)
             command = ["/bin/sh", "-euc", script, "sh", installer, *arguments]
             ended = await phase.sandbox.run(command, grants, limits, streams, slot=slot, stop=phase.stop)
             if ended.status is not Status.OK or ended.survivors:
@@ -92,7 +96,7 @@ async def run_step(
 
 def _make_grants(phase: Phase, empty: Path, environment: Mapping[str, str]) -> ProcessGrants:
     # The directory decides the user: with one, a job of root may keep its number, as the program does. It is empty.
-    network = "full" if phase.settings.network == "full" and not phase.registries.is_local else "none"
+    network = "none" if phase.registries.is_local else phase.settings.network
     return ProcessGrants(
         workspace=empty if phase.interpreter.has_workspace else None,
         access="read-only" if phase.interpreter.has_workspace else "none",
@@ -105,6 +109,12 @@ def _make_grants(phase: Phase, empty: Path, environment: Mapping[str, str]) -> P
         ),
         environment={"PATH": _COMMAND_PATH, **environment},
     )
+
+
+def _replace_proxies(environment: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a step with those of its own proxy: Paddock itself goes through the user's."""
+    kept = {name: value for name, value in environment.items() if name.upper() not in PROXY_VARIABLES}
+    return {**kept, **own}
 
 
 def _can_reach(phase: Phase) -> bool:

@@ -28,7 +28,7 @@ DEFAULT = "default"
 """Name of the registry that the installer itself has as its default."""
 _MAX_CONFIGURATION_BYTES = 256 * KIB
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PIP_FILES = ("/etc/xdg/pip/pip.conf", "/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 """Weakest first, as pip reads them (https://pip.pypa.io/en/stable/topics/configuration/)."""
 _UV_FILES = ("/etc/uv/uv.toml", "~/.config/uv/uv.toml")
@@ -99,7 +99,7 @@ class PythonRegistries:
     def secrets(self) -> list[str]:
         """Texts that no message may contain."""
         named = [value for name, value in (self.variables or {}).items() if name.endswith("_PASSWORD")]
-        proxies = [value for name, value in (self.variables or {}).items() if name.upper() in _PROXIES]
+        proxies = [value for name, value in (self.variables or {}).items() if name.upper() in PROXY_VARIABLES]
         return [*_list_secrets((*self._addresses, *proxies)), *named]
 
     @property
@@ -197,7 +197,7 @@ def _refuse_registries(names: Sequence[str]) -> PackagesError:
 
 
 def _list_connection_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    names = (*_CERTIFICATES, *_PROXIES, *(name.lower() for name in _PROXIES))
+    names = (*_CERTIFICATES, *PROXY_VARIABLES, *(name.lower() for name in PROXY_VARIABLES))
     return {name: environ[name] for name in names if environ.get(name)}
 
 
@@ -321,7 +321,7 @@ class NodeRegistries:
     def secrets(self) -> list[str]:
         """Texts that no message may contain."""
         own = [value for name, value in self.others if name.rpartition(":")[2] in _NPM_AUTHORITY_KEYS[:-1]]
-        proxies = [value for name, value in (self.variables or {}).items() if name.upper() in _PROXIES]
+        proxies = [value for name, value in (self.variables or {}).items() if name.upper() in PROXY_VARIABLES]
         return [*own, *_list_secrets((self.default, *self.scopes.values(), *proxies))]
 
     @property

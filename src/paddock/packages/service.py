@@ -10,14 +10,16 @@ lock of its requirements; others wait for it and then find it.
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 from paddock.model.base import count
 from paddock.model.canonical import canonical
+from paddock.model.network import HostGrant, NetworkRule
 from paddock.model.outcome import Status
 from paddock.packages import node, python
 from paddock.packages.errors import PackagesError
+from paddock.packages.hosts import grant_registries
 from paddock.packages.phase import Phase
 from paddock.packages.progress import report_progress
 from paddock.packages.registries import Registries, read_registries
@@ -30,9 +32,11 @@ from paddock.packages.store import (
     name_environment,
 )
 from paddock.packages.wanted import Interpreter, Provided, Wanted
-from paddock.sandbox.protocol import GuardingSandbox
+from paddock.sandbox.protocol import GuardingSandbox, HostProxy
 from paddock.settings.packages import PackageSettings
 
+OpenHosts = Callable[[HostGrant], HostProxy]
+"""Makes what serves the connections of an installation."""
 _POLL_S = 0.02
 _SHOWN_NAMES = 5
 
@@ -40,8 +44,12 @@ _SHOWN_NAMES = 5
 class Packages:
     """Environments with packages, under one set of settings. `environ` has the user's configuration of registries."""
 
-    def __init__(self, settings: PackageSettings, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: PackageSettings, environ: Mapping[str, str], rules: Sequence[NetworkRule] = ()
+    ) -> None:
+        """Follow the `rules` on hosts besides what the registries need."""
         self._settings = settings
+        self._rules = rules
         self._environ = environ
         self.store = Store(settings.directory, settings.cache_bytes)
 
@@ -51,11 +59,13 @@ class Packages:
         wanted: Wanted,
         interpreter: Interpreter,
         sandbox: GuardingSandbox,
+        open_hosts: OpenHosts,
         stop: asyncio.Event | None = None,
     ) -> AsyncGenerator[Provided]:
         """Yield an environment with the wanted packages; it is kept until the end of the context.
 
-        Installs them first if they are not there. Setting `stop`, or cancelling the task, ends that and leaves nothing.
+        Installs them first if they are not there; `open_hosts` makes what serves the connections of that. Setting
+        `stop`, or cancelling the task, ends it and leaves nothing.
         Raises PackagesError with the reason and the remedy, EngineError as sandboxes do.
         """
         registries = await asyncio.to_thread(
@@ -72,7 +82,8 @@ class Packages:
                 held.close()
                 phase = Phase(self._settings, interpreter, registries, sandbox, stop)
                 try:
-                    key = await self._make(wanted, phase, digest, held)
+                    async with self._connect(wanted, phase, open_hosts) as connected:
+                        key = await self._make(wanted, connected, digest, held)
                 except OSError as error:
                     raise PackagesError(
                         f"the packages cannot be stored: {error.strerror or error}",
@@ -84,6 +95,19 @@ class Packages:
             else:
                 self._check_names(wanted.language, manifest.packages)
             yield Provided(name_environment(key, manifest), self.store.locate(key))
+
+    @asynccontextmanager
+    async def _connect(self, wanted: Wanted, phase: Phase, open_hosts: OpenHosts) -> AsyncGenerator[Phase]:
+        """Yield the phase with what serves the connections of its steps, if it has any."""
+        if self._settings.network != "hosts" or phase.registries.is_local:
+            yield phase
+            return
+        hosts = open_hosts(grant_registries(wanted.installer, phase.registries.names, self._rules))
+        hosts.begin()
+        try:
+            yield phase._replace(hosts=hosts)
+        finally:
+            await hosts.close()
 
     def _hash_request(self, wanted: Wanted, interpreter: Interpreter, registries: Registries) -> str:
         return _hash(
@@ -108,7 +132,7 @@ class Packages:
     async def _make(self, wanted: Wanted, phase: Phase, digest: str, held: ExitStack) -> str:
         """Resolve and install; return the key, whose shared lock `held` then has."""
         tool = python if wanted.installer == "uv" else node
-        self._check_reach(wanted, phase.registries)
+        self._check_reach(wanted, phase)
         await asyncio.to_thread(self.store.prepare)
         with ExitStack() as making:
             await self._lock(making, digest, shared=False, stop=phase.stop)
@@ -174,14 +198,20 @@ class Packages:
             waited = True
             await asyncio.sleep(_POLL_S)
 
-    def _check_reach(self, wanted: Wanted, registries: Registries) -> None:
+    def _check_reach(self, wanted: Wanted, phase: Phase) -> None:
         """Raise PackagesError if an installation is not permitted, or would give a secret to code of packages."""
         names = ", ".join(wanted.requirements[:_SHOWN_NAMES]) or "the packages"
-        if self._settings.network != "full" and not registries.is_local:
+        network, registries = self._settings.network, phase.registries
+        tier = phase.sandbox.tier
+        if not registries.is_local and (network == "none" or (network == "hosts" and tier != "namespaces")):
             add = " ".join(f"'{name}'" for name in wanted.requirements[:_SHOWN_NAMES])
+            why = (
+                'the installation has no network (packages.network = "none")'
+                if network == "none"
+                else f'a network of hosts alone (packages.network = "hosts") needs the tier namespaces, not {tier}'
+            )
             raise PackagesError(
-                f"{names} must be installed first, and the installation has no network (packages.network = "
-                f'"{self._settings.network}")',
+                f"{names} must be installed first, and {why}",
                 'set `network = "full"` under [packages] in the user\'s paddock.toml, or install it once: '
                 f"paddock packages add --language {wanted.language} --set packages.network=full {add}",
             )

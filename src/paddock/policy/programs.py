@@ -8,17 +8,11 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from paddock.model.limits import LimitOverrides, narrower
-from paddock.model.program import (
-    ACCESSES,
-    NETWORKS,
-    Executables,
-    ProgramGrants,
-    ProgramLimits,
-    ProgramTerms,
-    file_name,
-)
+from paddock.model.network import NETWORKS
+from paddock.model.program import ACCESSES, Executables, ProgramGrants, ProgramLimits, ProgramTerms, file_name
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.kinds import Catalogue, Reason
+from paddock.policy.network import check_hosts, grant_hosts
 from paddock.policy.packages import add_own_packages, check_packages
 from paddock.policy.workdir import is_confined
 from paddock.settings.rules import Rule
@@ -44,6 +38,7 @@ def judge_program(
     grants = ProgramGrants(
         access=work.access,
         network=work.network,
+        hosts=grant_hosts(work, settings),
         executables=_list_allowed_names(work, settings, catalogue(work.runtime)),
         environment=settings.runtimes.environment,
     )
@@ -66,6 +61,7 @@ def list_stages(
     yield "the working directory is inside of the workspace", list(_check_cwd(work))
     yield "the limits are within their maximum", _effective_limits(asked, settings)[2]
     yield "workspace and network are granted", list(_check_grants(work, settings))
+    yield "a rule allows the hosts", list(check_hosts(work, settings))
     yield "the environment variables are granted", list(_check_environment(work, settings))
     yield "the packages are allowed", list(check_packages(work, settings.packages))
 
@@ -157,7 +153,8 @@ def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
         text = f"access {work.access} to the workspace is not granted (granted: {mine.access})"
         yield "runtimes.access", f'{text}; set `access = "{work.access}"` under [runtimes] {fix}'
     if NETWORKS.index(work.network) > NETWORKS.index(mine.network):
-        text = f'the network is not granted; set `network = "{work.network}"` under [runtimes] {fix}'
+        text = f"network {work.network} is not granted (granted: {mine.network})"
+        text = f'{text}; set `network = "{work.network}"` under [runtimes] {fix}'
         yield "runtimes.network", text
     if work.access == "none" and (copied := next((each for each in work.files if each.workspace), None)):
         shown = copied.path[:_MAX_QUOTED_CHARS]
@@ -196,5 +193,6 @@ def check_read_only(
 ) -> Iterator[Reason]:
     """Object to programs and script tools with write access if the request may only read."""
     calls = narrower(request.calls, settings.grants.calls)
-    if calls != "run" and (work.access == "workspace-write" or work.network != "none"):
+    reaches_out = NETWORKS.index(work.network) > NETWORKS.index("loopback")
+    if calls != "run" and (work.access == "workspace-write" or reaches_out):
         yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"

@@ -6,10 +6,12 @@ Timeouts are cut to the maximum. Grants are not: a script with less than it decl
 from fnmatch import fnmatchcase
 
 from paddock.model.limits import LimitOverrides
-from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.network import NETWORKS
+from paddock.model.program import ACCESSES
 from paddock.model.request import ToolRun
 from paddock.model.tool import ToolTerms
 from paddock.policy.kinds import Reason
+from paddock.policy.network import check_hosts, grant_hosts
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
@@ -29,6 +31,7 @@ def judge_tool(
         output_bytes=min(asked.output_bytes or given.output_bytes, given.output_bytes),
         access=work.access,
         network=work.network,
+        hosts=grant_hosts(work, settings),
         environment=given.environment,
     )
     cut: list[Reason] = []
@@ -55,4 +58,4 @@ def _list_objections(work: ToolRun, settings: Settings) -> list[Reason]:
     if NETWORKS.index(work.network) > NETWORKS.index(given.network):
         text = f"tool {work.tool} declares network: {work.network}, but {given.network} is allowed"
         found.append(("tools.network", f"{text}; set `network` {where}"))
-    return found
+    return [*found, *check_hosts(work, settings)]

@@ -1,10 +1,11 @@
 """The response of `run_program` for an agent, with its status words.
 
-`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are additions; every other
-field is exact in the compat profile.
+`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations`, `network` and `error` are additions;
+every other field is exact in the compat profile.
 """
 
 from paddock.model.base import Json
+from paddock.model.network import Connection
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import CapturedStream, ProgramEnd, signal_name
 from paddock.model.request import RuntimeRun
@@ -17,6 +18,8 @@ from paddock.output.text import gist
 MAX_EXCERPTS = 10
 """Maximum number of excerpts in one response, over both streams, standard output first."""
 
+_MAX_EXPLAINED = 5
+"""Maximum number of refused connections that are explained."""
 _DIGEST_LINES = 2000
 """Maximum number of lines from each end of a stream for a digest."""
 
@@ -59,7 +62,7 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
         response["violations"] = list(program.violations)
     if program is not None and program.stdin_sha256:
         response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
-    response |= _describe_session(outcome)
+    response |= _describe_surroundings(outcome)
     if outcome.files or work.has_workdir:
         response["files"] = [_describe_file(file) for file in outcome.files]
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
@@ -68,11 +71,14 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     return response
 
 
-def _describe_session(outcome: Outcome) -> dict[str, Json]:
+def _describe_surroundings(outcome: Outcome) -> dict[str, Json]:
+    """Return the connections of a program, and its session with the values that it shows."""
+    network = [_describe_connection(each) for each in outcome.network]
+    found: dict[str, Json] = {"network": network} if network else {}
     if (session := outcome.session) is None:
-        return {}
+        return found
     shown = [_describe_result(result) for result in outcome.results]
-    return {"session": session.model_dump(mode="json"), **({"results": shown} if shown else {})}
+    return {**found, "session": session.model_dump(mode="json"), **({"results": shown} if shown else {})}
 
 
 def _describe_result(result: Result) -> dict[str, Json]:
@@ -90,6 +96,32 @@ def _describe_file(file: OutputFile) -> dict[str, Json]:
         "handle": file.handle,
         **({"notKept": file.not_kept} if file.not_kept else {}),
     }
+
+
+def _describe_connection(connection: Connection) -> dict[str, Json]:
+    return {
+        "host": connection.host,
+        "port": connection.port,
+        "verdict": connection.verdict,
+        "rule": connection.rule,
+        "sentBytes": connection.sent_bytes,
+        "receivedBytes": connection.received_bytes,
+        **({"reason": connection.reason} if connection.reason else {}),
+    }
+
+
+def explain_connections(outcome: Outcome) -> str:
+    """Return why connections of a program were refused or failed, a line each, or ""."""
+    told = [f"network: {each.reason}" for each in outcome.network if each.reason]
+    more = len(told) - _MAX_EXPLAINED
+    return "\n".join(
+        told[:_MAX_EXPLAINED] + ([f"network: {more} more; `--json` lists them"] if more > 0 else [])
+    )
+
+
+def list_notes(outcome: Outcome) -> list[str]:
+    """Return what a person should know of a program besides its output and its error."""
+    return [*filter(None, (explain_connections(outcome), put_back(outcome)))]
 
 
 def put_back(outcome: Outcome) -> str:

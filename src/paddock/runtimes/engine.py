@@ -131,7 +131,8 @@ class _Task:
             stdout = PathRewriter(stdout, scratch, name).take
         else:
             stderr = PathRewriter(stderr, scratch, name).take
-        return Streams(self.job.work.stdin or b"", stdout, stderr, combined=self.combined)
+        stdin = self.job.work.stdin or b""
+        return Streams(stdin, stdout, stderr, combined=self.combined, listener=self.job.serve_proxy)
 
     def tell(self, stdout: bytes, stderr: bytes) -> None:
         """Pass on the output of a compiler."""
@@ -239,6 +240,7 @@ class RuntimeEngine:
         """
         sandbox = await self._sandbox()
         async with AsyncExitStack() as used:
+            _begin_connections(job, used)
             prepared = await self._prepare_toolchain(job, sandbox, used, stop)
             if isinstance(prepared, RawResult):
                 return prepared
@@ -315,6 +317,7 @@ class RuntimeEngine:
             why = "sessions need Paddock's own sandbox, and this one was brought by the caller"
             return _refuse(Status.UNAVAILABLE, why)
         async with AsyncExitStack() as used:
+            _begin_connections(job, used)
             prepared = await self._prepare_toolchain(job, sandbox, used, stop)
             if isinstance(prepared, RawResult):
                 return prepared
@@ -337,11 +340,11 @@ class RuntimeEngine:
             await _put_files(planned.written, slot.scratch)
             source = f"{slot.scratch}/{planned.file_name}"
             command, environment = planned.run.fill_in(replace(task.job_in(slot), source=source))
-            environment |= job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
+            environment |= _list_proxy_variables(job) | job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
             environment = self._list_inherited_variables(names) | environment
             started = grants.replace(folder=WORKDIR, environment=environment)
-            streams = Streams(channel=channel, combined=True)
+            streams = Streams(channel=channel, combined=True, listener=job.serve_proxy)
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
 
             def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
@@ -375,7 +378,7 @@ class RuntimeEngine:
             job = task.job_in(slot)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
-            environment |= work.env
+            environment |= _list_proxy_variables(task.job) | work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
@@ -489,6 +492,17 @@ class RuntimeEngine:
         except OSError as error:  # not readable by its own user, or deeper than a path can reach
             return f"Compile succeeded but its output cannot be copied: {error.strerror}"
         return ""
+
+
+def _begin_connections(job: ProgramTask, used: AsyncExitStack) -> None:
+    """Take the connections of a program until `used` ends, after its processes."""
+    if job.hosts is not None:
+        job.hosts.begin()
+        used.push_async_callback(job.hosts.close)
+
+
+def _list_proxy_variables(job: ProgramTask) -> dict[str, str]:
+    return {} if job.hosts is None else dict(job.hosts.environment)
 
 
 def _explain_missing(found: MissingToolchain) -> RawResult:

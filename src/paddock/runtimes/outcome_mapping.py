@@ -59,9 +59,30 @@ _NO_NETWORK = (
     ),
 )
 _OFFLINE = (
-    "it has no network, not even 127.0.0.1 between its own processes; "
-    "request it with `--network full`, which `runtimes.network` must allow"
+    "it has no network; request `--network loopback` for servers of its own on 127.0.0.1, `--network hosts` for hosts "
+    "that a [[network.rule]] allows, or `--network full`, within `runtimes.network`"
 )
+_LOOPBACK_ONLY = (
+    "its network has nothing but itself on 127.0.0.1; request `--network hosts` for hosts that a [[network.rule]] "
+    "allows, or `--network full`, within `runtimes.network`"
+)
+_PROXY_ONLY = (
+    "it reaches hosts only by its proxy, which HTTP_PROXY and HTTPS_PROXY name; use a client that reads these "
+    "variables (Node.js 24 does with NODE_USE_ENV_PROXY=1), or give it the proxy"
+)
+_UNREACHABLE = (
+    *(
+        "name resolution",
+        "nameresolution",
+        "service not known",
+        "eai_again",
+        "enotfound",
+        "resolve host",
+        "nxdomain",
+    ),
+    *("network is unreachable", "enetunreach"),
+)
+"""Messages, in lower case, of programs that cannot reach a host from a network of their own."""
 _NO_UNIX_SOCKET = ("multiprocessing/forkserver.py", "multiprocessing/managers.py", "af_unix", "unixlistener")
 _PATHLESS = (
     "programs cannot use Unix sockets, which multiprocessing needs for a Manager and the start method forkserver; "
@@ -184,6 +205,8 @@ def withheld(
         (phase == "run" and ended.sandbox.tier == "landlock", _NO_SEMAPHORE, _UNSHARED),
         (phase == "run", _NO_UNIX_SOCKET, _PATHLESS),
         (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
+        (phase == "run" and grants.network == "loopback", _UNREACHABLE, _LOOPBACK_ONLY),
+        (phase == "run" and grants.network == "hosts", _UNREACHABLE, _PROXY_ONLY),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
         (phase == "run" and grants.access == "none", (*_NO_MODULE, *_NO_SUCH_FILE), _UNREAD),

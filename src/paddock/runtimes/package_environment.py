@@ -76,7 +76,7 @@ async def open_environment(
         installer=_find_installer(wanted, search, toolchain),
         has_workspace=job.terms.grants.access != "none",
     )
-    async with packages.provide(wanted, interpreter, sandbox, stop) as provided:
+    async with packages.provide(wanted, interpreter, sandbox, job.open_hosts, stop) as provided:
         if wanted.installer == "uv":
             yield await _use_python(job, toolchains, sandbox, provided)
         else:

@@ -4,17 +4,26 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from paddock.model.errors import EngineError
 from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
+from paddock.sandbox.protocol import HostProxy
 
 if TYPE_CHECKING:
+    import socket
+
+    from paddock.model.network import HostGrant
     from paddock.output.work_files import LeftFile
     from paddock.runtimes.toolchain import Toolchain
     from paddock.settings.recipes import Recipe
 
 Sink = Callable[[bytes], None]
 """Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
+
+
+def _refuse_hosts(_: "HostGrant") -> HostProxy:
+    raise EngineError("nothing serves the connections of an installation here")
 
 
 class ProgramTask(NamedTuple):
@@ -29,6 +38,15 @@ class ProgramTask(NamedTuple):
     """The language of the program."""
     actor: str = "local"
     """Who asked for it."""
+    hosts: HostProxy | None = None
+    """What serves its proxy, with the network `hosts`."""
+    open_hosts: "Callable[[HostGrant], HostProxy]" = _refuse_hosts
+    """Makes what serves the connections of an installation of its packages."""
+
+    @property
+    def serve_proxy(self) -> "Callable[[socket.socket], None] | None":
+        """What receives the socket of its proxy; None without hosts."""
+        return None if self.hosts is None else self.hosts.serve
 
     @property
     def first_grants(self) -> ProcessGrants:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -157,21 +158,30 @@ class RunningProcess:
 
     def _on_message(self) -> None:
         try:
-            message = self._supervisor.recv(_MESSAGE_BYTES)
+            message, files, _, _ = socket.recv_fds(self._supervisor, _MESSAGE_BYTES, 1)
         except BlockingIOError:
             return
         except OSError:
-            message = b""
+            message, files = b"", []
         try:
             report = JobReport.from_bytes(message) if message else self._on_lost("died")
         except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
             report = self._on_lost(_BAD_MESSAGE)
+        if files:
+            self._pass_on(socket.socket(fileno=files[0]))
         if report.ended_by == "paused":
             self._note_pause(report)
         elif report.ended_by == "exceeded":
             (self._exceeded or self.cancel)(report.why)
-        else:
+        elif report.ended_by != "listening":
             self._finish(report)
+
+    def _pass_on(self, listener: socket.socket) -> None:
+        """Give the socket of the job's proxy to who serves it."""
+        if self._streams.listener is None:
+            listener.close()
+        else:
+            self._streams.listener(listener)
 
     def _note_pause(self, report: JobReport) -> None:
         if self._late is not None:

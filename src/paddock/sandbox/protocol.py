@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,6 +32,27 @@ class Streams:
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
     channel: socket.socket | None = None
     """A connected socket that takes the place of standard input. The caller closes it."""
+    listener: Callable[[socket.socket], None] | None = None
+    """Receives, with the grant `hosts`, the socket at which the process connects to its proxy, and closes it. Must not
+    block or raise."""
+
+
+class HostProxy(Protocol):
+    """What serves the proxy of a process with the network `hosts`, during one request."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that lead clients to the proxy."""
+        ...
+
+    def begin(self) -> None:
+        """Take the connections from now on: a session serves one request after another."""
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve the proxy on this socket, and close it at the end."""
+
+    async def close(self) -> None:
+        """Close the connections of the process, which has ended."""
 
 
 class SandboxSlot(Protocol):

@@ -157,6 +157,7 @@ class KernelSandbox:
             own = (*self.own, *self._find_installation(grants))
             spec.check(argv, grants, own)
             spec.check_reach(grants, self.job_user, self.tier)
+            spec.check_network(grants, self.tier)
             spec.check_private(grants, own, self.tier, self.files)
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddock.model.errors import ConfigurationError
+from paddock.model.network import Network
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
 from paddock.sandbox.child import lockdown, namespaces, permissions, protected_paths
+from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
 
@@ -21,7 +23,8 @@ _ETC_FILES = (
     "passwd", "group", "nsswitch.conf", "localtime", "timezone", "mime.types", "os-release", "debian_version",
     "locale.alias", "inputrc", "terminfo", "magic", "fonts", "java", "perl", "python3", "R", "php", "ghc",
 )  # fmt: skip
-_ETC_NETWORK = ("resolv.conf", "hosts", "host.conf", "gai.conf", "protocols", "services")
+_ETC_NAMES = ("hosts", "host.conf", "gai.conf", "protocols", "services")
+_ETC_RESOLVER = ("resolv.conf",)
 _MACHINE_FILES = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")
 _READABLE_DEVICES = ("/dev/random", "/dev/urandom")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
@@ -35,6 +38,13 @@ _SCRATCH_VARIABLES = {
     "XDG_DATA_HOME": "home/.local/share",
 }
 _DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+_FILTERS: dict[Network, str] = {
+    "none": "job", "loopback": "job-loopback", "hosts": "job-loopback", "full": "job-network",
+}  # fmt: skip
+_NO_OWN_NETWORK = (
+    "network {network} needs the tier namespaces, which gives each program a network of its own; this is the tier "
+    "{tier}. Make namespaces available (paddock doctor says how), or ask for another network: none, full"
+)
 _KEEP_ROOT = (
     'set job_user = "root" under [sandbox] in the settings of root; where calls are not supervised (paddock doctor), '
     "programs with a workspace can then change the mode, times and attributes of every file that root owns"
@@ -129,6 +139,12 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
             )
     if leaves_root:
         _check_writing(grants, number)
+
+
+def check_network(grants: ProcessGrants, tier: Tier) -> None:
+    """Raise GrantError if the tier cannot give a job a network of its own."""
+    if grants.network in OWN_NETWORKS and tier != "namespaces":
+        raise GrantError(_NO_OWN_NETWORK.format(network=grants.network, tier=tier))
 
 
 def _check_writing(grants: ProcessGrants, number: int) -> None:
@@ -273,8 +289,7 @@ def build_slot_spec(
     """
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
-    network = grants.network == "full"
-    system = _system(network=network)
+    system = _system(grants.network)
     readable = list(_present(system, namespaces.identify_paths(system)))
     given = [_real(path, grants) for path in grants.readable]
     given += [workspace] if grants.access == "read-only" else []
@@ -292,9 +307,9 @@ def build_slot_spec(
         scratch=str(scratch),
         user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
-        filter="" if tier == "unconfined" else "job-network" if network else "job",
+        filter="" if tier == "unconfined" else _FILTERS[grants.network],
         supervised=supervised and needs_supervised_calls(grants, job_user, tier),
-        network=network,
+        network=grants.network,
         readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108
         devices=_existing(_DEVICES),
@@ -392,15 +407,17 @@ def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
     )
     pieces = state_paths.pieces(granted, state_paths.within(own, granted))
     return (
-        *namespaces.identify_paths((*_system(network=grants.network == "full"), *granted)),
+        *namespaces.identify_paths((*_system(grants.network), *granted)),
         *covered,
         *pieces.found,
     )
 
 
 @functools.lru_cache
-def _system(*, network: bool) -> tuple[str, ...]:
-    names = _ETC_FILES + (_ETC_NETWORK if network else ())
+def _system(network: Network) -> tuple[str, ...]:
+    names = (
+        _ETC_FILES + (_ETC_NAMES if network != "none" else ()) + (_ETC_RESOLVER if network == "full" else ())
+    )
     return (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in names), *_MACHINE_FILES)
 
 

@@ -6,7 +6,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, Value
-from paddock.model.program import Access, Network
+from paddock.model.network import Network
+from paddock.model.program import Access
 from paddock.script_tools import yaml
 from paddock.texts import explain
 

@@ -13,8 +13,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from paddock.files import read_bounded
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.errors import SdkError
+from paddock.model.network import Hosts, Network
 from paddock.model.numbers import read_toml_float
-from paddock.model.program import Access, Network
+from paddock.model.program import Access
 from paddock.sequences.references import condition, references
 from paddock.texts import explain, find_nearest
 
@@ -67,7 +68,8 @@ class Step(Value):
     executable: str | None = None
     access: Access | None = None
     """Access to the workspace; by default reading, if that is granted."""
-    network: Network = "none"
+    network: Network | Hosts = "none"
+    """Access to the network, or the hosts that it may connect to."""
 
     tool: str | None = None
     """Id of a script tool."""

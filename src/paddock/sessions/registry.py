@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from paddock.cancellation import run_shielded
 from paddock.model.errors import PaddockError
+from paddock.model.network import NETWORKS
 from paddock.model.outcome import RawResult, Status
-from paddock.model.program import ACCESSES, NETWORKS, ProgramGrants
+from paddock.model.program import ACCESSES, ProgramGrants
 from paddock.model.request import RuntimeRun
 from paddock.model.session import NEW, Result
 from paddock.model.work_files import INPUT_BYTES, normalize_path
@@ -98,6 +99,8 @@ class ProgramSessions(SessionTable):
             return self.explain_absence(session.actor, session.id)
         if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
             return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
+        if job.hosts is not None:
+            job.hosts.begin()
         if session.used_at:
             if job.work.env:
                 return refuse("`env` is given when a session is opened; set variables in its program")
@@ -165,6 +168,5 @@ class ProgramSessions(SessionTable):
 
 def _covers(now: ProgramGrants, opened: ProgramGrants) -> bool:
     """Return whether policy still grants what a session was opened with."""
-    return ACCESSES.index(now.access) >= ACCESSES.index(opened.access) and NETWORKS.index(
-        now.network
-    ) >= NETWORKS.index(opened.network)
+    network = NETWORKS.index(now.network) >= NETWORKS.index(opened.network) and now.hosts == opened.hosts
+    return network and ACCESSES.index(now.access) >= ACCESSES.index(opened.access)

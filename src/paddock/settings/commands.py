@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.limits import MIB
-from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES, Access, Network
+from paddock.model.network import Network
+from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES, Access
 
 Kind = Literal["text", "integer", "number", "boolean", "list"]
 
@@ -92,7 +93,8 @@ class SdkCommand(Value):
     access: Access = "none"
     """Access to the workspace: none, reading, or reading and writing."""
     network: Network = "none"
-    """Access to the network: none, or all of it."""
+    """Access to the network: `none`, a network of its own with `127.0.0.1` (`loopback`), also the hosts that
+    `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
     readable: tuple[str, ...] = ()
     """Absolute paths that the command may read besides system files."""
     environment: tuple[str, ...] = ()

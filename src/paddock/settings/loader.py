@@ -17,9 +17,20 @@ from paddock.files import read_bounded, strange_home
 from paddock.model.base import Json, Value, count
 from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.limits import KIB, MIB
+from paddock.model.network import NetworkRule
 from paddock.settings.commands import SdkCommand
 from paddock.settings.keys import RENAMED_KEYS, leaves, list_defaults
-from paddock.settings.merge import FILES_ONLY_KEYS, RECIPES_KEY, RULES_KEY, Layer, LayerName, Merged, merge
+from paddock.settings.merge import (
+    FILES_ONLY_KEYS,
+    HOST_RULES_KEY,
+    RECIPES_KEY,
+    RULES_KEY,
+    RULES_KEYS,
+    Layer,
+    LayerName,
+    Merged,
+    merge,
+)
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
 from paddock.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
@@ -48,6 +59,7 @@ _VARIABLES = {
 }
 _TABLE_LISTS: dict[str, type[Value]] = {
     RULES_KEY: Rule,
+    HOST_RULES_KEY: NetworkRule,
     "redaction.patterns": RedactionPattern,
     "sdk.commands": SdkCommand,
     "mcp.repos": Repository,
@@ -123,16 +135,21 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
         line = _line_of(key, text)
         return f"{path}, line {line}" if line else str(path)
 
-    policy: Any = tree.get("policy")
-    rules: Any = cast("dict[str, Any]", policy).get("rule") if isinstance(policy, dict) else None
-    for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
-        if isinstance(rule, dict) and "origin" in rule:
-            raise ConfigurationError(f"{place_of(RULES_KEY)}: unknown key `policy.rule.origin`; remove it")
+    _refuse_origins(tree, place_of)
     rest, recipes = _take_recipes(tree)
     values, where = _validate_layer(rest, place_of, path.parent)
     # Anybody may have written those of a workspace: they are refused before their patterns are looked at.
     values |= recipes if name == "workspace" else _read_recipes(recipes, place_of)
     return Layer(name, values, {key: where(key) for key in values})
+
+
+def _refuse_origins(tree: Mapping[str, Any], place_of: Where) -> None:
+    for key in RULES_KEYS:
+        *tables, name = key.split(".")
+        rules: Any = (_find_table(tree, tables) or {}).get(name)
+        for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
+            if isinstance(rule, dict) and "origin" in rule:
+                raise ConfigurationError(f"{place_of(key)}: unknown key `{key}.origin`; remove it")
 
 
 def _take_recipes(tree: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Json]]:

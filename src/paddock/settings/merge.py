@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from paddock.model.errors import ConfigurationError
+from paddock.model.network import NETWORKS, NetworkRule
 from paddock.model.program import RUNTIMES
 from paddock.settings.keys import assemble_settings, list_defaults
 from paddock.settings.rules import Rule
@@ -24,9 +25,12 @@ LayerName = Literal["system", "user", "workspace", "environment", "flags"]
 
 LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
 RULES_KEY = "policy.rule"
+HOST_RULES_KEY = "network.rule"
+RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
+"""Keys of rules: those of each file are judged separately, so each rule names its file."""
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
-JOINED_KEYS = frozenset({RULES_KEY, "redaction.patterns", "mcp.repos", RECIPES_KEY})
+JOINED_KEYS = frozenset({*RULES_KEYS, "redaction.patterns", "mcp.repos", RECIPES_KEY})
 """Keys whose values from all files are combined; none replaces another."""
 FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands"}
 """Keys that variables and flags cannot express."""
@@ -104,7 +108,10 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             if key in JOINED_KEYS:
-                values[key] = (*values[key], *(_add_origin(value, layer.name) if key == RULES_KEY else value))
+                values[key] = (
+                    *values[key],
+                    *(_add_origin(value, layer.name) if key in RULES_KEYS else value),
+                )
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             bound = (values[key], sources[key]) if layer.name == "workspace" else ceilings.get(key)
@@ -160,7 +167,7 @@ def _refuse_widening(
     )
 
 
-def _add_origin(rules: Sequence[Rule], layer: LayerName) -> list[Rule]:
+def _add_origin(rules: Sequence[Rule | NetworkRule], layer: LayerName) -> list[Rule | NetworkRule]:
     return [rule.model_copy(update={"origin": layer}) for rule in rules]
 
 
@@ -233,13 +240,13 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "runtimes.executables": _fewer_names,
     "runtimes.environment": _is_subset,
     "runtimes.access": _is_stricter("workspace-write", "read-only", "none"),
-    "runtimes.network": _is_stricter("full", "none"),
+    "runtimes.network": _is_stricter(*reversed(NETWORKS)),
     "runtimes.python.environment": _accept_anything,
     "runtimes.workspace_environment": _only_off,
     "packages.enabled": _is_stricter("on", "auto", "ask", "off"),
     "packages.allowed": _is_subset,
     "packages.denied": _is_superset,
-    "packages.network": _is_stricter("full", "none"),
+    "packages.network": _is_stricter("full", "hosts", "none"),
     "packages.registries": _fewer_names,
     "packages.exclude_newer": _is_earlier,
     "packages.builds": _only_off,
@@ -249,7 +256,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "tools.strict_nulls": _only_on,
     "tools.environment": _is_subset,
     "tools.access": _is_stricter("workspace-write", "read-only", "none"),
-    "tools.network": _is_stricter("full", "none"),
+    "tools.network": _is_stricter(*reversed(NETWORKS)),
     "approvals.directory": _is_same,
     "audit.directory": _is_same,
     "audit.required": _is_stricter("effects", "all"),

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.limits import MIB
-from paddock.model.program import Network
 
 _SEPARATORS_PATTERN = re.compile(r"[-_.]+")
 
@@ -37,9 +36,10 @@ class PackageSettings(Value):
     """Packages that may be installed, also as a dependency of another one: names, or `*` for all."""
     denied: tuple[str, ...] = ()
     """Packages that may not be installed, also as a dependency of another one: globs over names."""
-    network: Network = "none"
-    """Network of the installation. Without `full`, only environments that are there already can be used, and
-    registries that are directories of this machine."""
+    network: Literal["none", "hosts", "full"] = "hosts"
+    """Network of the installation: the hosts of the registries, and those that `[[network.rule]]` allows (`hosts`), or
+    all of it (`full`). With `none`, only environments that are there already can be used, and registries that are
+    directories of this machine."""
     registries: tuple[str, ...] = ()
     """Registries that packages may come from, by address, out of those that the configuration of the user and of the
     system names. An empty list allows all of these."""

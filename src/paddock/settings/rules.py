@@ -6,10 +6,10 @@ from typing import Literal, Self
 from platformdirs import user_state_path
 from pydantic import Field, model_validator
 
+from paddock.model.approval import Effect
 from paddock.model.base import PositiveInt, Value
-from paddock.model.program import Access, Network
-
-Effect = Literal["allow", "ask", "deny"]
+from paddock.model.network import Network
+from paddock.model.program import Access
 
 
 class Rule(Value):

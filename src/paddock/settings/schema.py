@@ -12,9 +12,11 @@ from pydantic import AfterValidator, Field
 from paddock.model.base import PositiveInt, Value
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import KIB, MIB, Calls, Grants
-from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access, Network
+from paddock.model.network import Network
+from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access
 from paddock.model.sandbox import Tier
 from paddock.settings.commands import SdkCommand
+from paddock.settings.network import NetworkSettings
 from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.rules import ApprovalSettings, PolicySettings
@@ -291,8 +293,9 @@ class RuntimeSettings(Value):
     """Environment variables of Paddock that programs get, in addition to those that runtimes need."""
     access: Access = "read-only"
     """Maximum access of programs to the workspace: none, reading, or reading and writing."""
-    network: Network = "none"
-    """Maximum access of programs to the network: none, or all of it."""
+    network: Network = "loopback"
+    """Maximum access of programs to the network: `none`, a network of their own with `127.0.0.1` (`loopback`), also
+    the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
     max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
     """Maximum number of programs that run at the same time; by default the number of processors."""
     max_waiting: Count = 1000
@@ -358,8 +361,9 @@ class ToolSettings(Value):
     """Environment variables of Paddock that `${NAME}` in a tool's `env` may name, in addition to harmless ones."""
     access: Access = "read-only"
     """Maximum access to the workspace that a tool may declare: none, reading, or reading and writing."""
-    network: Network = "none"
-    """Maximum access to the network that a tool may declare: none, or all of it."""
+    network: Network = "loopback"
+    """Maximum access to the network that a tool may declare: `none`, a network of its own with `127.0.0.1`
+    (`loopback`), also the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
     max_jobs: PositiveInt = 8
     """Maximum number of script tools that run at the same time. Further ones wait."""
 
@@ -422,6 +426,8 @@ class Settings(Value):
     """Packages of programs."""
     tools: ToolSettings = Field(default_factory=ToolSettings)
     """Script tools."""
+    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    """Hosts that programs may connect to."""
     policy: PolicySettings = Field(default_factory=PolicySettings)
     """Rules on requests."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)

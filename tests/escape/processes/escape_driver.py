@@ -1,6 +1,6 @@
 """Lets every file of attacks/ attack a real server from inside the sandbox, and prints what succeeded as JSON.
 
-    unshare ... python escape_driver.py PLACE TIER [ATTACK...]
+    unshare ... python escape_driver.py PLACE TIER NETWORK [ATTACK...]
 
 An attack is `open` when its program ends with 0 and, where the damage would be outside, the damage is there.
 """
@@ -115,7 +115,7 @@ def damage(facts: dict) -> dict:
     }
 
 
-async def main(place: str, tier: str, names: list[str]) -> None:
+async def main(place: str, tier: str, network: str, names: list[str]) -> None:
     report = {}
     # A warden that must end survivors puts protected paths back after its report, so the worlds outlive the sandbox.
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(prefix="worlds-") as worlds:
@@ -128,11 +128,13 @@ async def main(place: str, tier: str, names: list[str]) -> None:
             scratch_root=Path(scratch),
             supervised=place != "unsupervised",
         )
-        await attack_all(sandbox, names, worlds, report)
+        await attack_all(sandbox, network, names, worlds, report)
     print(json.dumps(report))  # noqa: T201
 
 
-async def attack_all(sandbox: KernelSandbox, names: list[str], worlds: str, report: dict) -> None:
+async def attack_all(
+    sandbox: KernelSandbox, network: str, names: list[str], worlds: str, report: dict
+) -> None:
     async with sandbox:
         other = asyncio.create_task(
             sandbox.run(["/bin/sleep", "infinity"], limits=ProcessLimits(timeout_ms=3_600_000))
@@ -149,7 +151,9 @@ async def attack_all(sandbox: KernelSandbox, names: list[str], worlds: str, repo
                 by_path.bind(facts["unix"])
                 by_path.listen()
                 log.bind(f"{facts['workspace']}/log")
-                grants = ProcessGrants(workspace=Path(facts["workspace"]), access="workspace-write")
+                grants = ProcessGrants(
+                    workspace=Path(facts["workspace"]), access="workspace-write", network=network
+                )
                 if (user := sandbox.user(grants)) is not None:
                     give_away(Path(facts["workspace"]), user)
                 with socket.socket(socket.AF_UNIX) as abstract, socket.create_server(("127.0.0.1", 0)) as tcp:
@@ -176,6 +180,4 @@ async def attack_all(sandbox: KernelSandbox, names: list[str], worlds: str, repo
 
 if __name__ == "__main__":
     places.enter(sys.argv[1])
-    asyncio.run(
-        main(sys.argv[1], sys.argv[2], sys.argv[3:] or sorted(path.stem for path in ATTACKS.glob("*.py")))
-    )
+    asyncio.run(main(*sys.argv[1:4], sys.argv[4:] or sorted(path.stem for path in ATTACKS.glob("*.py"))))

@@ -200,7 +200,16 @@ def test_writing_and_the_network_must_be_granted() -> None:
         "access workspace-write to the workspace is not granted (granted: read-only); "
         f'set `access = "workspace-write"` {fix}',
     )
-    assert reasons(request(network="full")) == (f'the network is not granted; set `network = "full"` {fix}',)
+    assert reasons(request(network="full")) == (
+        f'network full is not granted (granted: loopback); set `network = "full"` {fix}',
+    )
+    assert reasons(request(network="loopback")) == ()
+    assert reasons(request(network="hosts")) == (
+        f'network hosts is not granted (granted: loopback); set `network = "hosts"` {fix}',
+    )
+    assert reasons(request(network="loopback"), network="none") == (
+        f'network loopback is not granted (granted: none); set `network = "loopback"` {fix}',
+    )
     assert (
         reasons(request(access="workspace-write", network="full"), access="workspace-write", network="full")
         == ()

@@ -132,7 +132,7 @@ def test_a_script_tool_is_refused_what_it_declares_beyond_the_grants() -> None:
         (
             "tool count declares workspace: workspace-write, but at most read-only is allowed; "
             f"set `access` {where}",
-            f"tool count declares network: full, but none is allowed; set `network` {where}",
+            f"tool count declares network: full, but loopback is allowed; set `network` {where}",
         ),
     )
     off = judged(work, Settings(tools=ToolSettings(enabled=False)))

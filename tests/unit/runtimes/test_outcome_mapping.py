@@ -117,8 +117,16 @@ def test_what_else_may_be_behind_a_failure() -> None:
 
 
 OFFLINE = (
-    "it has no network, not even 127.0.0.1 between its own processes; request it with `--network full`, which "
-    "`runtimes.network` must allow"
+    "it has no network; request `--network loopback` for servers of its own on 127.0.0.1, `--network hosts` for hosts "
+    "that a [[network.rule]] allows, or `--network full`, within `runtimes.network`"
+)
+LOOPBACK_ONLY = (
+    "its network has nothing but itself on 127.0.0.1; request `--network hosts` for hosts that a [[network.rule]] "
+    "allows, or `--network full`, within `runtimes.network`"
+)
+PROXY_ONLY = (
+    "it reaches hosts only by its proxy, which HTTP_PROXY and HTTPS_PROXY name; use a client that reads these "
+    "variables (Node.js 24 does with NODE_USE_ENV_PROXY=1), or give it the proxy"
 )
 PATHLESS = (
     "programs cannot use Unix sockets, which multiprocessing needs for a Manager and the start method forkserver; "
@@ -182,6 +190,24 @@ def missed(
 def test_who_misses_the_network_is_told_how_to_get_it(said: str) -> None:
     assert missed(said, access="read-only") == OFFLINE
     assert missed(said, network="full", access="workspace-write") != OFFLINE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: getaddrinfo EAI_AGAIN example.com",
+        "Error: getaddrinfo ENOTFOUND example.com",
+        "[Errno -2] Name or service not known",
+        "OSError: [Errno 101] Network is unreachable",
+        "Error: connect ENETUNREACH 192.0.2.1:443",
+        "curl: (6) Could not resolve host: example.com",
+    ],
+)
+def test_who_misses_a_host_is_told_how_to_reach_it(said: str) -> None:
+    told = {network: missed(said, network=network) for network in ("loopback", "hosts", "full")}
+    assert told == {"loopback": LOOPBACK_ONLY, "hosts": PROXY_ONLY, "full": ""}
+    refused = "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert {missed(refused, network=network) for network in told} == {""}
 
 
 @pytest.mark.parametrize("network", ["none", "full"])

@@ -21,7 +21,8 @@ LOAD_ARCHITECTURE = (0x20, 0, 0, 4)
 """BPF_LD | BPF_W | BPF_ABS of seccomp_data.arch (seccomp(2))."""
 JUMP_IF_EQUAL, RETURN = 0x15, 0x06
 KILL_PROCESS, KILL_THREAD = 0x80000000, 0
-PROFILES = ["guest", "guest-jit", "job", "job-network", "supervised"]
+JOB_PROFILES = ["job", "job-loopback", "job-network"]
+PROFILES = ["guest", "guest-jit", *JOB_PROFILES, "supervised"]
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 PRETENDED = ERRNO
 """Not done, and said to be."""
@@ -161,7 +162,7 @@ def test_calls_by_the_numbers_of_x32_kill(profile):
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
-@pytest.mark.parametrize("profile", ["job", "job-network"])
+@pytest.mark.parametrize("profile", JOB_PROFILES)
 def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, architecture):
     def told(call, *arguments):
         return verdict(profile, architecture, call, *arguments)
@@ -182,9 +183,13 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
         PERMISSION
     ] * 2
     assert [told("fcntl", 0, request) for request in (SET_FLAGS, SET_LOCK, SIZE_OF_PIPE)] == [ALLOW] * 3
-    internet = ALLOW if profile == "job-network" else PERMISSION
-    families = {family: told("socket", family) for family in (*range(64), 1 << 31)}
-    assert families == dict.fromkeys(families, PERMISSION) | {AF_INET: internet, AF_INET6: internet}
+    granted = {"job": (), "job-loopback": (AF_INET, AF_INET6, AF_NETLINK), "job-network": (AF_INET, AF_INET6)}
+    families = {
+        family: told("socket", family) for family in (*range(64), 1 << 31, 1 << 32, AF_UNIX | 1 << 32)
+    }
+    assert families == dict.fromkeys(families, PERMISSION) | dict.fromkeys(granted[profile], ALLOW)
+    others = [told("socket", AF_NETLINK, RAW, protocol) for protocol in (4, 9, 15, 16, 1 << 32)]
+    assert others == [PERMISSION] * 5
     assert {AF_UNIX, AF_NETLINK, AF_PACKET, AF_VSOCK} <= families.keys()
     for name in ("read", "write", "mmap", "mprotect", "execve", "openat", "kill", "prlimit64"):
         assert told(name) == ALLOW, name
@@ -204,7 +209,7 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
-@pytest.mark.parametrize("profile", ["job", "job-network"])
+@pytest.mark.parametrize("profile", JOB_PROFILES)
 def test_calls_younger_than_the_filter_are_missing_in_programs(profile, architecture):
     removexattrat, open_tree_attr, last = 466, 467, X32 - 1
     told = {call: verdict(profile, architecture, call) for call in (*range(open_tree_attr, 1000), last)}
@@ -213,7 +218,7 @@ def test_calls_younger_than_the_filter_are_missing_in_programs(profile, architec
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
-@pytest.mark.parametrize("profile", ["job", "job-network"])
+@pytest.mark.parametrize("profile", JOB_PROFILES)
 @pytest.mark.parametrize("flags", [0, NON_BLOCKING, NON_BLOCKING | CLOSED_BY_EXEC, 1 << 32])
 def test_programs_have_pairs_of_sockets_that_stay_pairs(profile, architecture, flags):
     told = {
@@ -224,7 +229,7 @@ def test_programs_have_pairs_of_sockets_that_stay_pairs(profile, architecture, f
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
-@pytest.mark.parametrize("profile", ["job", "job-network"])
+@pytest.mark.parametrize("profile", JOB_PROFILES)
 def test_programs_have_power_over_themselves_alone(profile, architecture):
     def told(call, *arguments):
         return verdict(profile, architecture, call, *arguments)
@@ -242,7 +247,7 @@ def test_programs_have_power_over_themselves_alone(profile, architecture):
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
-@pytest.mark.parametrize("profile", ["job", "job-network"])
+@pytest.mark.parametrize("profile", JOB_PROFILES)
 def test_programs_make_no_set_user_id_file(profile, architecture):
     def told(call, *arguments):
         return verdict(profile, architecture, call, *arguments)

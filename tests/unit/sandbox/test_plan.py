@@ -284,13 +284,19 @@ def test_whom_a_job_becomes(folder):
 
 def test_what_names_of_the_network_mean_is_read_by_who_has_a_network(folder):
     (workspace,) = made(folder, "workspace")
-    alone, connected = room(writing(workspace)), room(writing(workspace, network="full"))
-    names = ("resolv.conf", "hosts", "host.conf", "gai.conf", "protocols", "services")
-    more = {f"/etc/{name}" for name in names if Path(f"/etc/{name}").exists()}
-    assert {*connected.readable} - {*alone.readable} == more
-    assert {*alone.readable} <= {*connected.readable}
-    expected = alone._replace(filter="job-network", network=True, readable=())
-    assert connected._replace(readable=()) == expected
+    alone = room(writing(workspace))
+    local = ("hosts", "host.conf", "gai.conf", "protocols", "services")
+    for network, filter_name, names in (
+        ("loopback", "job-loopback", local),
+        ("hosts", "job-loopback", local),
+        ("full", "job-network", ("resolv.conf", *local)),
+    ):
+        connected = room(writing(workspace, network=network))
+        more = {f"/etc/{name}" for name in names if Path(f"/etc/{name}").exists()}
+        assert {*connected.readable} - {*alone.readable} == more
+        assert {*alone.readable} <= {*connected.readable}
+        expected = alone._replace(filter=filter_name, network=network, readable=())
+        assert connected._replace(readable=()) == expected
 
 
 def test_what_the_order_of_a_job_says():

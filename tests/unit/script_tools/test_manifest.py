@@ -96,7 +96,7 @@ def test_deprecated_words_mean_what_they_meant(section: str, meant: Execution):
         (LEAST + "timeout: '5'", "timeout: Input should be a valid number"),
         (LEAST + "env: {A: 1}", "env.A: must be a text; put it in quotes"),
         (LEAST + "enabled: on", "enabled: Input should be a valid boolean"),
-        (LEAST + "network: some", "network: Input should be 'none' or 'full'"),
+        (LEAST + "network: some", "network: Input should be 'none', 'loopback', 'hosts' or 'full'"),
         ("id: ../x\nname: a\nscript: b", "id: must be 1 to 100 letters, digits, `_`, `.` and `-`, and not begin with `.` or `-`"),
         (LEAST + "id: b", "line 4: id occurs twice"),
         (LEAST + "? [a]\n: b", "line 4: a key must be a text"),

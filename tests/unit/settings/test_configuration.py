@@ -49,6 +49,26 @@ def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
     assert set(merged.sources.values()) == {"built in"}
 
 
+def test_rules_on_hosts_of_all_files_are_joined_and_name_their_file(tmp_path: Path) -> None:
+    rule = "[[network.rule]]\nhost = 'BÜCHER.example'\neffect = '{}'\n"
+    merged = loaded(tmp_path, user=rule.format("allow"), workspace=rule.format("ask"))
+    rules = [(rule.origin, rule.effect, rule.host) for rule in merged.settings.network.rule]
+    assert rules == [
+        ("user", "allow", "xn--bcher-kva.example"),
+        ("workspace", "ask", "xn--bcher-kva.example"),
+    ]
+
+
+def test_a_workspace_cannot_raise_a_limit_of_the_network(tmp_path: Path) -> None:
+    assert (
+        loaded(tmp_path, workspace="[network]\nmax_connections = 2\n").settings.network.max_connections == 2
+    )
+    assert failure(tmp_path, workspace="[network]\nmax_connections = 1000\n") == (
+        "/w/paddock.toml, line 2: network.max_connections = 1000 allows more than 64, which is what the built-in default "
+        "allows and a workspace may only narrow; change /user.toml instead"
+    )
+
+
 def test_sources_say_file_and_line_variable_or_flag(tmp_path: Path) -> None:
     merged = loaded(
         tmp_path,
@@ -102,6 +122,15 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
         ("[[policy.rule]]\ntool = 'a/b'\n", "/user.toml, line 1: `policy.rule.effect` is missing"),
         ("[[policy.rule]]\neffect = 'deny'\n", "/user.toml, line 1: policy.rule: a rule needs at least one of `tool`, `server`, `method`, `runtime`, `executable`, `access`, `network`, `jit`, `script`, `workspace` and `kind`"),
         ("[[policy.rule]]\neffect = 'deny'\ntol = 'a/b'\n", "/user.toml, line 3: unknown key `policy.rule.tol`; did you mean `policy.rule.tool`?"),
+        ("[[network.rule]]\norigin = 'system'\n", "/user.toml, line 1: unknown key `network.rule.origin`; remove it"),
+        ("[[network.rule]]\nhost = 'a.example'\n", "/user.toml, line 1: `network.rule.effect` is missing"),
+        ("[[network.rule]]\nhost = '*'\neffect = 'allow'\n", '/user.toml, line 2: network.rule.host: "*" has a "*"; only the first label of a name may be one, as in "*.example.com"'),
+        ("[[network.rule]]\nhost = '0x7f.1'\neffect = 'allow'\n", '/user.toml, line 2: network.rule.host: "0x7f.1" is not a host; write an IPv4 address as four decimal numbers'),
+        ("[[network.rule]]\nhost = 'a.example'\neffect = 'allow'\nports = [0]\n", "/user.toml, line 4: network.rule.ports must be a whole number from 1, not 0"),
+        ("[[network.rule]]\nhost = 'a.example'\neffect = 'allow'\nports = [65536]\n", "/user.toml, line 4: network.rule.ports must be a whole number up to 65535, not 65536"),
+        ("[[network.rule]]\nhost = 'a.example'\neffect = 'allow'\naddresses = ['10.0.0.1/8']\n", '/user.toml, line 4: network.rule.addresses: "10.0.0.1/8" is not a network such as 10.0.0.0/8'),
+        ("[[network.rule]]\nhost = 'a.example'\neffect = 'deny'\naddresses = ['10.0.0.0/8']\n", '/user.toml, line 1: network.rule: `addresses` has no meaning with effect = "deny"; remove it'),
+        ("[[network.rule]]\nhost = 'a.example'\neffect = 'allow'\nport = [1]\n", "/user.toml, line 4: unknown key `network.rule.port`; did you mean `network.rule.ports`?"),
         ("[[policy.rule]]\norigin = 'system'\n", "/user.toml, line 1: unknown key `policy.rule.origin`; remove it"),
         ("a = \n", "/user.toml: this is not TOML: Invalid value (at line 1, column 5)"),
     ],
@@ -179,7 +208,14 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
     assert sorted(set(_VARIABLES.values()) - set(RENAMED_KEYS)) == sorted(
         set(leaves(Settings()))
-        - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos", "runtimes.recipes"}
+        - {
+            "policy.rule",
+            "network.rule",
+            "redaction.patterns",
+            "sdk.commands",
+            "mcp.repos",
+            "runtimes.recipes",
+        }
     )
 
 

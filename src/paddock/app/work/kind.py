@@ -21,6 +21,7 @@ from paddock.policy.questions import Subject
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from paddock.app.host_access import ConnectionWatch
     from paddock.app.host_calls import OnResult
     from paddock.app.runtime_service import Programs
     from paddock.app.script_tool_service import Scripts
@@ -107,6 +108,8 @@ class Context(NamedTuple):
     """Returns the clock of a request. It stops while a person is asked."""
     person_of: "Callable[[ExecutionRequest, str], Person]"
     """Returns what answers the questions that a server asks during a call."""
+    watch_connections: "Callable[[ExecutionRequest], ConnectionWatch]"
+    """Returns what asks about and records the connections of a program to hosts."""
     carry_out_child: "Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]"
     """Runs a child request through the gate, for calls of programs."""
 

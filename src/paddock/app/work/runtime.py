@@ -4,10 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
-from paddock.audit.sink import Field
+from paddock.audit.sink import MAX_LIST_ITEMS, Field
 from paddock.model.base import Json
+from paddock.model.network import NETWORKS
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
-from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import NEW, name_session
 from paddock.model.work_files import InputFile
@@ -43,7 +44,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
     def list_circumstances(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings
     ) -> tuple[object, ...]:
-        plain = work.runtime, work.executable, work.cwd, work.access, work.network
+        plain = work.runtime, work.executable, work.cwd, work.access, work.network, work.hosts
         copied = any(file.workspace for file in work.files)
         named = (
             (work.packages, request.surface, request.caller, work.sha256)
@@ -101,7 +102,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
         )
 
     def describe(self, request: ExecutionRequest, work: RuntimeRun) -> tuple[str, dict[str, Json]]:
-        terms = f"workspace {work.access}, network {work.network}"
+        terms = f"workspace {work.access}, network {_name_network(work)}"
         given: dict[str, Json] = {
             "code": work.code,
             "args": list(work.args),
@@ -134,6 +135,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "network": work.network,
         }
         given: dict[str, Field] = {
+            "hosts": [shorten_name(each) for each in (work.hosts or ())[:MAX_LIST_ITEMS]],
             "file": shorten_name(work.file),
             "file_count": len(work.files),
             "variables": shorten_name(" ".join(work.env)),
@@ -160,6 +162,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             same["access"] = opened.access
         if NETWORKS.index(work.network) <= NETWORKS.index(opened.network):
             same["network"] = opened.network
+            same["hosts"] = opened.hosts if work.hosts is None else work.hosts
         if not work.packages:
             same["packages"] = opened.packages
         resolved = work.model_copy(update=same)
@@ -206,7 +209,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
         decision: Decision,
         watchers: Watchers,
     ) -> RawResult:
-        return await context.engines.programs.run(request, work, decision, watchers.on_output, watchers.stop)
+        watch = context.watch_connections(request)
+        return await context.engines.programs.run(request, work, decision, watchers, watch)
 
 
 def _find_opening(engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> RuntimeRun | None:
@@ -222,12 +226,16 @@ def _find_difference(work: RuntimeRun, opened: RuntimeRun) -> str:
     for name, has, wants in (
         ("language", opened.runtime, work.runtime),
         ("access", opened.access, work.access),
-        ("network", opened.network, work.network),
+        ("network", _name_network(opened), _name_network(work)),
         ("packages", " ".join(opened.packages) or "none", " ".join(work.packages) or "none"),
     ):
         if has != wants:
             return f"the session has the {name} {has}, and the program wants {wants}"
     return ""
+
+
+def _name_network(work: RuntimeRun) -> str:
+    return ", ".join(work.hosts) if work.hosts else work.network
 
 
 def _describe_file(file: InputFile) -> dict[str, Json]:

@@ -30,12 +30,13 @@ from paddock.model.artifact import STREAMS, OutputQuery, Stream
 from paddock.model.base import Json, Value, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
+from paddock.model.network import NETWORKS
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, OutputMode
+from paddock.model.program import ACCESSES, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import NEW
 from paddock.model.work_files import InputFile
-from paddock.rendering.program_response import program_response, put_back
+from paddock.rendering.program_response import list_notes, program_response
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ _PLAIN_ARGUMENTS = {
     },
 }
 """Arguments that the model takes unchanged, with their names there."""
+_NETWORK: dict[str, Json] = {
+    "anyOf": [{"enum": [*NETWORKS]}, {"type": "array", "items": {"type": "string"}}],
+    "description": 'or hosts, e.g. ["api.example.com"]',
+}
 _PHRASES = frozenset({"query_terms"})
 ALIASES = {"runtime": "language"}
 """LangChain's adapters reserve `runtime`: an argument of that name never arrives."""
@@ -224,7 +229,7 @@ def _build_run_program(programs: Programs) -> Tool:
             stdin={"type": "string"},
             relative_cwd={"type": "string"},
             access={"enum": [*ACCESSES]},
-            network={"enum": [*NETWORKS]},
+            network=_NETWORK,
             timeout_ms=_LINES,
             output_mode={"enum": [*OUTPUT_MODES]},
             query_terms=_TEXTS,
@@ -367,8 +372,7 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
             name = "" if error["name"] == _OF_A_PROGRAM else f"{error['name']}: "
             lines.append(f"{name}{error['message']}")
         lines += [f"hint: {error['hint']}"] if error["hint"] else []
-    if changed := put_back(outcome):
-        lines.append(changed)
+    lines += list_notes(outcome)
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
     lines += map(_render_file, response.get("files", []))

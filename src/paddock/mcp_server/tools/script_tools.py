@@ -15,7 +15,7 @@ from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
-from paddock.rendering.program_response import put_back
+from paddock.rendering.program_response import list_notes
 from paddock.rendering.terminal import make_encodable
 from paddock.settings.schema import ToolSettings
 
@@ -85,8 +85,8 @@ class ScriptTools:
             )
             outcome = await caller.execute(self._gate, request)
             given = await self._build_answer(outcome, name)
-            changed = put_back(outcome)
-            return replace(given, content=[*given.content, text_block(changed)]) if changed else given
+            notes = [text_block(note) for note in list_notes(outcome)]
+            return replace(given, content=[*given.content, *notes]) if notes else given
 
         shown = self._outgoing.text(make_encodable(description))
         return Tool(

@@ -50,7 +50,8 @@ class JobSpec(NamedTuple):
     """Name of the system call filter; empty only in the tier `unconfined`."""
     supervised: bool = False
     """Whether the supervisor changes metadata of files for the job (`paddock.sandbox.child.supervised_calls`)."""
-    network: bool = False
+    network: str = "none"
+    """`none`, `loopback`, `hosts` or `full` (`model.program.Network`)."""
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
     listed: Sequence[str] = ()
@@ -105,7 +106,8 @@ class JobReport:
 
     ended_by: str = "exit"
     """`exit`, `start` (the program never ran), `unborn` (the supervisor could not be forked), the limit that was hit,
-    or the reason of the server's stop. `paused` at a pause, and `exceeded` with a limit in `why`, do not end it."""
+    or the reason of the server's stop. Three do not end it: `listening`, which carries the socket of its proxy,
+    `paused`, and `exceeded` with a limit in `why`."""
     code: int | None = None
     signal: int | None = None
     why: str = ""

@@ -6,8 +6,8 @@
        +-----------> the first process of a jail, whose parent is the supervisor (`paddock.sandbox.child.jail`)
 
 bubblewrap takes five milliseconds of processor time, most of it for the root. A job may use a root only while its paths
-lead to the same files. Successive jobs of a root share two things: the user namespace, in which they have no capability
-and cannot make another namespace, and an empty network.
+lead to the same files. Successive jobs of a root share the user namespace, in which they have no capability and cannot
+make another namespace, and an empty network, unless each has its own (`paddock.sandbox.child.loopback`).
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 from paddock.sandbox.child import lockdown
+from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import JobSpec, StartError
 from paddock.sandbox.child.paths import identify_path
 
@@ -181,7 +182,7 @@ class MountRootCache:
 
     def __init__(self, life: Life) -> None:
         self._life = life
-        self._roots: OrderedDict[tuple[int | None, str, tuple[str, ...]], MountRoot] = OrderedDict()
+        self._roots: OrderedDict[tuple[int | None, str, tuple[str, ...], bool], MountRoot] = OrderedDict()
 
     @property
     def keepers(self) -> frozenset[int]:
@@ -196,7 +197,7 @@ class MountRootCache:
         if not spec.jail:
             return None
         # A root of the same paths whose links were not checked does not match.
-        key = spec.user, spec.jail, tuple(spec.fixed)
+        key = spec.user, spec.jail, tuple(spec.fixed), spec.network in OWN_NETWORKS
         root = self._roots.pop(key, None)
         if root is not None and not root.is_true():
             _end_process(root)
@@ -252,7 +253,7 @@ def _serve_jails(
         lockdown.check_result("setns: user", _LIBC.setns(user, _USER))
         lockdown.make_undumpable()
         _write_file("/proc/sys/user/max_user_namespaces", b"0")
-        if not spec.network:
+        if spec.network != "full":
             lockdown.check_result("setns: network", _LIBC.setns(network, _NETWORK))
         lockdown.check_result("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
         _verify_root(fixed)
@@ -261,13 +262,14 @@ def _serve_jails(
         for file in namespaces:
             os.close(file)
         server.send(b"0")
+        copied = _COPIED_NAMESPACES | (_NETWORK if spec.network in OWN_NETWORKS else 0)
         while True:
             _, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1)
             if not files:
                 break
             # The program must not inherit the channel: it could send messages as the first process.
             os.set_inheritable(files[0], False)
-            pid = _clone_process(_COPIED_NAMESPACES)
+            pid = _clone_process(copied)
             if pid == 0:
                 server.close()
                 life(socket.socket(fileno=files[0]), spec)

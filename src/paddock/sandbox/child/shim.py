@@ -2,7 +2,8 @@
 
     session, files      setsid; close every descriptor except the channel to the supervisor
     receive             how to confine the program; the supervisor sends it at once or much later
-    control group, jail in a jail, mount the private directories; all paths below mean those of the jail
+    control group, jail in a jail, mount the private directories; all paths below mean those of the jail. If the job
+                        has a network of its own, bring it up and send the supervisor the socket of its proxy
     Landlock ruleset    built while the paths can be opened with the old user's rights; outside of a jail by the
                         supervisor
     user, capabilities  nothing that could undo the rest is left afterwards
@@ -25,7 +26,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from paddock.sandbox.child import canary, jail, landlock, lockdown, seccomp
+from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, seccomp
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
@@ -36,6 +37,8 @@ _OTHER_JOBS_THREADS = 256
 _HANDLES = ("cgroup", "ruleset")
 """Descriptors that a shim may get: its control group's `cgroup.procs`, and the result of `ruleset_of`."""
 _MESSAGE_BYTES = 256
+_LISTENS = b'{"listens": true}'
+"""The message that carries the socket of the job's proxy."""
 
 _SHARED_PROC = [
     path
@@ -61,7 +64,7 @@ def ruleset_of(spec: JobSpec) -> int:
     if not spec.landlock_abi or spec.jail:
         return -1
     ruleset = landlock.build_ruleset(
-        spec.landlock_abi, _build_rules(spec), network=spec.network, fixed=frozenset(spec.fixed)
+        spec.landlock_abi, _build_rules(spec), network=spec.network != "none", fixed=frozenset(spec.fixed)
     )
     for path in spec.pieces:
         with contextlib.suppress(OSError):  # another process may have removed it
@@ -95,6 +98,7 @@ class Shim:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._words: deque[bytes] = deque()
         self._handles: list[int] = []
+        self._listener: socket.socket | None = None
         with theirs:
             if root is not None:
                 self.pid = root.fork_jail(theirs)
@@ -117,8 +121,13 @@ class Shim:
         return json.loads(message) if message else {}
 
     def take_handle(self) -> int:
-        """Return the descriptor that came with the last message; the caller closes it."""
+        """Return the descriptor that came with the last message, other than a proxy's socket; the caller closes it."""
         return self._handles.pop()
+
+    def take_listener(self) -> socket.socket | None:
+        """Return the socket of the job's proxy, which the caller closes; None if it has none."""
+        listener, self._listener = self._listener, None
+        return listener
 
     def read_jail_report(self) -> JailReport | None:
         """Return the report of a jail's first process; None if it has not sent one."""
@@ -140,6 +149,8 @@ class Shim:
     def close(self) -> None:
         """End the shim unless it has become the program; the caller reaps it."""
         self._channel.close()
+        if self._listener is not None:
+            self._listener.close()
         for file in self._handles:
             os.close(file)
 
@@ -159,8 +170,10 @@ class Shim:
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
         except (
             ConnectionResetError
-        ):  # it ended before it read all; what it has sent, such as the reason, comes now
+        ):  # it ended before it read all; what it has sent, such as the reason, is next
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
+        if message == _LISTENS and files:
+            self._listener = socket.socket(fileno=files.pop())
         self._handles += files
         return message
 
@@ -192,7 +205,7 @@ def _become_program(
             if is_idle(channel):
                 rehearse_start(spec)
             spec, handles = _receive_slot_spec(channel)
-        _confine_process(spec, handles, progress, jailed=jailed)
+        _confine_process(spec, handles, progress, channel if jailed else None)
         if spec.supervised:
             progress.append("supervised calls")
             send_listener(channel)
@@ -221,15 +234,20 @@ def _become_program(
         os._exit(127)
 
 
-def _confine_process(spec: JobSpec, handles: Mapping[str, int], progress: list[str], *, jailed: bool) -> None:
+def _confine_process(
+    spec: JobSpec, handles: Mapping[str, int], progress: list[str], jail_channel: socket.socket | None
+) -> None:
     """Give up every power that the job spec does not grant; append each step to `progress`. Raises OSError."""
     if "cgroup" in handles:
         progress.append("control group")
         os.write(handles["cgroup"], b"0")
         os.close(handles["cgroup"])
-    if jailed:
+    if jail_channel is not None:
         progress.append("namespaces")
         jail.furnish_jail(spec)
+        if spec.network in loopback.OWN_NETWORKS:
+            progress.append("network")
+            _set_up_network(spec, jail_channel)
     progress.append("Landlock rules")
     ruleset = _own_ruleset(spec, handles)
     progress.append("user and capabilities")
@@ -243,6 +261,14 @@ def _confine_process(spec: JobSpec, handles: Mapping[str, int], progress: list[s
     if spec.filter:
         progress.append("system call filter")
         seccomp.install_filter(seccomp.read_filter(spec.filter))
+
+
+def _set_up_network(spec: JobSpec, channel: socket.socket) -> None:
+    """Bring up the job's own network; pass on the socket of its proxy, and keep no descriptor of it."""
+    loopback.bring_up_loopback()
+    if spec.network == "hosts":
+        with loopback.open_proxy_socket() as listener:
+            socket.send_fds(channel, [_LISTENS], [listener.fileno()])
 
 
 def _show_mounts(channel: socket.socket) -> None:
@@ -284,7 +310,7 @@ def _receive_program(channel: socket.socket, spec: JobSpec) -> tuple[JobSpec, in
 def _own_ruleset(spec: JobSpec, handles: Mapping[str, int]) -> int:
     """Return the ruleset of this process; -1 for none. In a jail it is built here, where the jail's paths are."""
     if spec.jail and spec.landlock_abi:
-        return landlock.build_ruleset(spec.landlock_abi, _build_rules(spec), network=spec.network)
+        return landlock.build_ruleset(spec.landlock_abi, _build_rules(spec), network=spec.network != "none")
     ruleset = handles.get("ruleset", -1)
     if ruleset >= 0:
         landlock.allow_path(ruleset, f"/proc/{os.getpid()}", landlock.READ)

@@ -31,7 +31,7 @@ def send_listener(channel: socket.socket) -> None:
     """Install the filter in this process, and pass its listener to the supervisor. Raises OSError."""
     listener = seccomp.install_listener(seccomp.read_filter(FILTER_NAME))
     try:
-        socket.send_fds(channel, [b'{"listener": true}'], [listener])
+        socket.send_fds(channel, [b'{"calls": true}'], [listener])
     finally:
         os.close(listener)
 

@@ -195,14 +195,18 @@ class Supervisor:
         self._shim.start(others, tuple(files))
         _close(files)
         while word := self._shim.read_message():
-            if "jail" in word:
+            if "step" not in word:
                 continue
-            if "listener" in word:
+            if "calls" in word:
                 self._calls = CallListener(self._shim.take_handle(), self._spec)
                 continue
             if word["step"] == "exec":
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
+        if listener := self._shim.take_listener():
+            with listener, contextlib.suppress(OSError):  # the server may have died
+                message = JobReport(ended_by="listening").to_bytes()
+                socket.send_fds(self._server, [message], [listener.fileno()])
         return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
 
     def _out_of_reach(self) -> str:

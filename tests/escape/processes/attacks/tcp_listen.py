@@ -2,6 +2,7 @@
 
 landlock: closed
 namespaces: closed
+namespaces with loopback: open
 unconfined: open
 """
 

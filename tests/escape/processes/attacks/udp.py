@@ -1,7 +1,8 @@
-"""Send a datagram.
+"""Send a datagram to an address of its own network.
 
 landlock: closed
 namespaces: closed
+namespaces with loopback: open
 unconfined: open
 """
 

@@ -1,0 +1,125 @@
+"""The hosts that a program reaches: its proxy is served, a person is asked where a rule says so, all is recorded."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
+
+from paddock.cancellation import run_shielded
+from paddock.model.host_names import Authority
+from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
+from paddock.policy.network import decide_host
+from paddock.sandbox.child.loopback import PROXY_ADDRESS
+
+MAX_LISTED = 200
+"""Maximum number of connections in an outcome; the record has all."""
+
+
+class ConnectionWatch(NamedTuple):
+    """The gate's side of the connections of one request."""
+
+    ask: Callable[[Authority, HostDecision], Awaitable[bool]]
+    """Asks a person whether a program may connect to a host."""
+    record: Callable[[Connection], Connection]
+    """Writes a connection to the record, and returns it without secrets."""
+
+
+class HostAccess:
+    """The access of one program, or of one session, to hosts."""
+
+    def __init__(self, grant: HostGrant, limits: NetworkLimits) -> None:
+        self._grant = grant
+        self._limits = limits
+        self._turn: HostTurn | None = None
+        self._served: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead the clients of the program to its proxy."""
+        from paddock.network.environment import make_proxy_environment
+
+        return make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its program has ended."""
+        return self._ended.is_set()
+
+    def begin_turn(self, turn: "HostTurn") -> None:
+        """Ask and record for another request from now on."""
+        self._turn = turn
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve the proxy of the program on this socket, in a task, which closes the socket."""
+        self._served = asyncio.create_task(self._serve(listener))
+
+    async def _serve(self, listener: socket.socket) -> None:
+        from paddock.network.connector import ProxyTerms  # most programs connect to nothing
+        from paddock.network.dial import read_outer_proxy
+        from paddock.network.proxy import open_proxy
+
+        terms = ProxyTerms(
+            decide=partial(decide_host, self._grant),
+            on_connection=self._take,
+            limits=self._limits,
+            ask=self._ask,
+            outer=read_outer_proxy(os.environ),
+        )
+        async with open_proxy(listener, terms):
+            await self._ended.wait()
+
+    async def _ask(self, authority: Authority, decision: HostDecision) -> bool:
+        assert self._turn is not None
+        return await self._turn.watch.ask(authority, decision)
+
+    def _take(self, connection: Connection) -> None:
+        assert self._turn is not None
+        self._turn.take(connection)
+
+    async def close(self) -> None:
+        """Close all connections. The processes of the program have ended."""
+        self._ended.set()
+        if self._served is not None:
+            await run_shielded(asyncio.wait({self._served}))
+
+
+class HostTurn:
+    """The connections during one request: of a whole program, or of one execution in a session."""
+
+    def __init__(self, access: HostAccess, watch: ConnectionWatch) -> None:
+        self.access = access
+        self.watch = watch
+        self._connections: dict[object, Connection] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead the clients of a program to its proxy."""
+        return self.access.environment
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The connections that ended or were refused, in order; equal refusals once."""
+        return tuple(self._connections.values())
+
+    def begin(self) -> None:
+        """Take the connections from now on."""
+        self.access.begin_turn(self)
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve the proxy of the program on this socket, and close it at the end."""
+        self.access.serve(listener)
+
+    def take(self, connection: Connection) -> None:
+        """Record a connection that has ended or was refused."""
+        shown = self.watch.record(connection)
+        is_refused = connection.verdict == "refused"  # clients try again and again
+        key = (shown.host, shown.port, shown.reason) if is_refused else object()
+        if len(self._connections) < MAX_LISTED:
+            self._connections.setdefault(key, shown)
+
+    async def close(self) -> None:
+        """Close the connections of the program, which has ended."""
+        await self.access.close()

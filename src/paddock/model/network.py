@@ -1,0 +1,144 @@
+"""The network of a job: the rules on hosts, what they decide, and the connections that were made or refused."""
+
+from collections.abc import Mapping
+from ipaddress import ip_network
+from typing import Annotated, Literal, Self, cast, get_args
+
+from pydantic import AfterValidator, Field, model_validator
+
+from paddock.model.addresses import MAX_PORT
+from paddock.model.approval import Effect
+from paddock.model.base import PositiveInt, Value, WholeNumber
+from paddock.model.host_names import match_host, read_host_pattern
+from paddock.model.limits import MIB
+
+Network = Literal["none", "loopback", "hosts", "full"]
+NETWORKS: tuple[Network, ...] = get_args(Network)
+"""Access of a program to the network, weakest first: none; a network of its own with `127.0.0.1`; also the hosts that
+the rules allow; all of it."""
+
+HTTP_PORT, HTTPS_PORT = 80, 443
+
+
+def _check_network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError:
+        raise ValueError(f'"{text}" is not a network such as 10.0.0.0/8') from None
+
+
+HostPattern = Annotated[str, AfterValidator(read_host_pattern)]
+"""A host, or `*.` and a name, in canonical form."""
+Port = Annotated[WholeNumber, Field(ge=1, le=MAX_PORT)]
+
+
+MAX_HOSTS = 100
+"""Maximum number of hosts that one request names."""
+Hosts = Annotated[tuple[HostPattern, ...], Field(min_length=1, max_length=MAX_HOSTS)]
+
+
+def read_hosts_as_network(given: object) -> object:
+    """Return the fields of a request, in which a list of hosts as `network` is `hosts` and that list."""
+    if not isinstance(given, Mapping):
+        return given
+    fields = cast("Mapping[str, object]", given)
+    if not isinstance(fields.get("network"), list | tuple):
+        return fields
+    if fields.get("hosts") is not None:
+        raise ValueError("`network` has the list of hosts; leave out `hosts`")
+    return {**fields, "network": "hosts", "hosts": fields["network"]}
+
+
+def check_hosts(network: Network, hosts: tuple[str, ...] | None) -> None:
+    """Raise ValueError for hosts of another network than `hosts`."""
+    if hosts is not None and network != "hosts":
+        raise ValueError(f'`hosts` is for the network "hosts", not "{network}"')
+
+
+class NetworkRule(Value):
+    """One `[[network.rule]]`: which hosts programs with `network = "hosts"` may connect to."""
+
+    host: HostPattern
+    """Host that the rule concerns: a name, an IP address, or `*.example.com` for every name below `example.com`."""
+    effect: Effect
+    """What the rule does: `allow` allows connections, `ask` asks a person first, and `deny` refuses them."""
+    ports: tuple[Port, ...] = ()
+    """Ports of the host. Without them, the rule concerns port 443, and with the effect `deny` every port."""
+    addresses: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
+    """Networks, such as `10.0.0.0/8`, that the name may lead to in addition to public addresses."""
+    reason: str = ""
+    """Reason for the refused program, and for the person who is asked."""
+    origin: str = ""
+    """The file of the rule; Paddock sets it, and a file must not contain it."""
+
+    def concerns(self, host: str, port: int) -> bool:
+        """Return whether the rule concerns a port of a canonical host."""
+        default = self.effect == "deny" or port == HTTPS_PORT
+        return (port in self.ports if self.ports else default) and match_host(self.host, host)
+
+    @model_validator(mode="after")
+    def _needs_no_addresses(self) -> Self:
+        if self.addresses and self.effect == "deny":
+            raise ValueError('`addresses` has no meaning with effect = "deny"; remove it')
+        return self
+
+
+class NetworkLimits(Value):
+    """Limits of all connections of one job together."""
+
+    max_connections: PositiveInt = 64
+    """Maximum number of connections of a program at the same time. Further ones wait."""
+    max_rate: PositiveInt = 100
+    """Maximum number of new connections of a program to hosts, per second. Further ones wait."""
+    max_bytes: PositiveInt = 10 * 1024 * MIB
+    """Maximum traffic of a program, both directions together, in bytes. After that, every connection is closed."""
+    connect_timeout_ms: PositiveInt = 10_000
+    """Maximum time to resolve a name and connect to a host, in milliseconds."""
+    idle_timeout_ms: PositiveInt = 120_000
+    """Time without traffic after which a connection is closed, in milliseconds. It is also the maximum time for the
+    head of an HTTP request."""
+
+
+class HostGrant(Value):
+    """The hosts that one job may connect to, as policy decided: rules, narrowed to the names of the request."""
+
+    rules: tuple[NetworkRule, ...] = ()
+    """Rules of all files, in the order of the files (system, user, workspace)."""
+    hosts: tuple[HostPattern, ...] | None = None
+    """The only hosts that the request asked for; None for all that the rules allow."""
+
+
+class HostDecision(Value):
+    """What the rules decide on one port of one host."""
+
+    effect: Effect
+    """The effect: `ask` still needs the answer of a person."""
+    rule: str = "default"
+    """The deciding rule, for example `user network rule 2`."""
+    reason: str = ""
+    """Why it is refused and what would allow it, or why a person is asked."""
+    networks: tuple[tuple[str, ...], ...] = ()
+    """Networks that the host may lead to besides public addresses, by file. An address must be in one of each file."""
+
+
+class Connection(Value):
+    """One connection of a job to a host, or one that was refused. It contains neither paths nor content."""
+
+    host: str
+    """The host, as the rules know it; for an invalid one, its printable text."""
+    port: int
+    """Its port; 0 if the request named none."""
+    address: str = ""
+    """The address that was connected to; empty for none, and if another proxy resolved the name."""
+    verdict: Literal["allowed", "refused"]
+    """Whether the rules allowed it. An allowed one may have failed; then `reason` says why."""
+    rule: str = ""
+    """The deciding rule."""
+    reason: str = ""
+    """Why it was refused or failed, and what to do; empty for a connection that worked."""
+    sent_bytes: int = 0
+    """Bytes from the job to the host."""
+    received_bytes: int = 0
+    """Bytes from the host to the job."""
+    wall_ms: float = 0.0
+    """Time from the request to the end of the connection, in milliseconds."""

@@ -1,0 +1,15 @@
+"""The proxy of one job: the only way from its network namespace to the hosts that policy granted.
+
+    job                               Paddock
+    HTTPS_PROXY=127.0.0.1:PORT  --->  proxy      accepts on the listening socket of the job; the first byte tells
+                                        http       CONNECT, and absolute-form HTTP/1.1, or
+                                        socks      SOCKS5
+                                        connector  asks policy about host and port, resolves the name once, checks the
+                                                   addresses, connects to a checked one, counts and reports
+                                        tunnel     compares the name in a TLS ClientHello with the granted one, then
+                                                   copies bytes
+
+Every byte of the job is hostile. A name is read once, in `model/host_names`, and everything after that uses what was
+read: the decision, the resolver, the Host header, the comparison with the server name of TLS. Requests of plain HTTP
+are parsed and written anew, so that two parsers cannot disagree about what was forwarded.
+"""

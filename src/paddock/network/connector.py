@@ -1,0 +1,217 @@
+"""Connections of one job to hosts: decided, asked about, made, counted, reported."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from paddock.model.host_names import Authority
+from paddock.model.network import Connection, HostDecision, NetworkLimits
+from paddock.model.printable import make_printable
+from paddock.network.dial import Dialler, OuterProxy, RefusedError, Resolve, resolve_name
+from paddock.network.streams import ByteStream
+
+Decide = Callable[[str, int], HostDecision]
+"""Returns the decision of policy on a port of a canonical host."""
+Ask = Callable[[Authority, HostDecision], Awaitable[bool]]
+"""Asks a person about a host, once for each host and port of a job; returns whether the answer is yes."""
+OnConnection = Callable[[Connection], None]
+"""Called with each connection at its end, and with each refused one."""
+
+MAX_QUESTIONS = 100
+"""Maximum number of hosts and ports that a person is asked about for one job."""
+_MAX_HOST_CHARS = 253
+
+
+@dataclass(frozen=True)
+class ProxyTerms:
+    """What a proxy needs besides its listening socket."""
+
+    decide: Decide
+    on_connection: OnConnection
+    limits: NetworkLimits = field(default_factory=NetworkLimits)
+    ask: Ask | None = None
+    """None if no person can be asked."""
+    ask_timeout_s: float = 300.0
+    """Maximum time for an answer, in seconds. No answer is a refusal."""
+    resolve: Resolve = resolve_name
+    outer: OuterProxy | None = None
+    """The proxy that Paddock itself must use."""
+
+
+class BudgetSpentError(Exception):
+    """The traffic of the job has reached its limit."""
+
+
+class Pace:
+    """A limit on how often something happens: up to one second's number at once."""
+
+    def __init__(self, per_second: int) -> None:
+        self._interval_s = 1 / per_second
+        self._next = 0.0
+
+    async def wait(self) -> None:
+        """Return when the next one may happen."""
+        now = time.monotonic()
+        self._next = max(self._next, now - 1) + self._interval_s
+        if self._next > now:
+            await asyncio.sleep(self._next - now)
+
+
+@dataclass
+class Attempt:
+    """A connection of the job from its request to its report."""
+
+    authority: Authority
+    rule: str = ""
+    address: str = ""
+    refusal: str = ""
+    """Why policy refused it or cut it off; empty if it did not."""
+    failure: str = ""
+    """Why it failed; empty if it did not."""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    started_s: float = field(default_factory=time.monotonic)
+
+    def to_connection(self) -> Connection:
+        """Return the value for the record."""
+        return Connection(
+            host=make_printable(self.authority.host, _MAX_HOST_CHARS),
+            port=self.authority.port,
+            address=self.address,
+            verdict="refused" if self.refusal else "allowed",
+            rule=self.rule,
+            reason=self.refusal or self.failure,
+            sent_bytes=self.sent_bytes,
+            received_bytes=self.received_bytes,
+            wall_ms=(time.monotonic() - self.started_s) * 1000,
+        )
+
+
+class HostConnection(ByteStream):
+    """A connection to a host. Closing it reports it."""
+
+    def __init__(self, connected: socket.socket, attempt: Attempt, connector: "Connector") -> None:
+        super().__init__(connected, self._count_received, self._count_sent)
+        self.attempt = attempt
+        self._connector = connector
+
+    @property
+    def authority(self) -> Authority:
+        """The host and port that were granted."""
+        return self.attempt.authority
+
+    def _count_received(self, number: int) -> None:
+        self.attempt.received_bytes += number
+        self._connector.spend(number, self.attempt)
+
+    def _count_sent(self, number: int) -> None:
+        self.attempt.sent_bytes += number
+        self._connector.spend(number, self.attempt)
+
+    def close(self) -> None:
+        super().close()
+        self._connector.report(self.attempt)
+
+
+class Connector:
+    """Makes the connections of one job."""
+
+    def __init__(self, terms: ProxyTerms) -> None:
+        self._terms = terms
+        self._dialler = Dialler(terms.resolve, terms.outer, terms.limits.connect_timeout_ms / 1000)
+        self._pace = Pace(terms.limits.max_rate)
+        self._left_bytes = terms.limits.max_bytes
+        self._questions: dict[Authority, asyncio.Task[bool]] = {}
+
+    async def connect(self, authority: Authority) -> HostConnection:
+        """Return a connection to a host that policy allows. Raises RefusedError, which is reported."""
+        await self._pace.wait()
+        attempt = Attempt(authority)
+        try:
+            decision = await self._decide(authority)
+            attempt.rule = decision.rule
+            connected, address = await self._dialler.connect(authority, decision.networks)
+        except RefusedError as problem:
+            attempt.rule = attempt.rule or problem.rule
+            if problem.failure == "policy":
+                attempt.refusal = str(problem)
+            else:
+                attempt.failure = str(problem)
+            self.report(attempt)
+            raise
+        attempt.address = str(address or "")
+        return HostConnection(connected, attempt, self)
+
+    async def check(self, authority: Authority) -> None:
+        """Decide on a further request over a connection. Raises RefusedError, which is reported."""
+        attempt = Attempt(authority)
+        try:
+            await self._decide(authority)
+        except RefusedError as problem:
+            attempt.rule, attempt.refusal = problem.rule, str(problem)
+            self.report(attempt)
+            raise
+
+    async def refuse(self, authority: Authority, reason: str) -> RefusedError:
+        """Report a request that is refused before anything is decided, and return the error for it."""
+        await self._pace.wait()
+        self.report(Attempt(authority, rule="request", refusal=reason))
+        return RefusedError(reason, "invalid", rule="request")
+
+    async def _decide(self, authority: Authority) -> HostDecision:
+        """Return the decision on a host that is allowed, by a person where the rules say so. Raises RefusedError."""
+        if self._left_bytes <= 0:
+            raise RefusedError(self._explain_budget(), "policy", rule="network.max_bytes")
+        decision = self._terms.decide(*authority)
+        if decision.effect == "deny":
+            raise RefusedError(decision.reason, "policy", rule=decision.rule)
+        if decision.effect == "ask" and not await self._ask_person(authority, decision):
+            raise RefusedError(
+                f"{decision.reason}; the answer was no, or there was none", "policy", rule=decision.rule
+            )
+        return decision
+
+    async def _ask_person(self, authority: Authority, decision: HostDecision) -> bool:
+        """Return a person's answer; connections that wait for the same one share it."""
+        if self._terms.ask is None:
+            raise RefusedError(
+                f"{decision.reason}; no person can be asked here", "policy", rule=decision.rule
+            )
+        question = self._questions.get(authority)
+        if question is None:
+            if len(self._questions) >= MAX_QUESTIONS:
+                reason = f"{decision.reason}; the program has already asked about {MAX_QUESTIONS} hosts"
+                raise RefusedError(reason, "policy", rule=decision.rule)
+            question = asyncio.create_task(self._wait_for_answer(self._terms.ask(authority, decision)))
+            self._questions[authority] = question
+        return await asyncio.shield(question)
+
+    async def _wait_for_answer(self, answer: Awaitable[bool]) -> bool:
+        try:
+            async with asyncio.timeout(self._terms.ask_timeout_s):
+                return await answer
+        except TimeoutError:
+            return False
+
+    def spend(self, number: int, attempt: Attempt) -> None:
+        """Count traffic of a connection. Raises BudgetSpentError if the job has no traffic left."""
+        self._left_bytes -= number
+        if self._left_bytes <= 0:
+            attempt.refusal = self._explain_budget()
+            raise BudgetSpentError(attempt.refusal)
+
+    def _explain_budget(self) -> str:
+        most = self._terms.limits.max_bytes
+        return f"the program has used its {most} bytes of network traffic; raise `max_bytes` under [network]"
+
+    def report(self, attempt: Attempt) -> None:
+        """Report a connection that has ended."""
+        self._terms.on_connection(attempt.to_connection())
+
+    async def close(self) -> None:
+        """End the questions that are still open."""
+        for question in self._questions.values():
+            question.cancel()
+        await asyncio.gather(*self._questions.values(), return_exceptions=True)

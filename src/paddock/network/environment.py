@@ -1,0 +1,25 @@
+"""Environment variables that lead the programs of a job to its proxy."""
+
+from collections.abc import Iterable
+
+from paddock.model.network import NetworkRule
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def make_proxy_environment(port: int, rules: Iterable[NetworkRule]) -> dict[str, str]:
+    """Return the variables for a proxy on `port` of the job's 127.0.0.1.
+
+    Servers of the job itself are reached without the proxy, except under a name that a rule allows: that one is of the
+    machine. `ALL_PROXY` has the scheme http, because clients without a SOCKS library fail at the mere sight of another
+    one. Node.js reads these variables only if it is told to (https://nodejs.org/api/cli.html#node_use_env_proxy1).
+    """
+    granted = {rule.host for rule in rules if rule.effect != "deny"}
+    address = f"http://127.0.0.1:{port}"
+    values = {
+        "HTTP_PROXY": address,
+        "HTTPS_PROXY": address,
+        "ALL_PROXY": address,
+        "NO_PROXY": ",".join(name for name in _LOCAL if name not in granted),
+    }
+    return {**values, **{name.lower(): value for name, value in values.items()}, "NODE_USE_ENV_PROXY": "1"}

@@ -1,0 +1,257 @@
+"""HTTP/1.1 for the job: CONNECT, and requests of plain HTTP, which are parsed, decided and written anew.
+
+Each request on a kept connection is decided. The connection to the host is kept, too, as long as requests are for it.
+"""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import h11
+
+from paddock.model.host_names import Authority
+from paddock.model.network import HTTP_PORT
+from paddock.model.printable import make_printable
+from paddock.network.connector import Connector, HostConnection
+from paddock.network.dial import Failure, RefusedError
+from paddock.network.heads import (
+    HOP_BY_HOP,
+    Fields,
+    RequestHead,
+    find_authority,
+    format_authority,
+    read_connect_target,
+    read_request_head,
+)
+from paddock.network.streams import MAX_HEAD_BYTES, BadHeadError, ByteStream, IdleTimer
+from paddock.network.tunnel import run_tunnel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STATUSES: "Mapping[Failure, str]" = {
+    "policy": "403 Forbidden",
+    "invalid": "400 Bad Request",
+    "unresolved": "502 Bad Gateway",
+    "unreachable": "502 Bad Gateway",
+    "timeout": "504 Gateway Timeout",
+}
+_MAX_SKIPPED_BYTES = 16 * 1024 * 1024
+"""Maximum number of bytes of a refused request that are read after the answer."""
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+class HttpProxy:
+    """Serves one connection of the job."""
+
+    def __init__(self, client: ByteStream, connector: Connector, timer: IdleTimer) -> None:
+        self._client = client
+        self._connector = connector
+        self._timer = timer
+        self._host: HostConnection | None = None
+        self._granted: Authority | None = None
+
+    async def serve(self) -> None:
+        """Answer requests until the connection ends. Raises OSError, EOFError, TimeoutError, BudgetSpentError."""
+        try:
+            while await self._answer_request():
+                self._timer.restart()
+        except BadHeadError as problem:
+            await self._refuse(RefusedError(str(problem), "invalid"))
+        except RefusedError as problem:
+            await self._refuse(problem)
+        finally:
+            self._drop_host()
+
+    async def serve_tunnel(self, host: HostConnection) -> None:
+        """Answer requests in a tunnel for plain HTTP: all of them are for the host that was granted."""
+        self._host, self._granted = host, host.authority
+        await self.serve()
+
+    async def _answer_request(self) -> bool:
+        """Answer the next request; return whether another one may follow."""
+        async with asyncio.timeout(self._timer.idle_s):  # bytes that come slowly do not extend it
+            raw = await self._client.read_head()
+        if not raw:
+            return False
+        head = read_request_head(raw)
+        if head.method == b"CONNECT" and self._granted is None:
+            await self._open_tunnel(await self._check_authority(head))
+            return False
+        authority, path = await self._check_target(head)
+        host = await self._connect(authority)
+        return await Exchange(self._client, host, head, path).run()
+
+    async def _open_tunnel(self, authority: Authority) -> None:
+        host = await self._connect(authority)
+        await self._client.write(_ESTABLISHED)
+        if authority.port == HTTP_PORT:
+            self._granted = authority
+            while await self._answer_request():
+                self._timer.restart()
+        else:
+            await run_tunnel(self._client, host, self._timer)
+
+    async def _check_authority(self, head: RequestHead) -> Authority:
+        try:
+            return read_connect_target(head)
+        except ValueError as problem:
+            raise await self._refuse_text(head.target, problem) from None
+
+    async def _check_target(self, head: RequestHead) -> tuple[Authority, str]:
+        try:
+            return find_authority(head, self._granted)
+        except ValueError as problem:
+            raise await self._refuse_text(head.target, problem) from None
+
+    async def _refuse_text(self, text: str, problem: Exception) -> RefusedError:
+        return await self._connector.refuse(Authority(make_printable(text), 0), str(problem))
+
+    async def _connect(self, authority: Authority) -> HostConnection:
+        """Return the connection that is kept, if it is still usable for this host, or another one."""
+        self._timer.pause()
+        if self._host and self._host.authority == authority and self._host.is_quiet():
+            await self._connector.check(authority)
+        else:
+            self._drop_host()
+            self._host = await self._connector.connect(authority)
+        self._timer.restart()
+        return self._host
+
+    def _drop_host(self) -> None:
+        if self._host:
+            self._host.close()
+            self._host = None
+
+    async def _refuse(self, problem: RefusedError) -> None:
+        """Send the answer to a refused request: one line of text, and no further request."""
+        body = f"Paddock: {make_printable(str(problem), 2000)}\n".encode()
+        head = (
+            f"HTTP/1.1 {_STATUSES[problem.failure]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        with contextlib.suppress(OSError):
+            await self._client.write(head.encode("ascii") + body)
+            self._client.end_writing()
+            async with asyncio.timeout(self._timer.idle_s):
+                await self._client.skip(
+                    _MAX_SKIPPED_BYTES
+                )  # closing now would lose the answer (RFC 9112, 9.6)
+
+
+class Exchange:
+    """One request of plain HTTP and its response."""
+
+    def __init__(self, client: ByteStream, host: HostConnection, head: RequestHead, path: str) -> None:
+        self._client = client
+        self._host = host
+        self._head = head
+        self._path = path
+        self._job_side = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._host_side = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._has_answered = False
+
+    async def run(self) -> bool:
+        """Forward both; return whether both connections can be used again.
+
+        Raises BadHeadError and RefusedError before the first byte of a response, and then OSError instead.
+        """
+        upload = asyncio.create_task(self._forward_request())
+        download = asyncio.create_task(self._forward_response())
+        try:
+            await asyncio.wait((upload, download), return_when=asyncio.FIRST_COMPLETED)
+            if upload.done():
+                upload.result()
+                await download
+            else:
+                download.result()
+            is_whole = upload.done()
+        except (BadHeadError, RefusedError) as problem:
+            self._host.attempt.failure = str(problem)
+            if self._has_answered:
+                raise ConnectionAbortedError(str(problem)) from None
+            raise
+        finally:
+            upload.cancel()
+            download.cancel()
+            await asyncio.gather(upload, download, return_exceptions=True)
+        self._client.unread(self._job_side.trailing_data[0])
+        is_kept = self._job_side.our_state is self._job_side.their_state is h11.DONE
+        is_clean = self._host_side.our_state is self._host_side.their_state is h11.DONE
+        return is_whole and is_kept and is_clean and not self._host_side.trailing_data[0]
+
+    async def _forward_request(self) -> None:
+        self._job_side.receive_data(self._head.raw)
+        try:
+            while True:
+                event = self._job_side.next_event()
+                match event:
+                    case h11.Request():
+                        await self._send(self._make_request())
+                    case h11.Data():
+                        await self._send(event)
+                    case h11.EndOfMessage():
+                        await self._send(h11.EndOfMessage())  # without trailers
+                        return
+                    case h11.NEED_DATA:
+                        await self._receive_body()
+                    case _:
+                        raise EOFError
+        except h11.RemoteProtocolError as problem:
+            raise BadHeadError(f"the request is invalid: {problem}") from None
+
+    def _make_request(self) -> h11.Request:
+        """Return the request for the host: its own Host field first, and nothing that concerns one connection."""
+        fields: Fields = [(b"host", format_authority(self._host.authority, HTTP_PORT).encode("ascii"))]
+        fields += [each for each in self._head.fields if each[0] not in HOP_BY_HOP and each[0] != b"host"]
+        if self._head.find(b"transfer-encoding") is not None:
+            fields.append((b"transfer-encoding", b"chunked"))
+        return h11.Request(method=self._head.method, target=self._path, headers=fields)
+
+    async def _send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:
+        data = self._host_side.send(event)
+        if data:
+            # A host may answer and close before it has read the body: its response is what counts.
+            with contextlib.suppress(OSError):
+                await self._host.write(data)
+
+    async def _receive_body(self) -> None:
+        if self._job_side.they_are_waiting_for_100_continue:
+            proceed = h11.InformationalResponse(status_code=100, headers=[])
+            await self._client.write(self._job_side.send(proceed) or b"")
+        data = await self._client.read()
+        if not data:
+            raise EOFError
+        self._job_side.receive_data(data)
+
+    async def _forward_response(self) -> None:
+        try:
+            while True:
+                event = self._host_side.next_event()
+                match event:
+                    case h11.NEED_DATA:
+                        self._host_side.receive_data(await self._host.read())
+                    case h11.Response():
+                        await self._answer(self._make_response(event))
+                    case h11.Data():
+                        await self._answer(event)
+                    case h11.EndOfMessage():
+                        await self._answer(h11.EndOfMessage())
+                        return
+                    case h11.InformationalResponse():
+                        pass
+                    case _:
+                        return
+        except (h11.RemoteProtocolError, ConnectionResetError) as problem:
+            message = f"{self._host.authority} does not answer in HTTP/1.1: {problem}"
+            raise RefusedError(message, "unreachable") from None
+
+    def _make_response(self, response: h11.Response) -> h11.Response:
+        fields = [(name, value) for name, value in response.headers if name not in HOP_BY_HOP]
+        return h11.Response(status_code=response.status_code, headers=fields, reason=response.reason)
+
+    async def _answer(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+        data = self._job_side.send(event)
+        self._has_answered = True
+        if data:
+            await self._client.write(data)

@@ -1,0 +1,142 @@
+"""A connected socket as a stream of bytes, with what was read ahead; and what several streams share."""
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import Callable
+
+CHUNK_BYTES = 256 * 1024
+"""Size of one read of a bulk transfer, in bytes."""
+MAX_HEAD_BYTES = 64 * 1024
+"""Maximum size of the head of an HTTP message, in bytes."""
+_HEAD_END = b"\r\n\r\n"
+_BARE_LINE_FEED_PATTERN = re.compile(rb"(?<!\r)\n")
+
+
+class BadHeadError(Exception):
+    """The head of an HTTP message is invalid or too long; the text says why and contains none of it."""
+
+
+class IdleTimer:
+    """Ends a connection when no byte has passed for a while. Traffic and pauses move its deadline."""
+
+    def __init__(self, idle_s: float) -> None:
+        self.idle_s = idle_s
+        self._loop = asyncio.get_running_loop()
+        self.timeout = asyncio.timeout(idle_s)
+
+    def restart(self) -> None:
+        """Note that bytes have passed."""
+        if self.timeout.expired():
+            return
+        self.timeout.reschedule(self._loop.time() + self.idle_s)
+
+    def pause(self) -> None:
+        """Stop the time until the next `restart`: something with a timeout of its own runs."""
+        self.timeout.reschedule(None)
+
+
+class ByteStream:
+    """One connected socket. The callbacks are called with the number of bytes of each read and write."""
+
+    def __init__(
+        self, connected: socket.socket, on_read: Callable[[int], None], on_write: Callable[[int], None]
+    ) -> None:
+        self._socket = connected
+        self._loop = asyncio.get_running_loop()
+        self._ahead = bytearray()
+        self._on_read = on_read
+        self._on_write = on_write
+        connected.setblocking(False)
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    async def read(self, max_bytes: int = CHUNK_BYTES) -> bytes:
+        """Return the next bytes, at least one; b"" at the end."""
+        if self._ahead:
+            taken = bytes(self._ahead[:max_bytes])
+            del self._ahead[:max_bytes]
+            return taken
+        return await self._receive(max_bytes)
+
+    async def read_exactly(self, number: int) -> bytes:
+        """Return the next `number` bytes. Raises EOFError if the stream ends before."""
+        while len(self._ahead) < number:
+            received = await self._receive(CHUNK_BYTES)
+            if not received:
+                raise EOFError
+            self._ahead += received
+        return await self.read(number)
+
+    async def read_head(self) -> bytes:
+        """Return the head of an HTTP message with its empty line, or b"" at the end. Raises BadHeadError, EOFError."""
+        start = 0
+        while True:
+            end = self._ahead.find(_HEAD_END, max(start - len(_HEAD_END), 0))
+            head_bytes = end + len(_HEAD_END) if end >= 0 else len(self._ahead)
+            if _BARE_LINE_FEED_PATTERN.search(self._ahead, max(start - 1, 0), head_bytes):
+                raise BadHeadError("a line ends without a carriage return")
+            if head_bytes > MAX_HEAD_BYTES:
+                raise BadHeadError(f"the head has more than {MAX_HEAD_BYTES} bytes")
+            if end >= 0:
+                return await self.read(head_bytes)
+            start = len(self._ahead)
+            received = await self._receive(MAX_HEAD_BYTES)
+            if not received:
+                if self._ahead:
+                    raise EOFError
+                return b""
+            self._ahead += received
+
+    def unread(self, data: bytes) -> None:
+        """Put bytes back: they are the next to be read."""
+        self._ahead[:0] = data
+
+    async def skip(self, max_bytes: int) -> None:
+        """Read and drop everything until the end, or about `max_bytes`."""
+        self._ahead.clear()
+        while max_bytes > 0 and (received := await self._receive(CHUNK_BYTES)):
+            max_bytes -= len(received)
+
+    async def _receive(self, max_bytes: int) -> bytes:
+        received = await self._loop.sock_recv(self._socket, max_bytes)
+        self._on_read(len(received))
+        return received
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes. Raises OSError."""
+        await self._loop.sock_sendall(self._socket, data)
+        self._on_write(len(data))
+
+    async def copy_to(self, target: "ByteStream") -> None:
+        """Copy everything to another stream until the end, and end that stream in this direction. Raises OSError."""
+        if self._ahead:
+            await target.write(await self.read(len(self._ahead)))
+        buffer = memoryview(bytearray(CHUNK_BYTES))
+        while received := await self._loop.sock_recv_into(self._socket, buffer):
+            self._on_read(received)
+            await target.write(buffer[:received])
+            await asyncio.sleep(0)  # calls on a socket that is ready do not let other tasks run
+        target.end_writing()
+
+    def end_writing(self) -> None:
+        """Tell the peer that nothing more comes; it may still send."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def is_quiet(self) -> bool:
+        """Return whether the peer has neither ended nor sent anything that was not read."""
+        if self._ahead:
+            return False
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()

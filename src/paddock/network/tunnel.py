@@ -1,0 +1,72 @@
+"""A tunnel to a granted host: compares the server name of TLS, then copies bytes in both directions."""
+
+import asyncio
+import contextlib
+
+from paddock.model.host_names import Authority, read_address
+from paddock.model.network import HTTPS_PORT
+from paddock.network.client_hello import (
+    ALERT_UNRECOGNIZED_NAME,
+    HANDSHAKE_RECORD,
+    BadHelloError,
+    read_client_hello,
+)
+from paddock.network.connector import HostConnection
+from paddock.network.streams import ByteStream, IdleTimer
+
+
+class _RefusedTunnelError(Exception):
+    """What the job sent first does not belong to the granted host."""
+
+
+async def run_tunnel(client: ByteStream, host: HostConnection, timer: IdleTimer) -> None:
+    """Copy bytes until both directions have ended, one has failed, or nothing passed for a while.
+
+    A tunnel that begins with TLS must name the granted host; one to port 443 must begin with TLS. Raises OSError,
+    BudgetSpentError, TimeoutError.
+    """
+    up = asyncio.create_task(_copy_up(client, host))
+    down = asyncio.create_task(host.copy_to(client))
+    timer.restart()
+    try:
+        done, _ = await asyncio.wait((up, down), return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    except _RefusedTunnelError as problem:
+        host.attempt.refusal = str(problem)
+    finally:
+        up.cancel()
+        down.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
+    if host.attempt.refusal:
+        with contextlib.suppress(OSError):
+            await client.write(ALERT_UNRECOGNIZED_NAME)
+
+
+async def _copy_up(client: ByteStream, host: HostConnection) -> None:
+    first = await client.read(1)
+    client.unread(first)
+    if first and first[0] == HANDSHAKE_RECORD:
+        try:
+            hello = await read_client_hello(client.read_exactly)
+        except (BadHelloError, EOFError) as problem:
+            raise _RefusedTunnelError(
+                f"{host.authority}: {problem or 'the ClientHello is cut off'}"
+            ) from None
+        _check_server_name(hello.server_name, host.authority)
+        await host.write(hello.raw)
+    elif first and host.authority.port == HTTPS_PORT:
+        message = (
+            f"{host.authority} is granted for TLS only; name another port in the rule for another protocol"
+        )
+        raise _RefusedTunnelError(message)
+    await client.copy_to(host)
+
+
+def _check_server_name(name: str | None, authority: Authority) -> None:
+    if name is None:
+        if read_address(authority.host):
+            return
+        raise _RefusedTunnelError(f"{authority}: the ClientHello of TLS has no server name (SNI)")
+    if name != authority.host:
+        raise _RefusedTunnelError(f"{authority}: the ClientHello of TLS names another host (SNI)")

@@ -1,0 +1,53 @@
+"""The hosts that an installation may connect to: those of its registries, and what the rules on hosts add or deny."""
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+from paddock.model.host_names import read_host
+from paddock.model.network import HTTP_PORT, HTTPS_PORT, HostGrant, NetworkRule
+from paddock.packages.errors import PackagesError
+from paddock.packages.registries import DEFAULT
+
+_DEFAULT_HOSTS = {"uv": ("pypi.org", "files.pythonhosted.org"), "npm": ("registry.npmjs.org",)}
+"""Hosts of the registries that the installers have by default. PyPI keeps its files on a host of their own."""
+_SCHEMES = {"http": HTTP_PORT, "https": HTTPS_PORT}
+_ANYWHERE = ("0.0.0.0/0", "::/0")
+"""A registry may be in a private network: a company's own, or a mirror of a public one that its name servers name."""
+
+
+def grant_registries(installer: str, names: Iterable[str], rules: Sequence[NetworkRule]) -> HostGrant:
+    """Return the hosts for an installation from the registries with these `names` (addresses without credentials).
+
+    The hosts that `rules` of the user or the system allow are added; denials of every file hold.
+    Raises PackagesError for an address without a host.
+    """
+    found: list[NetworkRule] = []
+    for name in names:
+        found += _list_rules(installer, name.partition("=")[2] if name.startswith("@") else name)
+    # One file of its own: files are judged separately, and the rules of the user need not name the registries.
+    granted = (rule for rule in rules if rule.effect == "allow" and rule.origin != "workspace")
+    found += [rule.model_copy(update={"origin": ""}) for rule in granted]
+    return HostGrant(rules=(*found, *(rule for rule in rules if rule.effect == "deny")))
+
+
+def _list_rules(installer: str, address: str) -> list[NetworkRule]:
+    """Return the rules for one registry; none for a directory of this machine."""
+    defaults = _DEFAULT_HOSTS[installer]
+    parts = urlsplit(address)
+    if address == DEFAULT:
+        return [_allow(host, HTTPS_PORT) for host in defaults]
+    if parts.scheme not in _SCHEMES:
+        return []
+    try:
+        host, port = read_host(parts.hostname or ""), parts.port or _SCHEMES[parts.scheme]
+    except ValueError as problem:
+        raise PackagesError(
+            f"the registry {address} has no valid host: {problem}", "correct its address"
+        ) from None
+    if host in defaults:
+        return [_allow(each, port) for each in defaults]
+    return [_allow(host, port)]
+
+
+def _allow(host: str, port: int) -> NetworkRule:
+    return NetworkRule(host=host, effect="allow", ports=(port,), addresses=_ANYWHERE)

@@ -1,0 +1,144 @@
+"""Decide which hosts a job may connect to: the rules of the settings, `[[network.rule]]`, narrowed by the request.
+
+Each file with a rule that allows or asks is judged separately, and all of them must agree. A file with denials alone
+only denies. The file of a workspace, which anyone may have written, never allows a host alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from paddock.model.base import count
+from paddock.model.host_names import match_host, quote_host, read_address, read_host_pattern
+from paddock.model.network import HTTPS_PORT, HostDecision, HostGrant, NetworkRule
+from paddock.model.request import RuntimeRun, ToolRun
+from paddock.policy.kinds import Reason
+from paddock.settings.schema import Settings
+
+_OWNERS = {"system": "the system's", "user": "the user's", "workspace": "the workspace's"}
+_ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
+_MAX_NAMED = 5
+
+
+class _FileRules(NamedTuple):
+    """The rules of one file, with their numbers in the file."""
+
+    origin: str
+    rules: list[tuple[int, NetworkRule]]
+
+    def name_rule(self, number: int) -> str:
+        return f"{self.origin or 'policy'} network rule {number}"
+
+
+def narrow_hosts(rules: Sequence[NetworkRule], names: Sequence[str] | None) -> HostGrant:
+    """Return the grant of a request: all that the rules allow, or of that only the hosts that it names.
+
+    Names are hosts, or `*.` and a name. They never widen anything. Raises ValueError for a name that is not a host.
+    """
+    return HostGrant(
+        rules=tuple(rules), hosts=None if names is None else tuple(map(read_host_pattern, names))
+    )
+
+
+def grant_hosts(work: RuntimeRun | ToolRun, settings: Settings) -> HostGrant | None:
+    """Return the hosts that a program or script tool may connect to; None with another network than `hosts`."""
+    return narrow_hosts(settings.network.rule, work.hosts) if work.network == "hosts" else None
+
+
+def check_hosts(work: RuntimeRun | ToolRun, settings: Settings) -> Iterator[Reason]:
+    """Yield an objection if no rule allows any host, or a host that the request names, on any port."""
+    grant = grant_hosts(work, settings)
+    if grant is None:
+        return
+    if all(rule.effect == "deny" for rule in grant.rules):
+        wanted = grant.hosts or ("api.example.com",)
+        yield "network.rule", f"no rule allows a host; {_suggest_rule(wanted[0], HTTPS_PORT, 'user')}"
+    else:
+        yield from list_useless_hosts(grant)
+
+
+def list_useless_hosts(grant: HostGrant) -> Iterator[Reason]:
+    """Yield an objection for each host that the request names and that no rule allows or asks about on any port."""
+    for host in grant.hosts or ():
+        if not any(rule.effect != "deny" and _overlap(rule.host, host) for rule in grant.rules):
+            yield "network.rule", f"no rule allows {host}; {_suggest_rule(host, HTTPS_PORT, 'user')}"
+
+
+def _overlap(left: str, right: str) -> bool:
+    """Return whether two patterns have a host in common."""
+    return (
+        match_host(left, right.removeprefix("*"))
+        or match_host(right, left.removeprefix("*"))
+        or left == right
+    )
+
+
+def decide_host(grant: HostGrant, host: str, port: int) -> HostDecision:
+    """Return the decision on a port of a canonical host."""
+    where = f"{quote_host(host)}:{port}"
+    if grant.hosts is not None and not any(match_host(each, host) for each in grant.hosts):
+        more = len(grant.hosts) - _MAX_NAMED
+        named = ", ".join(grant.hosts[:_MAX_NAMED]) + (
+            f" and {count(more, 'more', 'more')}" if more > 0 else ""
+        )
+        reason = f"{where} is not among the hosts of this request ({named or 'none'}); request {host}, too"
+        return HostDecision(effect="deny", rule="request", reason=reason)
+    files = [
+        _FileRules(origin, list(enumerate(rules, 1))) for origin, rules in groupby(grant.rules, _origin_of)
+    ]
+    decisions = [decision for file in files if (decision := _decide_by_file(file, host, port, where))]
+    for effect in ("deny", "ask"):
+        if found := next((each for each in decisions if each.effect == effect), None):
+            break
+    else:
+        found = next(iter(decisions), None)
+    granting = [file for file in files if file.origin in _ORIGINS_THAT_GRANT and _has_grants(file)]
+    if not granting and (found is None or found.effect != "deny"):
+        return HostDecision(
+            effect="deny", reason=f"no rule allows {where}; {_suggest_rule(host, port, 'user')}"
+        )
+    assert found is not None, "a file that grants something has a decision on every host"
+    networks = tuple(file for each in decisions for file in each.networks)
+    return found.model_copy(update={"networks": networks if found.effect != "deny" else ()})
+
+
+def _origin_of(rule: NetworkRule) -> str:
+    return rule.origin
+
+
+def _has_grants(file: _FileRules) -> bool:
+    return any(rule.effect != "deny" for _, rule in file.rules)
+
+
+def _decide_by_file(file: _FileRules, host: str, port: int, where: str) -> HostDecision | None:
+    """Return the decision of one file; None if the file leaves the host to others."""
+    concerned = [(number, rule) for number, rule in file.rules if rule.concerns(host, port)]
+    for number, rule in concerned:
+        if rule.effect == "deny":
+            name = file.name_rule(number)
+            return HostDecision(
+                effect="deny", rule=name, reason=rule.reason or f"{where} is denied by {name}"
+            )
+    if not concerned:
+        if not _has_grants(file):
+            return None
+        name = f"{file.origin or 'policy'} network rules"
+        reason = f"{where} is not allowed by any of the {name}; {_suggest_rule(host, port, file.origin)}"
+        return HostDecision(effect="deny", rule=name, reason=reason)
+    networks = (tuple(network for _, rule in concerned for network in _list_networks(rule)),)
+    asking = [(number, rule) for number, rule in concerned if rule.effect == "ask"]
+    number, rule = (asking or concerned)[0]
+    name = file.name_rule(number)
+    why = (rule.reason or f"connecting to {where} needs a person's approval, says {name}") if asking else ""
+    return HostDecision(effect=rule.effect, rule=name, reason=why, networks=networks)
+
+
+def _list_networks(rule: NetworkRule) -> tuple[str, ...]:
+    """Return the networks that a host of the rule may be in; a rule that names an address names its network."""
+    return (*rule.addresses, rule.host) if read_address(rule.host.removeprefix("*.")) else rule.addresses
+
+
+def _suggest_rule(host: str, port: int, origin: str) -> str:
+    ports = "" if port == HTTPS_PORT else f" and ports = [{port}]"
+    owner = _OWNERS.get(origin, "the user's")
+    return f'add a [[network.rule]] with host = "{host}"{ports} to {owner} paddock.toml'

@@ -1,0 +1,216 @@
+"""Programs with the network `hosts`: what the rules allow is reached through the proxy, everything is on the record."""
+
+import contextlib
+import http.server
+import json
+import threading
+
+import pytest
+from tests.support.session import find_session
+
+from paddock import BlockingPaddock, Settings, Status
+from paddock.model.approval import Answer
+from paddock.model.network import NetworkRule
+from paddock.settings.network import NetworkSettings
+from paddock.settings.schema import AuditSettings, RuntimeSettings
+
+FETCH = """
+import sys, urllib.error, urllib.request
+for address in sys.argv[1:]:
+    try:
+        print(urllib.request.urlopen(address).read().decode())
+    except urllib.error.HTTPError as error:
+        print(error.code, error.read().decode().strip())
+    except OSError as error:
+        print(error)
+"""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{self.headers['Host']} {self.path}".encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def port():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def allow(host, port, effect="allow", **fields):
+    return NetworkRule(
+        host=host, effect=effect, ports=(port,), addresses=("127.0.0.0/8",), origin="user", **fields
+    )
+
+
+@contextlib.contextmanager
+def opened(folder, *rules, asker=None, **runtimes):
+    settings = Settings(
+        audit=AuditSettings(directory=folder / "audit"),
+        runtimes=RuntimeSettings(**{"network": "hosts", **runtimes}),
+        network=NetworkSettings(rule=rules),
+    )
+    (folder / "workspace").mkdir(exist_ok=True)
+    with BlockingPaddock(folder / "workspace", settings=settings, asker=asker) as paddock:
+        yield paddock
+
+
+def shown(outcome):
+    assert outcome.status is Status.OK, outcome
+    return outcome.program.stdout.text
+
+
+def records(paddock, event="connected"):
+    return [dict(record.fields) | {"parent": record.parent} for record in paddock.find_records(event=event)]
+
+
+def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, port):
+    with opened(tmp_path, allow("localhost", port)) as paddock:
+        addresses = [f"http://localhost:{port}/a", f"http://127.0.0.1:{port}/", "http://other.example.com/"]
+        outcome = paddock.exec("python", FETCH, args=addresses, network="hosts")
+        fix = 'add a [[network.rule]] with host = "other.example.com" and ports = [80] to the user\'s paddock.toml'
+        refused = f"other.example.com:80 is not allowed by any of the user network rules; {fix}"
+        direct = "<urlopen error [Errno 111] Connection refused>"
+        assert shown(outcome) == f"localhost:{port} /a\n{direct}\n403 Paddock: {refused}\n"
+        first, second = outcome.network
+        facts = (first.host, first.port, first.address, first.verdict, first.rule, first.reason)
+        assert facts == ("localhost", port, "127.0.0.1", "allowed", "user network rule 1", "")
+        assert first.sent_bytes > 0
+        assert first.received_bytes > 0
+        facts = (second.host, second.port, second.address, second.verdict, second.rule, second.reason)
+        assert facts == ("other.example.com", 80, "", "refused", "user network rules", refused)
+        found = [
+            (each["host"], each["verdict"], each.get("reason", ""), each["parent"], each["sent_bytes"])
+            for each in records(paddock)
+        ]
+        assert sorted(found) == [
+            ("localhost", "allowed", "", outcome.id, first.sent_bytes),
+            ("other.example.com", "refused", refused[:200], outcome.id, second.sent_bytes),
+        ]
+
+
+def test_a_request_narrows_to_the_hosts_that_it_names(tmp_path, port):
+    with opened(tmp_path, allow("localhost", port), allow("files.example.com", port)) as paddock:
+        address = f"http://localhost:{port}/"
+        outcome = paddock.exec("python", FETCH, args=[address], network=["files.example.com"])
+        refused = f"localhost:{port} is not among the hosts of this request (files.example.com); request localhost, too"
+        assert shown(outcome) == f"403 Paddock: {refused}\n"
+        assert (
+            shown(paddock.exec("python", FETCH, args=[address], network=["localhost"]))
+            == f"localhost:{port} /\n"
+        )
+
+
+def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
+    fix = "to the user's paddock.toml"
+    with opened(tmp_path, allow("localhost", port)) as paddock:
+        outcome = paddock.exec("python", FETCH, network=["api.example.com"])
+        reason = f'no rule allows api.example.com; add a [[network.rule]] with host = "api.example.com" {fix}'
+        assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
+        widened = paddock.exec("python", FETCH, network="full")
+        assert widened.decision.reasons == (
+            'network full is not granted (granted: hosts); set `network = "full"` under [runtimes] in the paddock.toml '
+            "of the user or the system",
+        )
+    with opened(tmp_path) as paddock:
+        outcome = paddock.exec("python", FETCH, network="hosts")
+        reason = f'no rule allows a host; add a [[network.rule]] with host = "api.example.com" {fix}'
+        assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
+
+
+def test_a_decision_on_some_hosts_does_not_hold_for_others(tmp_path, port):
+    """Decisions are remembered by what they depend on."""
+    with opened(tmp_path, allow("localhost", port)) as paddock:
+        address = f"http://localhost:{port}/"
+        assert (
+            shown(paddock.exec("python", FETCH, args=[address], network=["localhost"]))
+            == f"localhost:{port} /\n"
+        )
+        assert (
+            paddock.exec("python", FETCH, args=[address], network=["api.example.com"]).status is Status.DENIED
+        )
+        unresolved = "<urlopen error [Errno -3] Temporary failure in name resolution>\n"
+        assert shown(paddock.exec("python", FETCH, args=[address])) == unresolved
+
+
+@pytest.mark.parametrize(("verdict", "answer"), [("once", "allowed"), ("denied", "refused")])
+def test_a_person_is_asked_where_a_rule_says_so(tmp_path, port, verdict, answer):
+    questions = []
+
+    async def ask(question):
+        questions.append((question.what, json.loads(question.details), question.reasons))
+        return Answer(verdict=verdict, by="ada")
+
+    rule = allow("localhost", port, effect="ask", reason="the files of the team")
+    with opened(tmp_path, rule, asker=ask) as paddock:
+        address = f"http://localhost:{port}/"
+        outcome = paddock.exec("python", FETCH, args=[address, address], network="hosts")
+        assert questions == [
+            (
+                f"connect a program to localhost:{port}",
+                {"host": "localhost", "port": port},
+                ("the files of the team",),
+            )
+        ]
+        assert {each.verdict for each in outcome.network} == {answer}
+        told = "403 Paddock: the files of the team; the answer was no, or there was none\n"
+        assert shown(outcome) == (f"localhost:{port} /\n" if answer == "allowed" else told) * 2
+        [asked] = records(paddock, "asked")
+        assert (asked["kind"], asked["name"]) == ("connection", f"connect a program to localhost:{port}")
+
+
+def test_without_a_person_to_ask_the_connection_is_refused(tmp_path, port):
+    with opened(tmp_path, allow("localhost", port, effect="ask")) as paddock:
+        outcome = paddock.exec("python", FETCH, args=[f"http://localhost:{port}/"], network="hosts")
+        [refused] = outcome.network
+        assert (refused.verdict, refused.reason) == (
+            "refused",
+            f"connecting to localhost:{port} needs a person's approval, says user network rule 1; the answer was no, or "
+            "there was none",
+        )
+
+
+def test_a_session_keeps_its_hosts_and_each_execution_has_its_connections(tmp_path, port):
+    fetch = f"print(__import__('urllib.request').request.urlopen('http://localhost:{port}/').status)"
+    with opened(tmp_path, allow("localhost", port)) as paddock:
+        first = paddock.exec("python", "x = 1", session="new", network="hosts")
+        handle = first.session.id
+        second = paddock.exec("python", fetch, session=handle)
+        third = paddock.exec("python", "print(x)", session=handle)
+        assert [shown(each) for each in (first, second, third)] == ["", "200\n", "1\n"]
+        assert [len(each.network) for each in (first, second, third)] == [0, 1, 0]
+        assert [each["parent"] for each in records(paddock)] == [second.id]
+        other = paddock.exec("python", "print(x)", session=handle, network=["files.example.com"])
+        assert other.status is not Status.OK
+
+
+def test_secrets_in_names_of_hosts_are_not_recorded(tmp_path, port):
+    token = "ghp_" + "a1B2c3D4e5F6" * 3
+    with opened(tmp_path, allow("localhost", port)) as paddock:
+        outcome = paddock.exec("python", FETCH, args=[f"http://{token}.example.com/"], network="hosts")
+        recorded = json.dumps([records(paddock), [each.model_dump() for each in outcome.network]])
+        assert token.lower() not in recorded.lower()
+
+
+def test_connections_end_with_their_program(tmp_path, port):
+    """A process that the program leaves behind keeps no connection; a killed one neither."""
+    hold = f"""
+import os, socket, time
+s = socket.create_connection(("127.0.0.1", 3128))
+s.sendall(b"CONNECT localhost:{port} HTTP/1.1\\r\\nHost: localhost:{port}\\r\\n\\r\\n")
+print(s.recv(12))
+if os.fork() == 0:
+    time.sleep(600)
+"""
+    with opened(tmp_path, allow("localhost", port)) as paddock:
+        outcome = paddock.exec("python", hold, network="hosts")
+        assert shown(outcome) == "b'HTTP/1.1 200'\n"
+        assert [each.verdict for each in outcome.network] == ["allowed"]
+        assert find_session(paddock) is not None
