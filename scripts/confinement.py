@@ -91,7 +91,7 @@ nothing runs.
 |---|---|---|
 | files without a grant | do not exist | cannot be read, written, listed or created; names can be tested |
 | of them, files that the program's user owns | do not exist | cannot be changed (supervised system calls) |
-| of them, files that the program's user may read | do not exist | their use can be watched (inotify) |
+| of them, files that the program's user may read | do not exist | cannot be watched (as root: inotify) |
 | protected paths | cannot be changed if they exist, otherwise are restored | are restored |
 | other processes | do not exist | cannot be traced, slowed down or inspected; nor signalled, from Linux 6.12 on |
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
@@ -105,18 +105,21 @@ capability.
 
 ### Supervised system calls
 
-Landlock has no rule for the mode, owner, times and attributes of a file. Where a program's user may own other
-files, Paddock therefore does these calls itself: `chmod`, `chown`, `utime`, `setxattr`, `removexattr` and their
-relatives. The kernel holds the call (seccomp user notification, Linux 5.0). A broker process with the
-program's user and no capability opens the named file below a directory that the program may write to, and
-changes that. All other files are refused with `EPERM`. If the broker ends, the calls fail with `ENOSYS`.
+Landlock has no rule for the mode, owner, times and attributes of a file, or for watching it. Where a program's
+user may own other files, Paddock therefore does these calls itself: `chmod`, `chown`, `utime`, `setxattr`,
+`removexattr` and their relatives, and `inotify_add_watch`. The kernel holds the call (seccomp user
+notification, Linux 5.6). A broker process with the program's user and no capability opens the named file below
+a directory that the program may write to, or read for a watch, and acts on that. All other files are refused
+with `EPERM`. If the broker ends, the calls fail with `ENOSYS`.
 
 * The calls of root's programs that run as user 65531 are not supervised, because that user owns nothing else.
 * Files that were removed, and memory files, can be changed. Pipes, sockets and terminals cannot.
-* Paths through another process's `/proc` entry are refused. `/proc/self/fd/N` works.
-* `paddock doctor` reports whether supervised calls hold on the machine. Where they do not, a program can
-  change the mode, owner, times and attributes of all files that its user owns. With `sandbox.job_user =
-  "root"` these are all files of root. `doctor` and each result then name that under `not confined`.
+* Paths that lead through `/proc` to the files of a process are refused, except `/proc/self/fd/N`.
+* Watches need `pidfd_getfd(2)`. Docker's default profile denies it, and so does Yama for an ordinary user
+  (`kernel.yama.ptrace_scope` 1). No file can be watched there, in the workspace either.
+* A call takes a tenth of a millisecond. `paddock doctor` reports whether supervised calls hold on the machine.
+  Where they do not, a program can change all files that its user owns, and watch those that it may read. With
+  `sandbox.job_user = "root"` it can change all files of root. `doctor` and each result name that.
 
 ## Enforcement of limits
 

@@ -322,7 +322,9 @@ def _facts(
     scoped = tier != "landlock" or landlock.read_abi_version() >= landlock.SCOPE_ABI
     residual = _RESIDUAL[tier]
     if supervised:
-        residual = tuple(risk for risk in residual if risk not in {_OWNED_FILES, _WATCHED_FILES})
+        residual = tuple(risk for risk in residual if risk != _OWNED_FILES)
+        if spec.needs_supervised_calls(ProcessGrants(), job_user, tier):  # also programs without a workspace
+            residual = tuple(risk for risk in residual if risk != _WATCHED_FILES)
     residual = _explain_owner(residual, job_user)
     residual = residual if scoped else (_SIGNALS, *residual)
     if group:
@@ -384,7 +386,7 @@ def _supervised_calls(report: TierReport, job_user: int | None) -> list[Layer]:
         f"{report.unsupervised}; programs in the tier {tier} can change files outside that their user owns"
     )
     fix = (
-        "run Linux 5.0 or later, and allow seccomp(2) with a listener; as root, leave sandbox.job_user empty"
+        "run Linux 5.6 or later, and allow seccomp(2) with a listener; as root, leave sandbox.job_user empty"
     )
     return [Layer(name=name, available=False, detail=detail, fix=fix)]
 

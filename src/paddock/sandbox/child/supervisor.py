@@ -195,10 +195,9 @@ class Supervisor:
         self._shim.start(others, tuple(files))
         _close(files)
         while word := self._shim.read_message():
-            if "step" not in word:
-                continue
             if "calls" in word:
                 self._calls = CallListener(self._shim.take_handle(), self._spec)
+            if "step" not in word:
                 continue
             if word["step"] == "exec":
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
