@@ -109,8 +109,8 @@ Landlock has no rule for the mode, owner, times and attributes of a file, or for
 user may own other files, Paddock therefore does these calls itself: `chmod`, `chown`, `utime`, `setxattr`,
 `removexattr` and their relatives, and `inotify_add_watch`. The kernel holds the call (seccomp user
 notification, Linux 5.6). A broker process with the program's user and no capability opens the named file below
-a directory that the program may write to, or read for a watch, and acts on that. All other files are refused
-with `EPERM`. If the broker ends, the calls fail with `ENOSYS`.
+a directory that the program may write to, and acts on that. For a watch, the program need only be able to read
+the file. All other files are refused with `EPERM`. If the broker ends, the calls fail with `ENOSYS`.
 
 * The calls of root's programs that run as user 65531 are not supervised, because that user owns nothing else.
 * Files that were removed, and memory files, can be changed. Pipes, sockets and terminals cannot.

@@ -142,6 +142,8 @@ def _build_layer_row(layer: Layer) -> tuple[str, str, str, str]:
 
 
 def _build_tier_row(tier: TierReport) -> tuple[str, str, str, str]:
-    refused = f"{len(tier.attempts)} attacks tried, all refused"
+    worked = [name for name, refused in tier.attempts.items() if not refused]
+    left = f"all refused except: {', '.join(worked)}" if worked else "all refused"
+    refused = f"{len(tier.attempts)} attacks tried, {left}"
     state = "opt-in" if tier.tier == "unconfined" else "proved" if tier.proved else "not proved"
     return f"tier {tier.tier}", state, refused if tier.proved else tier.why, tier.fix

@@ -202,7 +202,7 @@ class Supervisor:
             if word["step"] == "exec":
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
-        if self._spec.supervised and self._calls is None:  # its calls would wait for an answer that never comes
+        if self._spec.supervised and self._calls is None:  # its calls would wait for ever
             raise StartError("supervised calls: the program ended before it started")
         if listener := self._shim.take_listener():
             with listener, contextlib.suppress(OSError):  # the server may have died
