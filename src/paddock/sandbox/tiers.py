@@ -96,7 +96,13 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
                     )
                 }
             )
-    layers = (_landlock(), _bubblewrap(), _user_namespaces(), *_supervised_calls(tiers[1], job_user), group)
+    layers = (
+        _landlock(),
+        _bubblewrap(),
+        _user_namespaces(),
+        *_examine_supervised_calls(tiers[1], job_user),
+        group,
+    )
     layers = (*layers, *find_job_user(job_user))
     users = "" if effective is None else _users(effective.tier, job_user)
     return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective, users=users)
@@ -375,7 +381,7 @@ def _landlock() -> Layer:
     )
 
 
-def _supervised_calls(report: TierReport, job_user: int | None) -> list[Layer]:
+def _examine_supervised_calls(report: TierReport, job_user: int | None) -> list[Layer]:
     """Return whether system calls that change metadata are supervised; nothing if no program needs that."""
     name, tier = "supervised calls", report.tier
     if not report.proved or not _needs_supervised_calls(tier, job_user):
