@@ -521,3 +521,32 @@ def test_supervised_calls_are_proved_and_what_cannot_be_proved_is_said(
             ],
         }[listener]
     )
+
+
+WATCH = """
+import asyncio, errno, sys
+from pathlib import Path
+import pyseccomp as seccomp
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants
+from paddock.sandbox.sandbox import KernelSandbox
+
+rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)  # as Docker's default profile does
+rules.add_rule(seccomp.ERRNO(errno.EPERM), "pidfd_getfd")
+rules.load()
+
+async def main():
+    async with KernelSandbox(SandboxFacts(tier="landlock"), "landlock", 0) as sandbox:
+        grants = ProcessGrants(workspace=Path(sys.argv[1]), access="workspace-write")
+        program = "import ctypes; l = ctypes.CDLL(None, use_errno=True); w = l.inotify_init()\\n"
+        program += "print(l.inotify_add_watch(w, b'.', 256), ctypes.get_errno())"
+        print((await sandbox.run(["/usr/bin/python3", "-I", "-S", "-c", program], grants)).stdout.head)
+
+asyncio.run(main())
+"""
+
+
+def test_without_a_copy_of_the_descriptor_nothing_can_be_watched(open_path: Path) -> None:
+    command = [sys.executable, "-c", WATCH, str(open_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["-1", "1"], "")

@@ -150,6 +150,9 @@ class Supervisor:
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
         if self._calls is not None:
             self._calls.close()
+            _wait_for_end(
+                self._calls.broker
+            )  # so that no call changes a protected path after its restoration
         self._end_processes()
         return report
 
@@ -473,12 +476,12 @@ class Supervisor:
         self._statuses[pid] = status
         if pid in self._ending:  # its report has the cost
             return
+        if self._calls is not None and pid == self._calls.broker:  # it is not part of the job
+            self._calls.forget_broker()
+            return
         report = self._report
         report.cpu_user_ms += cost.ru_utime * 1000
         report.cpu_system_ms += cost.ru_stime * 1000
-        if self._calls is not None and pid == self._calls.broker:
-            self._calls.forget_broker()
-            return
         report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
 
 
@@ -488,8 +491,8 @@ def _close(files: list[int]) -> None:
 
 
 def _wait_for_end(first: int) -> None:
-    """Wait until the kernel has ended the jail of a first process, but only for a short time."""
-    with contextlib.suppress(ProcessLookupError):
+    """Wait until the kernel has ended a broker, or the jail of a first process, but only for a short time."""
+    with contextlib.suppress(OSError):  # there is none
         handle = os.pidfd_open(first)
         select.select([handle], [], [], _END_S)
         os.close(handle)
