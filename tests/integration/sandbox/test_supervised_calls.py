@@ -283,6 +283,25 @@ def test_watches_work_where_a_program_may_read_and_nowhere_else(open_path: Path,
     assert by_kernel["event"] == [1, "made"]
 
 
+def test_a_file_that_is_renamed_meanwhile_is_found(open_path: Path) -> None:
+    program = """
+os.mkdir("one")
+file = os.open("one/file", os.O_CREAT | os.O_RDWR)
+done = False
+def rename():
+    while not done:
+        os.rename("one", "two")
+        os.rename("two", "one")
+thread = threading.Thread(target=rename)
+thread.start()
+found = {result(lambda: os.fchmod(file, 0o600 + n % 8)) for n in range(100)}
+done = True
+thread.join()
+print(json.dumps(list(found)))
+"""
+    assert read(run(program, give(open_path / "workspace", 0), 0)) == ["done"]
+
+
 def test_the_listener_does_not_stay_in_the_job(open_path: Path) -> None:
     program = "print(json.dumps(sorted(os.listdir('/proc/self/fd'))))"
     assert read(run(program, give(open_path / "workspace", 0), 0)) == ["0", "1", "2", "3"]

@@ -37,6 +37,8 @@ NOTIFICATION_BYTES = _NOTIFICATION.size
 _AT_FDCWD, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
 _PATH_BYTES, _NAME_BYTES, _VALUE_BYTES = 4096, 256, 65536
 """Limits of the kernel, with the NUL: PATH_MAX, XATTR_NAME_MAX and XATTR_SIZE_MAX."""
+_MAX_RENAMES = 64
+"""Maximum number of names that a file may have, one after another, while it is looked for."""
 _DONT_FOLLOW = 0x02000000
 """IN_DONT_FOLLOW of inotify(7)."""
 _PIDFD_GETFD = 438
@@ -299,24 +301,27 @@ def _open_roots(paths: Sequence[str]) -> list[tuple[str, int]]:
 
 def _open_below_root(named: int, roots: Sequence[tuple[str, int]]) -> int:
     """Return a descriptor of the same file, opened below a root. Raises PermissionError if it is below none."""
-    facts = os.fstat(named)
-    if stat.S_ISREG(facts.st_mode) and not facts.st_nlink:  # it has no name, as a memory file
-        return os.dup(named)
-    path = os.readlink(f"/proc/self/fd/{named}")
-    for root, folder in roots:
-        below = root.rstrip("/") + "/"
-        if f"{path}/".startswith(below):
-            with contextlib.suppress(OSError):
-                target = _open_below(path[len(below) :], folder)
+    for _ in range(_MAX_RENAMES):
+        path, facts = os.readlink(f"/proc/self/fd/{named}"), os.fstat(named)
+        # A regular file without a name, as a memory file. Some file systems in user space give no file a link.
+        if stat.S_ISREG(facts.st_mode) and not facts.st_nlink and path.endswith(" (deleted)"):
+            return os.dup(named)
+        above = [(root, folder) for root, folder in roots if _is_below(path, root)]
+        if not above:
+            break
+        for root, folder in above:
+            with contextlib.suppress(OSError):  # it was renamed, or its user may not pass
+                rest = path[len(root) :].lstrip("/")
+                target = open_itself(rest, folder, flags=os.O_NOFOLLOW) if rest else os.dup(folder)
                 if os.path.samestat(os.fstat(target), facts):
                     return target
                 os.close(target)
     raise PermissionError(errno.EPERM, "outside")
 
 
-def _open_below(path: str, folder: int) -> int:
-    """Open a path below a root, or the root itself, which may be a file, for an empty path."""
-    return open_itself(path, folder, flags=os.O_NOFOLLOW) if path else os.dup(folder)
+def _is_below(path: str, root: str) -> bool:
+    """Return whether a path, as the kernel writes it, is a root or below it."""
+    return f"{path}/".startswith(root.rstrip("/") + "/")
 
 
 def _open_named_file(call: Call, arguments: Sequence[int], caller: Caller) -> int:
