@@ -50,6 +50,8 @@ FACTS = {
     "file_count": "number of files that a program was given",
     "variables": "names of the environment variables of one program",
     "requirements": "packages that a program asks for",
+    "kernel": "kernel of a session, if it is `ipython`",
+    "background": "whether the session runs between two programs, too",
     "packages": "packages of the program's environment, each `name==version`",
     "packages_lock": "SHA-256 of the lock of these packages",
     "session": "hash of the handle of a [session](sessions.md); `new` opened one",

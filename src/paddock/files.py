@@ -23,6 +23,8 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run
 """Directories of system programs; the last one is that of NixOS."""
 _NEW_SUFFIX = ".new"
 MAX_FILE_BYTES = 64 * 1024 * 1024
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_private(directory: Path) -> None:
@@ -89,6 +91,38 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def write_below(folder: Path, path: str, data: bytes, *, for_user: int | None = None) -> None:
+    """Write a file below a directory in which programs may do anything, through no link. Raises OSError.
+
+    It is a new file: one that exists is an error. With `for_user`, it belongs to that user alone, as the directories
+    that are made for it, and replaces one that exists.
+    """
+    *parents, name = path.split("/")
+    private = for_user is not None
+    owner = -1 if for_user is None else for_user
+    written = f".{os.urandom(8).hex()}" if private else name
+    here = os.open(folder, _DIRECTORY)
+    try:
+        for parent in parents:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(parent, 0o700 if private else 0o777, dir_fd=here)
+                os.chown(parent, owner, -1, dir_fd=here, follow_symlinks=False)
+            here, above = os.open(parent, _DIRECTORY, dir_fd=here), here
+            os.close(above)
+        with open(os.open(written, _NEW_FILE, 0o600 if private else 0o666, dir_fd=here), "wb") as stream:
+            try:
+                stream.write(data)
+                stream.flush()
+                os.fchown(stream.fileno(), owner, -1)
+                if private:
+                    os.rename(written, name, src_dir_fd=here, dst_dir_fd=here)
+            except OSError:
+                os.unlink(written, dir_fd=here)
+                raise
+    finally:
+        os.close(here)
 
 
 def keep_backup(file: Path, data: bytes, *, mode: int) -> Path:

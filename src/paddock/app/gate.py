@@ -82,6 +82,7 @@ class Gate:
     ) -> None:
         """Use `asker` for requests that bring no asker."""
         self._policy = Policy(settings, KINDS, engines.programs.executables)
+        self._network = settings.network
         self.audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
         self._outgoing = outgoing
@@ -237,7 +238,7 @@ class Gate:
             return shown
 
         ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))
-        return ConnectionWatch(ask, record)
+        return ConnectionWatch(ask, record, self._network)
 
     def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
         reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from paddock.cancellation import run_shielded
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
+from paddock.policy.environment import TRUST
 from paddock.policy.network import decide_host
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
+from paddock.sandbox.spec import is_system_path
 
 MAX_LISTED = 200
 """Maximum number of connections in an outcome; the record has all."""
@@ -24,14 +26,15 @@ class ConnectionWatch(NamedTuple):
     """Asks a person whether a program may connect to a host."""
     record: Callable[[Connection], Connection]
     """Writes a connection to the record, and returns it without secrets."""
+    limits: NetworkLimits
+    """Limits of all connections of one program together."""
 
 
 class HostAccess:
     """The access of one program, or of one session, to hosts."""
 
-    def __init__(self, grant: HostGrant, limits: NetworkLimits) -> None:
+    def __init__(self, grant: HostGrant) -> None:
         self._grant = grant
-        self._limits = limits
         self._turn: HostTurn | None = None
         self._served: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -39,9 +42,11 @@ class HostAccess:
     @property
     def environment(self) -> dict[str, str]:
         """The variables that lead the clients of the program to its proxy."""
-        from paddock.network.environment import make_proxy_environment
+        from paddock.network.environment import make_node_options, make_proxy_environment
 
-        return make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
+        variables = make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
+        trusted = {name: os.environ[name] for name in TRUST if is_system_path(os.environ.get(name, ""))}
+        return {**trusted, **variables, "NODE_OPTIONS": make_node_options()}
 
     @property
     def is_closed(self) -> bool:
@@ -61,10 +66,11 @@ class HostAccess:
         from paddock.network.dial import read_outer_proxy
         from paddock.network.proxy import open_proxy
 
+        assert self._turn is not None
         terms = ProxyTerms(
             decide=partial(decide_host, self._grant),
             on_connection=self._take,
-            limits=self._limits,
+            limits=self._turn.watch.limits,
             ask=self._ask,
             outer=read_outer_proxy(os.environ),
         )

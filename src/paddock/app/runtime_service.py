@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
-from paddock.model.network import HostGrant, NetworkLimits
+from paddock.model.network import HostGrant
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, ProgramTerms, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -56,11 +56,8 @@ class Programs:
         artifacts: "Callable[[], Artifacts]",
         hide: Callable[[str], str],
         sessions: "Callable[[Callable[[], RuntimeEngine]], ProgramSessions]",
-        *,
-        network: NetworkLimits,
     ) -> None:
         """Use `hide` to remove secrets from texts of requests; `sessions` makes what keeps interpreters."""
-        self._network = network
         self._session_hosts: dict[str, HostAccess] = {}
         """The access of open sessions to hosts, by handle."""
         self._added = settings.recipes
@@ -210,12 +207,12 @@ class Programs:
         if terms.grants.hosts is None:
             return None
         access = self._session_hosts.get(work.session or "")
-        turns.append(HostTurn(access or HostAccess(terms.grants.hosts, self._network), watch))
+        turns.append(HostTurn(access or HostAccess(terms.grants.hosts), watch))
         return turns[-1]
 
     def _open_hosts(self, watch: ConnectionWatch, turns: list[HostTurn], grant: HostGrant) -> HostTurn:
         """Return what serves the connections of an installation; add it to the `turns` of the request."""
-        turns.append(HostTurn(HostAccess(grant, self._network), watch))
+        turns.append(HostTurn(HostAccess(grant), watch))
         return turns[-1]
 
     def _remember_hosts(self, session: str, hosts: HostTurn) -> None:

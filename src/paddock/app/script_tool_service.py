@@ -12,11 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn
 from paddock.files import read_bounded
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ToolNotFound
 from paddock.model.limits import SCRIPT_BYTES
-from paddock.model.network import NETWORKS
+from paddock.model.network import NETWORKS, HostGrant
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, ToolRun
@@ -89,6 +90,7 @@ def make_tool_run(
         timeout_ms=tool.manifest.timeout,
         access=tool.manifest.workspace,
         network=tool.manifest.network,
+        hosts=tool.manifest.hosts,
         script_sha256=tool.script_sha256,
     )
 
@@ -130,8 +132,13 @@ class Scripts:
         """Return the work of running a tool. Raises the errors of `find_tool`."""
         return make_tool_run(self.library, name, inputs)
 
-    async def run_tool(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
-        """Run an allowed tool and return its result. Raises EngineError when nothing ran."""
+    async def run_tool(
+        self, request: ExecutionRequest, work: ToolRun, decision: Decision, watch: ConnectionWatch
+    ) -> RawResult:
+        """Run an allowed tool and return its result; `watch` asks about and records its connections.
+
+        Raises EngineError when nothing ran.
+        """
         from paddock.script_tools.engine import ToolJob
 
         assert decision.tool is not None
@@ -143,13 +150,26 @@ class Scripts:
         declared, terms = tool.manifest, decision.tool
         # Policy judged what the tool declared at the time of the request. Grant no more than that, and no more than its
         # file declares now.
-        narrowed = {
+        narrowed: dict[str, object] = {
             "access": min(terms.access, declared.workspace, key=ACCESSES.index),
             "network": min(terms.network, declared.network, key=NETWORKS.index),
         }
+        hosts = None
+        if narrowed["network"] == "hosts":
+            grant = _narrow_hosts(terms.hosts or HostGrant(), declared.hosts)
+            hosts = HostTurn(HostAccess(grant), watch)
         terms = terms.model_copy(update=narrowed)
-        job = ToolJob(tool, work, request.workspace.absolute(), terms)
-        return await self._engine.run(job)
+        job = ToolJob(tool, work, request.workspace.absolute(), terms, hosts)
+        result = await self._engine.run(job)
+        return result if hosts is None else result.replace(network=hosts.connections)
+
+
+def _narrow_hosts(grant: HostGrant, declared: tuple[str, ...] | None) -> HostGrant:
+    """Return a grant without the hosts that a tool does not declare now; None declares all that the rules allow."""
+    if declared is None:
+        return grant
+    kept = declared if grant.hosts is None else tuple(host for host in declared if host in grant.hosts)
+    return grant.replace(hosts=kept)
 
 
 class Languages:

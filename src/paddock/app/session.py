@@ -108,9 +108,7 @@ def _make_programs(
 ) -> Programs:
     engine = partial(_make_engine, settings, processes)
     sessions = partial(_make_sessions, settings, outgoing)
-    return Programs(
-        settings.runtimes, engine, output.artifacts, outgoing.text, sessions, network=settings.network
-    )
+    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
 
 
 def _make_sessions(

@@ -34,6 +34,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     Also checks, without changes, that other users cannot access Paddock's own files. Exit code: 1 if the confinement
     is weaker than sandbox.minimum_tier, so that nothing would run.
     """
+    from paddock.app.network_check import check_network
     from paddock.app.state_check import check_places
     from paddock.sandbox.spec import read_configured_user
     from paddock.sandbox.tiers import examine  # not needed for the help page
@@ -42,6 +43,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     sandbox = settings.sandbox
     job_user = read_configured_user(sandbox.job_user)
     found = run_until_signal(examine(sandbox.minimum_tier, job_user))
+    network = run_until_signal(check_network(found, job_user))
+    found = found.model_copy(update={"layers": (*found.layers, network)})
     toolchains = run_until_signal(_find_toolchains(settings, workspace, found, job_user))
     python = toolchains.pop("python")
     places = check_places(settings)

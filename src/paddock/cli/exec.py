@@ -1,10 +1,8 @@
 """`paddock exec`: run one program in a language runtime; its output and its exit code are passed on."""
 
 import asyncio
-import json
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
 from paddock.cli.output_files import save_files
 from paddock.cli.output_reply import print_response
+from paddock.cli.program_options import add_program_options, explain_request, read_input, read_settings
 from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
 from paddock.cli.stream_output import OutputStreamer
@@ -27,11 +26,9 @@ from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
-from paddock.model.network import NetworkRule
 from paddock.model.outcome import Outcome, Status
 from paddock.model.packages import needs_own_folder
 from paddock.model.program import (
-    ACCESSES,
     CODE_CHARS,
     MAX_ARGUMENTS,
     OUTPUT_MODES,
@@ -40,13 +37,9 @@ from paddock.model.program import (
     OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.work_files import INPUT_BYTES, InputFile
 from paddock.packages.progress import on_progress
 from paddock.rendering.program_response import list_notes, program_response
-from paddock.settings.loader import load
-from paddock.settings.merge import BUILT_IN
 from paddock.settings.schema import RuntimeSettings, Settings
-from paddock.texts import explain
 
 EXIT_OWN_FAILURE, EXIT_DENIED, EXIT_NO_RUNTIME, EXIT_TIMEOUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as in env(1) and timeout(1)."""
@@ -89,7 +82,6 @@ class _Program(click.Command):
 @click.option("-c", "--code", help="Source code of the program.")
 @click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input to the program.")
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
-@click.option("--executable", metavar="NAME", help="Executable to run it with, e.g. bun.")
 @options.add_timeout_option("Longest wall time, compile step included")
 @options.timeout_ms
 @click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output.")
@@ -111,13 +103,6 @@ class _Program(click.Command):
 )
 @click.option("--no-keep", is_flag=True, help="Do not store the output for `paddock output`.")
 @click.option(
-    "--file-in",
-    "file_in",
-    multiple=True,
-    metavar="PATH[:NAME]",
-    help="Copy a file into a separate working directory. Repeatable.",
-)
-@click.option(
     "--output",
     "outputs",
     multiple=True,
@@ -130,21 +115,8 @@ class _Program(click.Command):
     metavar="DIR",
     help="Write kept files to this directory.",
 )
-@click.option(
-    "--package",
-    "packages",
-    multiple=True,
-    metavar="SPEC",
-    help="Run it with a package of its language, e.g. 'pandas>=2'. Repeatable.",
-)
-@options.add_pairs_option("--env", help="Set an environment variable. Repeatable.")
-@options.add_size_option("--memory", "memory_bytes", help="Maximum memory")
 @options.add_duration_option("--cpu-time", "cpu_ms", help="Maximum time on all processors together")
-@click.option("--access", type=click.Choice(ACCESSES), help="Access of the program to the workspace.")
-@options.add_network_option("Access of the program to the network")
-@options.workspace
-@options.settings
-@options.as_json
+@add_program_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -172,7 +144,7 @@ def command(
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
-        settings = own_settings(workspace, flags, given)
+        settings = read_settings(workspace, flags, given)
         require_runtime(runtime, settings.runtimes)
         request = ExecutionRequest(
             actor=find_actor(),
@@ -354,41 +326,6 @@ def exit_code(outcome: Outcome) -> int:
             return (program and program.exit_code) or int(not outcome.ok)
 
 
-def read_input(given: str) -> InputFile:
-    """Read the file that `PATH[:NAME]` names; without a name it has its own."""
-    path, _, name = given.partition(":") if not Path(given).exists() else (given, "", "")
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(INPUT_BYTES + 1)
-        return InputFile(path=name or Path(path).name, data=data)
-    except OSError as problem:
-        told = f"{path}: cannot read this file: {problem.strerror}"
-        raise click.BadParameter(told, param_hint="--file-in") from None
-    except ValidationError as problem:
-        raise click.BadParameter(explain_request(problem), param_hint="--file-in") from None
-
-
-def own_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, Any]) -> Settings:
-    """Return the settings with the grants that the person at the command line gives, unless a file decides on them."""
-    merged = load(workspace, flags=flags)
-    network: str | Sequence[str] | None = options["network"]
-    hosts = () if network is None or isinstance(network, str) else network
-    asked = {
-        "runtimes.access": options["access"],
-        "runtimes.network": "hosts" if hosts else network,
-        "runtimes.environment": json.dumps([*options["env"]]) if options["env"] else None,
-    }
-    given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
-    settings = load(workspace, flags={**given, **flags}).settings if given else merged.settings
-    if not hosts or settings.network.rule:
-        return settings
-    try:
-        rules = tuple(NetworkRule(host=host, effect="allow") for host in hosts)
-    except ValidationError as problem:
-        raise click.BadParameter(explain_request(problem), param_hint="--network") from None
-    return settings.model_copy(update={"network": settings.network.model_copy(update={"rule": rules})})
-
-
 def read_source(file: str) -> str:
     """Return the program in a file, or on standard input for `-`. Raises BadParameter for one that cannot be read."""
     try:
@@ -418,8 +355,3 @@ def _read_stdin() -> bytes:
             "the workspace, which the program can read."
         )
     return data
-
-
-def explain_request(problem: ValidationError) -> str:
-    """Return the faults of a request, one per line, without the given values."""
-    return "\n".join(explain(problem, names={"work": "", "runtime": "", "output": ""}, limit=None))

@@ -4,20 +4,16 @@ A program chose the names, and an earlier program may have put links into the di
 through a link, over an existing file, or under a name whose content tools run.
 """
 
-import contextlib
-import os
 import shlex
 from pathlib import Path, PurePath
 
 from paddock.app.stored_output import open_artifacts
 from paddock.cli.failure import Failure
+from paddock.files import write_below
 from paddock.model.base import count
 from paddock.model.outcome import Outcome
 from paddock.sandbox.child.protected_paths import PROTECTED_PATHS
 from paddock.settings.schema import Settings
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def save_files(
@@ -42,6 +38,7 @@ def save_files(
                 )
                 continue
             try:
+                target.mkdir(parents=True, exist_ok=True)
                 write_below(target, file.path, artifacts.read(file.handle, workspace))
             except OSError as error:
                 exists = isinstance(error, FileExistsError)
@@ -53,23 +50,6 @@ def save_files(
             where = str(target / file.path)
         lines.append(f"{file.path} ({size}): {where}")
     return "\n".join(lines)
-
-
-def write_below(target: Path, path: str, data: bytes) -> None:
-    """Write a new file below a directory, which is made if it does not exist. Raises OSError, also for a link."""
-    target.mkdir(parents=True, exist_ok=True)
-    *folders, name = path.split("/")
-    here = os.open(target, _DIRECTORY)
-    try:
-        for folder in folders:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder, dir_fd=here)
-            here, before = os.open(folder, _DIRECTORY, dir_fd=here), here
-            os.close(before)
-        with open(os.open(name, _NEW_FILE, 0o666, dir_fd=here), "wb") as stream:
-            stream.write(data)
-    finally:
-        os.close(here)
 
 
 def find_special_name(path: str) -> str | None:

@@ -9,10 +9,11 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import options
-from paddock.cli.exec import EXIT_DENIED, explain_request
+from paddock.cli.exec import EXIT_DENIED
 from paddock.cli.failure import Failure
 from paddock.cli.folding import print_note
 from paddock.cli.help import Group, render_examples
+from paddock.cli.program_options import explain_request
 from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
@@ -92,7 +93,7 @@ def add(
 ) -> None:
     """Make an environment with packages, for programs that ask for the same SPECs.
 
-    The installation needs `network = "full"` under [packages]. Exit codes: 1 if it failed, 126 if policy denied it.
+    It may connect to the hosts of the registries (packages.network). Exit codes: 1 if it failed, 126 if policy denied it.
     """
     settings = load(workspace, flags=flags).settings
     store = _open_store(settings.packages)

@@ -9,8 +9,9 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import options
-from paddock.cli.exec import EXIT_DENIED, explain_request, own_settings
+from paddock.cli.exec import EXIT_DENIED
 from paddock.cli.help import Group, render_examples
+from paddock.cli.program_options import explain_request, read_settings
 from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
@@ -220,7 +221,9 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
     if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
         return ""
     network = work.hosts or work.network
-    own = own_settings(request.workspace, flags, {"access": work.access, "network": network, "env": work.env})
+    own = read_settings(
+        request.workspace, flags, {"access": work.access, "network": network, "env": work.env}
+    )
     granted = _make_policy(own).decide(request)
     if not (granted.allowed or granted.asks):
         return ""

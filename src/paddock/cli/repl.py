@@ -1,6 +1,7 @@
 """`paddock repl`: a session at a terminal, or one program of standard input in a session."""
 
 import asyncio
+import re
 import signal
 import sys
 import tempfile
@@ -19,29 +20,27 @@ from paddock.cli.exec import (
     EXIT_OWN_FAILURE,
     exit_code,
     explain_failure,
-    explain_request,
-    own_settings,
-    read_input,
     read_source,
     require_runtime,
 )
 from paddock.cli.folding import print_note
 from paddock.cli.help import render_examples
 from paddock.cli.line_input import LineInput
-from paddock.cli.output_files import find_special_name, write_below
+from paddock.cli.output_files import find_special_name
+from paddock.cli.program_options import add_program_options, explain_request, read_input, read_settings
 from paddock.cli.run_request import EXIT_SIGNAL_BASE
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.stream_output import OutputStreamer
 from paddock.cli.table import print_lines, warn
 from paddock.client.loop_thread import OpenLoop, start_loop
+from paddock.files import write_below
 from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.session import NEW
+from paddock.model.session import KERNELS, NEW
 from paddock.rendering.program_response import list_notes, program_response
 
 if TYPE_CHECKING:
@@ -58,6 +57,9 @@ _HELP = [
     *(f"{name:<12}{text}" for name, text in COMMANDS.items()),
     "Ctrl-C interrupts the program and keeps the session; Ctrl-D ends.",
 ]
+_UNKNOWN_COMMAND = re.compile(r":[a-z]+")
+_WITH_COLONS = frozenset({"ruby", "shell"})
+"""Languages in which a program may begin like a command of the prompt."""
 _ANEW = ":reset opens another one"
 _SAVED_TYPES = {
     "image/png": ".png",
@@ -75,33 +77,26 @@ _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     epilog=render_examples(
         "paddock repl",
         "paddock repl python --file-in sales.csv --output-dir plots",
+        "paddock repl python --package ipython --kernel ipython",
         "paddock repl shell --network full",
         "echo 'print(6 * 7)' | paddock repl python",
     ),
 )
 @click.argument("runtime", default="python", shell_complete=completions.runtimes)
-@click.option("--executable", metavar="NAME", help="Executable to run the session with, e.g. python3.12.")
 @options.add_timeout_option("Longest wall time of each program")
-@click.option(
-    "--file-in",
-    "file_in",
-    multiple=True,
-    metavar="PATH[:NAME]",
-    help="Copy a file into the directory of the session. Repeatable.",
-)
 @click.option(
     "--output-dir",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Write images, and every new file, to this directory. Default: images, to a temporary directory.",
 )
-@options.add_pairs_option("--env", help="Set an environment variable. Repeatable.")
-@options.add_size_option("--memory", "memory_bytes", help="Maximum memory of the session")
-@click.option("--access", type=click.Choice(ACCESSES), help="Access of the session to the workspace.")
-@options.add_network_option("Access of the session to the network")
-@options.workspace
-@options.settings
-@options.as_json
+@click.option(
+    "--kernel",
+    type=click.Choice(KERNELS),
+    help="Run Python by IPython's shell, with its commands, or plainly.",
+)
+@click.option("--background", is_flag=True, help="Let its threads and processes run while the prompt waits.")
+@add_program_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -115,14 +110,15 @@ def command(
     output_dir: Path | None,
     file_in: tuple[str, ...],
     env: dict[str, str],
-    **given: str | None,
+    **given: Json,
 ) -> None:
     """Run programs of python, shell, node, ruby or r, one after another, in one interpreter.
 
-    Variables and files stay from one program to the next. Nothing runs while the prompt waits. Without a terminal,
-    standard input is one program, and the exit code is that of `paddock exec`. :help lists the commands of the prompt.
+    Variables and files stay from one program to the next. Nothing runs while the prompt waits, unless --background is
+    given. Without a terminal, standard input is one program, and the exit code is that of `paddock exec`. :help lists
+    the commands of the prompt.
     """
-    settings = own_settings(workspace, flags, {**given, "env": env})
+    settings = read_settings(workspace, flags, {**given, "env": env})
     require_runtime(runtime, settings.runtimes)
     fields: dict[str, Json] = {
         "kind": "runtime",
@@ -142,7 +138,7 @@ def command(
     repl = Repl(loop, session, workspace, fields, limits, as_json=as_json, output_dir=output_dir)
     try:
         with repl.handle_signals(at_prompt=source is None):
-            code = repl.open(opening) or (repl.converse() if source is None else repl.run(source))
+            code = repl.open(opening) or (repl.converse() if source is None else repl.run_last(source))
     except _SignalExit:
         code = 0
     except ValidationError as problem:
@@ -186,6 +182,7 @@ class Repl:
         self._handle = ""
         self._stop: asyncio.Event | None = None
         self._reading = False
+        self._is_last = False
 
     def open(self, opening: dict[str, Json]) -> int:
         """Open a session with the fields `opening`; return 0, or the exit code of a failure, which is reported."""
@@ -247,6 +244,8 @@ class Repl:
                     self._save_file(path)
                 case ":save", _:
                     print_note("give the path of a file; :files lists them")
+                case _ if _UNKNOWN_COMMAND.fullmatch(name) and self._fields["runtime"] not in _WITH_COLONS:
+                    print_note(f"there is no command {name}; :help lists the commands")
                 case _:
                     self.run(text)
         except ValidationError as problem:
@@ -261,6 +260,11 @@ class Repl:
         outcome = self._execute(work, printer)
         self._report(outcome, work, printer)
         return exit_code(outcome)
+
+    def run_last(self, code: str) -> int:
+        """Run the only program of a session, which ends with it, as `run` does."""
+        self._is_last = True
+        return self.run(code)
 
     def _execute(self, work: RuntimeRun, printer: OutputStreamer) -> Outcome:
         """Run a program until it ends; a signal interrupts it."""
@@ -290,6 +294,10 @@ class Repl:
         text = "" if self._as_json else "\n".join(filter(None, notes))
         printer.end(more=sys.stdout.isatty() or bool(text))
         if self._as_json:
+            end = outcome.session
+            if self._is_last and end is not None and end.state == "kept":
+                closed = {"state": "lost", "reason": "the command has ended", "expires_in_s": 0.0}
+                outcome = outcome.model_copy(update={"session": end.replace(**closed)})
             click.echo(dumps(program_response(outcome, work)))
         elif text:
             print_note(text)
@@ -297,6 +305,9 @@ class Repl:
     def _explain_end(self, outcome: Outcome) -> str:
         if outcome.status is Status.LOST and outcome.error is not None:
             return f"{outcome.error.message}\n  hint: {_ANEW}"
+        exited = outcome.program is not None and outcome.program.exit_code is not None
+        if outcome.status is Status.FAILED and exited and outcome.error is not None and outcome.error.line:
+            return f"  hint: {outcome.error.hint}" if outcome.error.hint else ""  # the output has the error
         return explain_failure(outcome)
 
     def _save_images(self, outcome: Outcome) -> list[str]:
@@ -335,6 +346,7 @@ class Repl:
         free, number = PurePosixPath(path), 1
         while True:
             try:
+                self._target.mkdir(parents=True, exist_ok=True)
                 write_below(self._target, str(free), data)
             except FileExistsError:
                 number += 1

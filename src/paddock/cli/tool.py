@@ -103,7 +103,7 @@ def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) ->
         ("trigger", manifest.execution.trigger),
         ("confirm", str(manifest.execution.confirm).lower()),
         ("workspace", manifest.workspace),
-        ("network", manifest.network),
+        ("network", ", ".join(manifest.hosts or (manifest.network,))),
         ("description", tool.description),
         ("schema", json.dumps(tool.schema.document)),
     ]

@@ -1,15 +1,21 @@
-"""Convert arguments from Python code to JSON; errors name the path of a value that is not JSON, and what to pass."""
+"""Convert arguments from Python code to parts of a request; errors name the argument, its fault and what to pass."""
 
 import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
-from paddock.model.base import Json
+from pydantic import ValidationError
+
+from paddock.model.base import Json, Value
+from paddock.model.errors import RequestError
 from paddock.model.numbers import NumberTooLongError, read_finite, read_int
 from paddock.model.work_files import INPUT_BYTES, InputFile
+from paddock.texts import explain
+
+V = TypeVar("V", bound=Value)
 
 _JSON_TYPES = "None, booleans, finite numbers, texts, lists, and dicts with texts as keys"
 _REPLACEMENTS = {
@@ -21,30 +27,44 @@ _REPLACEMENTS = {
     "set": "a list",
     "time": "a text, such as its isoformat()",
 }
+_NAMES = {"runtime": "language", "source": "code", "work": "", "output": ""}
+"""Arguments of the library for fields of a request with another name."""
+_MESSAGES = {"tuple_type": "must be a list", "dict_type": "must be a dict"}
+"""Error texts by pydantic's error type; other errors have their own text."""
 _MAX_KEY_CHARS = 60
 """Maximum length of a key in a path."""
 _NESTED_TOO_DEEP = "is nested too deeply, or contains itself"
 
 
+def make_value(kind: type[V], fields: Mapping[str, object]) -> V:
+    """Return a part of a request. Raises RequestError with all its faults, without the given values."""
+    try:
+        return kind.model_validate(dict(fields))
+    except ValidationError as problem:
+        raise RequestError(
+            "; ".join(explain(problem, names=_NAMES, messages=_MESSAGES, limit=None))
+        ) from None
+
+
 def read_value(value: object, name: str) -> Json:
     """Return a value as JSON; a finite Decimal becomes a number with its digits.
 
-    `name` is the caller's name for it. Raises ValueError, with the path of a value that is not JSON.
+    `name` is the caller's name for it. Raises RequestError, with the path of a value that is not JSON.
     """
     if value is None or isinstance(value, str | bool) or _is_json(value):
         return value
     try:
         return _convert_exactly(value, name)
     except RecursionError:
-        raise ValueError(f"{name} {_NESTED_TOO_DEEP}") from None
+        raise RequestError(f"{name} {_NESTED_TOO_DEEP}") from None
 
 
 def read_object(value: object, name: str) -> dict[str, Json]:
-    """Return a mapping as a JSON object, an empty one for None. Raises ValueError, also for another type."""
+    """Return a mapping as a JSON object, an empty one for None. Raises RequestError, also for another type."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} must be a dict, but is {_describe_type(value)}")  # noqa: TRY004 - as for its members
+        raise RequestError(f"{name} must be a dict, but is {_describe_type(value)}")
     return cast("dict[str, Json]", read_value(dict(cast("Mapping[str, object]", value)), name))
 
 
@@ -61,7 +81,7 @@ def _convert_exactly(value: object, path: str) -> Json:
         case None | str() | bool():
             return value
         case float() if not math.isfinite(value):
-            raise ValueError(f"{path} is {value}; give {_JSON_TYPES}")
+            raise RequestError(f"{path} is {value}; give {_JSON_TYPES}")
         case float():
             return value
         case int() | Decimal():
@@ -77,21 +97,21 @@ def _convert_exactly(value: object, path: str) -> Json:
             return [_convert_exactly(each, f"{path}[{number}]") for number, each in enumerate(items)]
         case _:
             instead = _REPLACEMENTS.get(type(value).__name__, _JSON_TYPES)
-            raise ValueError(
+            raise RequestError(
                 f"{path} is {_describe_type(value)}, which JSON does not support; give {instead}"
             )
 
 
 def _convert_number(value: int | Decimal, path: str) -> Json:
     if isinstance(value, Decimal) and not value.is_finite():
-        raise ValueError(f"{path} is {value}; give {_JSON_TYPES}")
+        raise RequestError(f"{path} is {value}; give {_JSON_TYPES}")
     try:
         digits = str(value)
         return read_int(digits) if digits.lstrip("-").isdecimal() else read_finite(digits)
     except NumberTooLongError as problem:
-        raise ValueError(f"{path} is {problem}") from None
+        raise RequestError(f"{path} is {problem}") from None
     except ValueError:  # too long for Python, or beyond a double
-        raise ValueError(f"{path} is a number that JSON parsers reject; give a text") from None
+        raise RequestError(f"{path} is a number that JSON parsers reject; give a text") from None
 
 
 def _convert_key(key: object, path: str) -> str:
@@ -102,7 +122,7 @@ def _convert_key(key: object, path: str) -> str:
         case None | bool() | int() | float():
             return json.dumps(key)
         case _:
-            raise ValueError(f"{path} has {_describe_type(key)} as a key; give {_JSON_TYPES}")
+            raise RequestError(f"{path} has {_describe_type(key)} as a key; give {_JSON_TYPES}")
 
 
 def _render_member(key: object) -> str:
@@ -119,13 +139,18 @@ InputData = bytes | str | Path
 """Content of a file for a program: bytes, text (UTF-8), or a file to copy from."""
 
 
-def read_input_files(files: Mapping[str, InputData] | None) -> tuple[InputFile, ...]:
-    """Return files for a program by their paths.
+def read_input_files(files: object) -> tuple[InputFile, ...]:
+    """Return files for a program: a dict of bytes, text or a Path by path, or None.
 
-    Raises ValueError for content of another kind, and OSError for a Path that cannot be read.
+    Raises RequestError for content of another kind, and OSError for a Path that cannot be read.
     """
+    if files is None:
+        return ()
+    if not isinstance(files, Mapping):
+        raise RequestError(f"files must be a dict of contents by path, but is {_describe_type(files)}")
     return tuple(
-        InputFile(path=path, data=_read_content(path, content)) for path, content in (files or {}).items()
+        make_value(InputFile, {"path": path, "data": _read_content(path, content)})
+        for path, content in cast("Mapping[str, object]", files).items()
     )
 
 
@@ -139,4 +164,4 @@ def _read_content(path: str, content: object) -> bytes:
             with content.open("rb") as stream:
                 return stream.read(INPUT_BYTES + 1)
         case _:
-            raise ValueError(f"files[{path!r}] is {_describe_type(content)}; give bytes, text or a Path")
+            raise RequestError(f"files[{path!r}] is {_describe_type(content)}; give bytes, text or a Path")

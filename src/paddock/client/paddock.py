@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -14,23 +13,24 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Parts, Session, open_session
 from paddock.cancellation import cancel_all
-from paddock.client.arguments import InputData, read_input_files, read_object, read_value
+from paddock.client.arguments import InputData, make_value, read_input_files, read_object, read_value
 from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
 from paddock.client.local_tools import add_function, make_local_server
+from paddock.client.records import find_records
 from paddock.client.requests import RunningSession
 from paddock.client.sessions import InterpreterSession, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, UnknownServer
+from paddock.model.errors import ConfigurationError, RequestError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.packages import needs_own_folder
 from paddock.model.program import Access
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
-from paddock.model.session import NEW, SessionInfo
+from paddock.model.session import NEW, Kernel, SessionInfo, is_handle
 from paddock.model.tool import ToolEnd
 from paddock.rendering.render import tool_end
 from paddock.saved_scripts import read, read_saved, text
@@ -64,8 +64,9 @@ class Paddock:
     """Runs programs for one workspace under its policy; open it with `async with Paddock() as p:`.
 
     Leaving the block ends every process that it started. The result of a request is an `Outcome`, also for a refusal, a
-    timeout and a failing program. Exceptions are raised for an invalid request (ValueError), a script or tool that does
-    not exist (PaddockError), or a record that cannot be written (LedgerError): then nothing has run.
+    timeout and a failing program. Exceptions are raised for an invalid request (RequestError, also a ValueError), a
+    script or tool that does not exist (PaddockError), or a record that cannot be written (LedgerError): then nothing
+    has run.
     """
 
     def __init__(
@@ -151,9 +152,10 @@ class Paddock:
         once, `on_call` each call after it has ended. With `session` ("new", or the handle in `outcome.session`) it runs
         after the earlier programs of the session, and finds their top-level declarations. A finite Decimal in `input`
         becomes a number with all its digits.
-        Raises ValueError for a value that is not JSON.
+        Raises RequestError for a value that is not JSON.
         """
-        work = GuestRun(source=code, input=read_value(input, "input"), session=session)
+        given = {"source": code, "input": read_value(input, "input"), "session": session}
+        work = make_value(GuestRun, given)
         return await self._execute_work(
             work,
             read_limits(timeout_ms=timeout_ms),
@@ -206,7 +208,7 @@ class Paddock:
         jit: bool = False,
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
-        """Run a script by name or path, like `paddock run`. Raises ScriptNotFound, and ValueError if not JSON."""
+        """Run a script by name or path, like `paddock run`. Raises ScriptNotFound, and RequestError if not JSON."""
         found = read(script, self._workspace)
         work = GuestRun(
             source=found.source,
@@ -238,6 +240,8 @@ class Paddock:
         outputs: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         session: str | None = None,
+        kernel: Kernel = "plain",
+        background: bool = False,
         packages: Sequence[str] = (),
         combined: bool = False,
         keep: bool = True,
@@ -254,30 +258,28 @@ class Paddock:
         may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
         `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
         the files that it leaves there. `packages` (such as `pandas>=2`) are installed first. Policy grants the names of
-        `env`. With `session` ("new", or the handle in `outcome.session`) it runs in an interpreter that stays. Without
-        `keep` nothing is stored. `on_output` receives the output at once, redacted; `combined` merges standard error
-        into it in the order of writing. Setting `stop` ends the program as `cancelled`.
-        Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
+        `env`. With `session` ("new", or the handle in `outcome.session`) it runs in an interpreter that stays; for
+        `kernel` and `background` see `session`. Without `keep` nothing is stored. `on_output` receives the output at
+        once, redacted; `combined` merges standard error into it in the order of writing. Setting `stop` ends the
+        program as `cancelled`.
+        Raises RequestError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         name, path = self._check_language(language, runtime), self._find_program(code, file)
         beside = bool(files) or outputs is not None or needs_own_folder(name, packages)
+        given = {"executable": executable, "args": args, "cwd": cwd, "network": network, "outputs": outputs}
+        kept = {"session": session, "kernel": kernel, "background": background, "packages": packages}
         wishes = {
+            **given,
+            **kept,
             "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or beside else below(self._workspace, path),
-            "args": tuple(args),
-            "executable": executable,
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
-            "cwd": cwd,
-            "network": network,
             "output": {"combined": combined, "persist": keep},
             "files": await asyncio.to_thread(read_input_files, files),
-            "outputs": outputs,
             "env": env or {},
-            "session": session,
-            "packages": tuple(packages),
         }
-        work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
+        work = make_value(RuntimeRun, wishes | ({"access": access} if access else {}))
         limits = read_limits(timeout_ms=timeout_ms, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
         outcome = await self._execute_work(work, limits, on_output=on_output, stop=stop)
         return self._attach_readers(outcome)
@@ -293,16 +295,24 @@ class Paddock:
         files: Mapping[str, InputData] | None = None,
         env: Mapping[str, str] | None = None,
         packages: Sequence[str] = (),
+        kernel: Kernel = "plain",
+        background: bool = False,
         memory_bytes: int | None = None,
     ) -> InterpreterSession:
         """Return a session: an interpreter that keeps its variables and files from one execution to the next.
 
         `async with p.session("python") as s: outcome = await s.run("x = 1")` opens and closes it; with `id` it is one
-        that is open already. The other arguments are those of `exec`, for the whole session.
-        Raises ValueError for an unknown language, and without either.
+        that is open already. `kernel="ipython"` runs Python in IPython's shell, which `packages` or the environment
+        must have. With `background`, if policy grants it, threads and processes go on between two executions, with
+        the CPU limit of one. The other arguments are those of `exec`, for the whole session.
+        Raises RequestError for an unknown language, and without either.
         """
         if (language is None) is (id is None):
-            raise ValueError('give a language, for example "python", or the `id` of an open session')
+            raise RequestError('give a language, for example "python", or the `id` of an open session')
+        if id is not None and (id == NEW or not is_handle(id)):
+            raise RequestError(
+                "`id` is not the handle of a session; give `session.id`, or a language for a new one"
+            )
         opening = {
             "executable": executable,
             "access": access,
@@ -310,6 +320,8 @@ class Paddock:
             "files": files,
             "env": env,
             "packages": packages,
+            "kernel": kernel,
+            "background": background,
             "memory_bytes": memory_bytes,
         }
         name = self._check_language(language, None) if language is not None else None
@@ -322,18 +334,18 @@ class Paddock:
 
     def _find_program(self, code: str | None, file: Path | str | None) -> Path | None:
         if code is not None and file is not None:
-            raise ValueError("give either `code` or `file`")
+            raise RequestError("give either `code` or `file`")
         return None if file is None else self._workspace / file
 
     def _check_language(self, language: str | None, alias: str | None) -> str:
         if (language is None) is (alias is None):
-            raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
+            raise RequestError('give `language`, for example "python"; `runtime` is an alias of it')
         name = str(language or alias)
         if name in (languages := self._settings.runtimes).languages:
             return name
         from paddock.runtimes.recipe import no_runtime
 
-        raise ValueError(no_runtime(name, languages.recipes))
+        raise RequestError(no_runtime(name, languages.recipes))
 
     def _attach_readers(self, outcome: Outcome) -> Outcome:
         if outcome.files:
@@ -373,8 +385,8 @@ class Paddock:
     ) -> Coroutine[Any, Any, Outcome] | F | Callable[[F], F]:
         """Run a script tool: `await p.tool("word_count", {...})`. Or add a function as a tool: `@p.tool`.
 
-        What a script tool gave is in `outcome.tool`. Raises ToolNotFound, ConfigurationError, and ValueError for inputs
-        that are not JSON.
+        What a script tool gave is in `outcome.tool`. Raises ToolNotFound, ConfigurationError, and RequestError for
+        inputs that are not JSON.
 
         A function, or coroutine function, becomes a tool that programs call as `servers.local.NAME({...})`. Its schema
         comes from its annotations, its description from its docstring, or from `description`. `@p.tool(...)` takes
@@ -460,10 +472,11 @@ class Paddock:
     ) -> Outcome:
         """Call one tool of an upstream server; the outcome's value is the value of its result.
 
-        A finite Decimal in `arguments` becomes a number with all its digits. Raises ValueError for a value that is not
-        JSON.
+        A finite Decimal in `arguments` becomes a number with all its digits. Raises RequestError for a value that
+        is not JSON.
         """
-        work = ServerCall(server=server, tool=tool, arguments=read_object(arguments, "arguments"))
+        given = {"server": server, "tool": tool, "arguments": read_object(arguments, "arguments")}
+        work = make_value(ServerCall, given)
         return await self._execute_work(work, read_limits(timeout_ms=timeout_ms))
 
     async def search_tools(
@@ -473,13 +486,13 @@ class Paddock:
 
         For a task of several steps pass a list of short queries, one for each step, at most 12: their results are
         interleaved by rank. Returns at most `limit` tools, by default 8 and at least 2 for each query; with `server`,
-        only its tools. Raises PaddockError for an unknown server, ValueError for no or too many queries.
+        only its tools. Raises PaddockError for an unknown server, RequestError for no or too many queries.
         """
         from paddock.hub.typescript import render_signature
 
         max_tools = read_whole_number("limit", limit)
         if not queries:
-            raise ValueError("a search needs at least one query")
+            raise RequestError("a search needs at least one query")
         servers = self._require_session().servers
         if server is not None and server not in servers.servers_by_name:
             raise UnknownServer(server, servers.servers_by_name, servers.config.absent)
@@ -522,27 +535,21 @@ class Paddock:
         `name` is the id of a record, of its request, or of the request that called it; the other filters are those of
         `paddock audit tail`. An `audit` sink of the caller's own is asked itself. Otherwise the index beside the ledger
         is updated first, which takes about 20 seconds for each million new records. Raises LedgerError when the record
-        cannot be read, or for a `since` without a time zone; ValueError for an unknown event or status.
+        cannot be read, or for a `since` without a time zone; RequestError for an unknown event or status.
         """
-        from paddock.audit.search import STATUSES, RecordFilter, find
-        from paddock.audit.sink import EVENTS
-
-        for word, known in (("event", EVENTS), ("status", STATUSES)):
-            given = event if word == "event" else status
-            if given is not None and given not in known:
-                raise ValueError(f"no record has the {word} {given[:200]!r}; there are {', '.join(known)}")
-
-        wanted = RecordFilter(
-            name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
-        )
         self._require_session()
-        directory, max_records = self._settings.audit.directory, read_whole_number("limit", limit, minimum=0)
-        if (sink := self._parts.audit) is not None:
-            from paddock.audit.checked import CheckedSink
-
-            found = filter(wanted.matches, CheckedSink(sink).query(event=event, since=since))
-            return await asyncio.to_thread(lambda: list(islice(found, max_records)))
-        return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=max_records)))
+        return await find_records(
+            self._parts.audit,
+            self._settings.audit.directory,
+            read_whole_number("limit", limit, minimum=0),
+            name=name,
+            event=event,
+            actor=actor,
+            status=status,
+            server=server,
+            tool=tool,
+            since=since,
+        )
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
         work = make_tool_run(self._require_session().scripts.library, tool.id, inputs, prompt=tool.prompt)
@@ -570,15 +577,16 @@ class Paddock:
         on_call: "OnCall | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        request = ExecutionRequest(
-            actor=self._actor,
-            surface="library",
-            workspace=self._workspace,
-            work=work,
-            limits=limits,
-            jit=jit,
-            calls=calls,
-        )
+        fields = {
+            "actor": self._actor,
+            "surface": "library",
+            "workspace": self._workspace,
+            "work": work,
+            "limits": limits,
+            "jit": jit,
+            "calls": calls,
+        }
+        request = make_value(ExecutionRequest, fields)
         return await self._require_running().execute_request(
             request, on_console=on_console, on_output=on_output, on_call=on_call, stop=stop
         )

@@ -6,6 +6,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome
 from paddock.model.session import NEW
 from paddock.model.work_files import OutputFile
@@ -98,7 +99,7 @@ class InterpreterSession:
         return self._open().__await__()
 
     async def __aenter__(self) -> Self:
-        """Open it. Raises OutcomeError if it cannot be opened."""
+        """Open it. Raises OutcomeError if it cannot be opened, PaddockError if there is none of its `id`."""
         return await self._open()
 
     async def __aexit__(
@@ -111,6 +112,8 @@ class InterpreterSession:
     async def _open(self) -> Self:
         if self._handle == NEW:
             (await self.run("")).check()
+        elif self.programs.find_session(self.actor, self._handle) is None:
+            raise PaddockError(self.programs.sessions.explain_end(self.actor, self._handle))
         return self
 
     async def run(
@@ -131,6 +134,7 @@ class InterpreterSession:
         `outcome.results` are the values that it showed, among them its last expression; `outcome.text` is its output.
         A limit interrupts it, and `outcome.session.state` says whether the session survived. A lost session gives
         an outcome with the status `lost`. The other arguments are those of `Paddock.exec`.
+        Raises RequestError for an argument that is not valid; the session stays.
         """
         opening = dict(self._opening) if self._handle == NEW else {}
         first: Mapping[str, InputData] = opening.pop("files", None) or {}
@@ -139,7 +143,7 @@ class InterpreterSession:
             code=code,
             session=self._handle,
             stdin=stdin,
-            files={**first, **(files or {})},
+            files={**first, **(files or {})} if first else files,
             outputs=outputs,
             timeout_ms=timeout_ms,
             cpu_ms=cpu_ms,
@@ -187,7 +191,7 @@ class BlockingSession:
         return self._session.expires_in_s
 
     def __enter__(self) -> Self:
-        """Open it. Raises OutcomeError if it cannot be opened."""
+        """Open it. Raises OutcomeError if it cannot be opened, PaddockError if there is none of its `id`."""
         self._wait(self._session.__aenter__)
         return self
 

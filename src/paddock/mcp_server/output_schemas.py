@@ -127,7 +127,9 @@ _FAILURE = object_schema(["message"], name=_TEXT, file=_TEXT, line=_INTEGER, mes
 
 PROGRAM_SCHEMA = object_schema(
     ["status"],
-    status=_build_enum_schema("success", "failure", "timeout", "denied", "unavailable", _WAITING, *_NOT_RUN),
+    status=_build_enum_schema(
+        "success", "failure", "timeout", "denied", "unavailable", "lost", _WAITING, *_NOT_RUN
+    ),
     **_WAITS,
     exitCode=_allow_null(_INTEGER),
     signal=_add_description(_allow_null(_TEXT), "Name of the signal that ended it: `SIGKILL`."),

@@ -163,7 +163,7 @@ class Tool:
     phrases: frozenset[str] = frozenset()
     """Lists of strings whose items are phrases: one string, even with spaces, is one item."""
     unlisted: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
-    """Full schemas of arguments whose listed schema is shorter."""
+    """Full schemas of arguments whose listed schema is shorter, and of arguments that are not listed."""
 
     @cached_property
     def reading_schema(self) -> dict[str, Json]:
@@ -175,8 +175,9 @@ class Tool:
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema that checks arguments."""
-        return Schema(self.input_schema)
+        """The schema that checks arguments: the listed one, with the arguments that are not listed."""
+        properties = {**self.unlisted, **self.input_schema.get("properties", {})}
+        return Schema({**self.input_schema, "properties": properties})
 
     @cached_property
     def entry(self) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 PaddockError
 ├── OutcomeError          an outcome is not ok; raised by `outcome.check()`
+├── RequestError          a request is not valid; also a ValueError
 ├── ConfigurationError    a settings file, servers file or variable is not valid
 │   └── FlagError         a flag of the command line or an override is not valid
 ├── LedgerError           the audit record cannot be written or read
@@ -66,6 +67,10 @@ def explain_start_failure(why: str) -> str:
 
 class PaddockError(Exception):
     """Base of every exception that Paddock raises on purpose."""
+
+
+class RequestError(PaddockError, ValueError):
+    """A request is not valid, and nothing ran; the text names the argument, what is wrong, and what is valid."""
 
 
 class ConfigurationError(PaddockError):

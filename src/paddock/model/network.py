@@ -1,6 +1,6 @@
 """The network of a job: the rules on hosts, what they decide, and the connections that were made or refused."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Literal, Self, cast, get_args
 
@@ -37,22 +37,32 @@ MAX_HOSTS = 100
 Hosts = Annotated[tuple[HostPattern, ...], Field(min_length=1, max_length=MAX_HOSTS)]
 
 
-def read_hosts_as_network(given: object) -> object:
-    """Return the fields of a request, in which a list of hosts as `network` is `hosts` and that list."""
-    if not isinstance(given, Mapping):
-        return given
-    fields = cast("Mapping[str, object]", given)
-    if not isinstance(fields.get("network"), list | tuple):
-        return fields
-    if fields.get("hosts") is not None:
-        raise ValueError("`network` has the list of hosts; leave out `hosts`")
-    return {**fields, "network": "hosts", "hosts": fields["network"]}
+class NetworkRequest(Value):
+    """The network that something asks for. A list of hosts as `network` is read as `hosts` and that list."""
 
+    network: Network = "none"
+    """Access to the network."""
+    hosts: Hosts | None = None
+    """With the network `hosts`: the only hosts to connect to; None for all that the rules allow."""
 
-def check_hosts(network: Network, hosts: tuple[str, ...] | None) -> None:
-    """Raise ValueError for hosts of another network than `hosts`."""
-    if hosts is not None and network != "hosts":
-        raise ValueError(f'`hosts` is for the network "hosts", not "{network}"')
+    @model_validator(mode="before")
+    @classmethod
+    def _read_list_of_hosts(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        fields = cast("Mapping[str, object]", given)
+        network = fields.get("network")
+        if not isinstance(network, list | tuple):
+            return fields
+        if fields.get("hosts") is not None:
+            raise ValueError("`network` has the list of hosts; leave out `hosts`")
+        return {**fields, "network": "hosts", "hosts": tuple(cast("Sequence[object]", network))}
+
+    @model_validator(mode="after")
+    def _has_hosts_of_its_network(self) -> Self:
+        if self.hosts is not None and self.network != "hosts":
+            raise ValueError(f'`hosts` is for the network "hosts", not "{self.network}"')
+        return self
 
 
 class NetworkRule(Value):

@@ -86,16 +86,21 @@ def split_node(requirement: str) -> tuple[str, str]:
     return name.lower(), versions or "*"
 
 
-def read_script_metadata(code: str) -> tuple[str, ...]:
-    """Return the dependencies in the inline metadata of a Python program (PEP 723); none without metadata.
+class ScriptMetadata(NamedTuple):
+    """What a Python program says of itself (PEP 723)."""
 
-    Raises ValueError for metadata that cannot be read.
-    """
+    dependencies: tuple[str, ...] = ()
+    requires_python: str = ""
+    """Versions of Python that it runs with, such as `>=3.11` (PEP 440); empty for all."""
+
+
+def read_script_metadata(code: str) -> ScriptMetadata:
+    """Return the inline metadata of a Python program (PEP 723). Raises ValueError for metadata that cannot be read."""
     if _METADATA_MARK not in code:
-        return ()
+        return ScriptMetadata()
     found = list(_METADATA_PATTERN.finditer(code))
     if not found:
-        return ()
+        return ScriptMetadata()
     if len(found) > 1:
         raise ValueError("the program has more than one block of script metadata (PEP 723)")
     import tomllib  # few programs have metadata
@@ -106,7 +111,34 @@ def read_script_metadata(code: str) -> tuple[str, ...]:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise ValueError(f"the script metadata (PEP 723) is not TOML: {problem}") from None
-    return _check_texts(data.get("dependencies", []), "dependencies of the script metadata (PEP 723)")
+    named = _check_texts(data.get("dependencies", []), "dependencies of the script metadata (PEP 723)")
+    versions = data.get("requires-python", "")
+    if not isinstance(versions, str) or (versions and not _is_specifier(versions)):
+        raise ValueError(
+            "`requires-python` of the script metadata (PEP 723) is not a version such as '>=3.11'"
+        )
+    return ScriptMetadata(named, versions)
+
+
+def _is_specifier(text: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+def satisfies_python(version: str, required: str) -> bool:
+    """Return whether a version of Python is one of the required ones, as `ScriptMetadata` has them."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
+    try:
+        return SpecifierSet(required).contains(version, prereleases=True)
+    except InvalidVersion:
+        return False
 
 
 def read_package_file(data: bytes) -> tuple[str, ...]:

@@ -84,6 +84,8 @@ class ProgramGrants(Value):
     """Names of executables that may run the program, preferred ones first."""
     environment: tuple[str, ...] = ()
     """Variables of Paddock's own environment that the program gets."""
+    background: bool = False
+    """Whether its session runs between two executions, too."""
 
 
 class ProgramTerms(Value):

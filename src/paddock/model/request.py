@@ -13,7 +13,7 @@ from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
 from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
-from paddock.model.network import Hosts, Network, check_hosts, read_hosts_as_network
+from paddock.model.network import NetworkRequest
 from paddock.model.packages import INSTALLERS, MAX_PACKAGES, Requirement, check_requirements
 from paddock.model.program import (
     ARGUMENT_BYTES,
@@ -27,7 +27,7 @@ from paddock.model.program import (
     OutputOptions,
     Runtime,
 )
-from paddock.model.session import SessionHandle
+from paddock.model.session import Kernel, SessionHandle
 from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, Pattern, check_input_files
 
 Profile = Literal["script", "execute", "compute"]
@@ -127,7 +127,7 @@ SHELL_NEEDS_CODE = (
 )
 
 
-class RuntimeRun(Value):
+class RuntimeRun(NetworkRequest):
     """A program in one of the language runtimes or, with arguments only, a call of its executable.
 
     With `code`, the arguments belong to the program. Raises ValueError with the exceeded limit.
@@ -147,10 +147,6 @@ class RuntimeRun(Value):
     stdin: Annotated[bytes, Field(max_length=STDIN_BYTES)] | None = None
     access: Access = "read-only"
     """Access to the workspace; by default `none` if nothing is granted."""
-    network: Network = "none"
-    """Access to the network. A list of hosts is read as `hosts` with these."""
-    hosts: Hosts | None = None
-    """With the network `hosts`: the only hosts that it may connect to; None for all that the rules allow."""
     output: OutputOptions = Field(default_factory=_usual_wishes)
     files: Annotated[tuple[InputFile, ...], Field(max_length=MAX_INPUT_FILES)] = ()
     """Files that are written into the separate working directory."""
@@ -161,6 +157,10 @@ class RuntimeRun(Value):
     """Environment variables for this program. Policy grants their names; values are never recorded."""
     session: SessionHandle | None = None
     """The session that runs the program after what ran in it before, or `new`; None for a process that ends with it."""
+    kernel: Kernel = "plain"
+    """What runs the programs of a new session of Python."""
+    background: bool = False
+    """Whether a new session runs between two executions, too, within its limits."""
     packages: Annotated[tuple[Requirement, ...], Field(max_length=MAX_PACKAGES)] = ()
     """Packages to run it with, in the language's notation: `pandas>=2`, `left-pad@^1`."""
 
@@ -191,18 +191,10 @@ class RuntimeRun(Value):
             *([self.session] if self.session else []),
             *([["packages", *self.packages]] if self.packages else []),
             *([["hosts", *self.hosts]] if self.hosts is not None else []),
+            *([["kernel", self.kernel]] if self.kernel != "plain" else []),
+            *([["background"]] if self.background else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_network(cls, given: object) -> object:
-        return read_hosts_as_network(given)
-
-    @model_validator(mode="after")
-    def _has_hosts_of_its_network(self) -> Self:
-        check_hosts(self.network, self.hosts)
-        return self
 
     @model_validator(mode="after")
     def _has_packages_of_its_language(self) -> Self:
@@ -245,6 +237,10 @@ class RuntimeRun(Value):
             )
         if self.session is not None and (self.code is None or self.args):
             raise ValueError("a session runs `code`, and takes no `args`")
+        if self.session is None and (self.background or self.kernel != "plain"):
+            raise ValueError('`kernel` and `background` are for sessions: give `session`, for example "new"')
+        if self.kernel != "plain" and self.runtime != "python":
+            raise ValueError(f"{self.runtime} has no kernel {self.kernel}; python has it")
 
 
 def _is_below(path: str) -> bool:
@@ -273,7 +269,7 @@ class SdkCall(Value):
         return self.method in _READING_METHODS
 
 
-class ToolRun(Value):
+class ToolRun(NetworkRequest):
     """A script tool: its id, its inputs, and the needs that its `tool.yaml` declares."""
 
     kind: Literal["tool"] = "tool"
@@ -287,20 +283,8 @@ class ToolRun(Value):
     timeout_ms: Annotated[float, Field(gt=0)] | None = None
     """The limits that the tool declares; limits of the request take precedence."""
     access: Access = "none"
-    network: Network = "none"
-    hosts: Hosts | None = None
     script_sha256: str = ""
     """SHA-256 (hex) of the script at the time of the request, empty without one; no other script is run."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_network(cls, given: object) -> object:
-        return read_hosts_as_network(given)
-
-    @model_validator(mode="after")
-    def _has_hosts_of_its_network(self) -> Self:
-        check_hosts(self.network, self.hosts)
-        return self
 
 
 Work = Annotated[GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall, Field(discriminator="kind")]

@@ -3,15 +3,35 @@
 import base64
 import binascii
 import hashlib
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from paddock.model.base import Json, Value
 
+Kernel = Literal["plain", "ipython"]
+KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+"""What runs the programs of a Python session: a driver of Paddock's own, or IPython's shell."""
 NEW = "new"
 """In place of a handle, it opens a session."""
-SessionHandle = Annotated[str, Field(pattern=r"^(new|s_[0-9a-f]{32})$")]
+_HANDLE = re.compile(r"new|s_[0-9a-f]{32}")
+
+
+def is_handle(text: str) -> bool:
+    """Return whether a string is `new` or can be the handle of a session."""
+    return _HANDLE.fullmatch(text) is not None
+
+
+def _check_handle(text: str) -> str:
+    if not is_handle(text):
+        raise ValueError(
+            'it is not the handle of a session; give "new", or a handle from an answer ("s_...")'
+        )
+    return text
+
+
+SessionHandle = Annotated[str, AfterValidator(_check_handle)]
 """The handle of a session, which cannot be guessed; or `new`."""
 
 
@@ -31,6 +51,8 @@ class SessionInfo(Value):
     """Number of executions so far."""
     running: bool
     """Whether it executes a program just now."""
+    background: bool
+    """Whether its threads and processes run between two executions, too."""
     memory_bytes: int
     """Its memory after the last execution."""
     expires_in_s: float

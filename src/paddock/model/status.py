@@ -27,6 +27,6 @@ class Status(StrEnum):
     UNAVAILABLE = "unavailable"
     """Never started; safe to retry."""
     LOST = "lost"
-    """The worker died after the start; its effects until then remain."""
+    """The worker died after the start, and its effects until then remain; or the session had ended, and nothing ran."""
     ERROR = "error"
     """Paddock itself failed."""

@@ -101,20 +101,28 @@ def normalize_path(path: str) -> str:
 
     Raises ValueError for an absolute path, one that leads out or that no file can have.
     """
-    if path.startswith("/"):
-        raise ValueError(f"{path!r} is absolute; give a path relative to the working directory")
+    check_relative(path)
     parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
-    if not parts or path.endswith("/"):
-        raise ValueError(f"{path!r} names no file")
-    if ".." in parts:
-        raise ValueError(f"{path!r} leads out of the working directory")
     try:
         name_bytes = max(len(part.encode()) for part in parts)
     except UnicodeEncodeError:
         raise ValueError(f"{path!r} is not Unicode") from None
-    if "\0" in path or name_bytes > NAME_BYTES or len(parts) > PATH_DEPTH:
+    if name_bytes > NAME_BYTES or len(parts) > PATH_DEPTH:
         raise ValueError(f"{path!r} is no path that a file can have")
     return "/".join(parts)
+
+
+def check_relative(path: str) -> None:
+    """Raise ValueError for a path that is absolute, leads out, or names no file."""
+    if path.startswith("/"):
+        raise ValueError(f"{path!r} is absolute; give a path relative to the working directory")
+    parts = path.split("/")
+    if parts[-1] == "" or not any(part not in ("", ".") for part in parts):
+        raise ValueError(f"{path!r} names no file")
+    if ".." in parts:
+        raise ValueError(f"{path!r} leads out of the working directory")
+    if "\0" in path:
+        raise ValueError(f"{path!r} is no path that a file can have")
 
 
 def check_input_files(files: Iterable[InputFile]) -> None:

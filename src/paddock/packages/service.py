@@ -10,12 +10,12 @@ lock of its requirements; others wait for it and then find it.
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 from paddock.model.base import count
 from paddock.model.canonical import canonical
-from paddock.model.network import HostGrant, NetworkRule
+from paddock.model.network import NetworkRule
 from paddock.model.outcome import Status
 from paddock.packages import node, python
 from paddock.packages.errors import PackagesError
@@ -32,11 +32,9 @@ from paddock.packages.store import (
     name_environment,
 )
 from paddock.packages.wanted import Interpreter, Provided, Wanted
-from paddock.sandbox.protocol import GuardingSandbox, HostProxy
+from paddock.sandbox.protocol import GuardingSandbox, OpenHosts
 from paddock.settings.packages import PackageSettings
 
-OpenHosts = Callable[[HostGrant], HostProxy]
-"""Makes what serves the connections of an installation."""
 _POLL_S = 0.02
 _SHOWN_NAMES = 5
 
@@ -205,15 +203,18 @@ class Packages:
         tier = phase.sandbox.tier
         if not registries.is_local and (network == "none" or (network == "hosts" and tier != "namespaces")):
             add = " ".join(f"'{name}'" for name in wanted.requirements[:_SHOWN_NAMES])
-            why = (
-                'the installation has no network (packages.network = "none")'
+            why, needed = (
+                ('the installation has no network (packages.network = "none")', "hosts")
                 if network == "none"
-                else f'a network of hosts alone (packages.network = "hosts") needs the tier namespaces, not {tier}'
+                else (
+                    f"its network, the hosts of the registries, needs the tier namespaces, not {tier}",
+                    "full",
+                )
             )
             raise PackagesError(
                 f"{names} must be installed first, and {why}",
-                'set `network = "full"` under [packages] in the user\'s paddock.toml, or install it once: '
-                f"paddock packages add --language {wanted.language} --set packages.network=full {add}",
+                f'set `network = "{needed}"` under [packages] in the user\'s paddock.toml, or install it once: '
+                f"paddock packages add --language {wanted.language} --set packages.network={needed} {add}",
             )
         if self._settings.builds and registries.has_credentials:
             raise PackagesError(

@@ -47,7 +47,7 @@ def _read_own(work: RuntimeRun) -> tuple[str, ...]:
     """Return the packages that a program names itself. Raises ValueError."""
     match INSTALLERS.get(work.runtime):
         case "uv":
-            return read_script_metadata(work.code or "")
+            return read_script_metadata(work.code or "").dependencies
         case "npm":
             data = next((file.data for file in work.files if file.path == PACKAGE_FILE), None)
             return () if data is None else read_package_file(data)

@@ -41,6 +41,7 @@ def judge_program(
         hosts=grant_hosts(work, settings),
         executables=_list_allowed_names(work, settings, catalogue(work.runtime)),
         environment=settings.runtimes.environment,
+        background=work.background,
     )
     terms = ProgramTerms(limits=limits, grants=grants)
     for _, objections in list_stages(work, asked, settings, catalogue):
@@ -156,6 +157,9 @@ def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
         text = f"network {work.network} is not granted (granted: {mine.network})"
         text = f'{text}; set `network = "{work.network}"` under [runtimes] {fix}'
         yield "runtimes.network", text
+    if work.background and not settings.sessions.background:
+        text = "a session that runs between two programs is not granted"
+        yield "sessions.background", f"{text}; set `background = true` under [sessions] {fix}"
     if work.access == "none" and (copied := next((each for each in work.files if each.workspace), None)):
         shown = copied.path[:_MAX_QUOTED_CHARS]
         yield (

@@ -25,19 +25,19 @@ _DIGEST_LINES = 2000
 
 _STATUS_WORDS = {
     Status.OK: "success",
-    Status.TIMEOUT: "timeout",
-    Status.CANCELLED: "cancelled",
-    Status.DENIED: "denied",
-    Status.UNAVAILABLE: "unavailable",
+    Status.FAILED: "failure",
+    Status.MEMORY_LIMIT: "failure",
+    Status.OUTPUT_LIMIT: "failure",
+    Status.PROCESS_LIMIT: "failure",
 }
-"""Status words; every status that is not listed becomes `failure`."""
+"""Words for the ends of programs; every other status has its own name."""
 
 
 def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     """Return the response to a request for a program as JSON, for every status."""
     program = outcome.program
     response: dict[str, Json] = {
-        "status": _STATUS_WORDS.get(outcome.status, "failure"),
+        "status": _STATUS_WORDS.get(outcome.status, outcome.status.value),
         "exitCode": program.exit_code if program else None,
         "signal": None if program is None or program.signal is None else signal_name(program.signal),
         "durationMs": round(outcome.usage.wall_ms),

@@ -1,4 +1,4 @@
-"""Find the file of the workspace that a failed program may not use, by its last output and by the file's mode.
+"""Find the file of the workspace that a failed program may not use, or was not given, by its last output.
 
 The output is hostile. Therefore only paths below the workspace are checked, no link is followed, and nothing is
 revealed about a directory that the program cannot enter. The program learns only what it could have found out itself.
@@ -8,19 +8,24 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from paddock.model.work_files import check_relative
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import identity_of
 from paddock.sandbox.child import permissions
+from paddock.sandbox.child.paths import open_itself
 
 _DENIED_PATTERN = re.compile(
     r"permission denied|permissiondenied|eacces|accessdenied|access to the path .* is denied", re.IGNORECASE
 )
 """Messages of runtimes that may not open a file."""
+_ABSENT_PATTERN = re.compile(r"no such file or directory|enoent|cannot open file", re.IGNORECASE)
+"""Messages of runtimes that do not find one."""
 _QUOTED_PATTERN = re.compile("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
 _WORD_PATTERN = re.compile(r"""[^\s:,;()'"`]++""")
 _MAX_LINES = 20
@@ -49,6 +54,45 @@ def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> st
             if (found := _find_closed(name, job, user)) is not None:
                 return _explain_closed(found, user)
     return ""
+
+
+def find_left_file(stderr_text: str, job: ProgramTask, user: int | None) -> str:
+    """Return how to get the file of the workspace that a program did not find in its separate directory, or ""."""
+    if job.terms.grants.access == "none" or not job.work.has_workdir:
+        return ""
+    for line in islice(filter(_ABSENT_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
+        for name in islice(_list_candidates(line), _MAX_NAMES):
+            if _is_readable_file(name, job, user):
+                shown = shlex.quote(name)
+                return (
+                    f"{shown} is in the workspace, and this program works in a separate directory: give it the file "
+                    f"(--file-in {shown}, or `files` of a call), or let it open the file by its absolute path"
+                )
+    return ""
+
+
+def _is_readable_file(name: str, job: ProgramTask, user: int | None) -> bool:
+    if os.path.isabs(name) or _find_closed(name, job, user) is not None:
+        return False
+    try:
+        check_relative(name)
+        with _open_below(name, job.workspace) as file:
+            return stat.S_ISREG(os.fstat(file).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def _open_below(name: str, workspace: Path) -> Generator[int]:
+    root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        file = open_itself(name, root)
+    finally:
+        os.close(root)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def _list_candidates(line: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
+from paddock.model.packages import read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramLimits
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
-from paddock.runtimes.closed_files import find_closed_file
+from paddock.runtimes.closed_files import find_closed_file, find_left_file
 from paddock.runtimes.environments import missing_module
 from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
@@ -55,6 +56,7 @@ NO_OUTPUT = (
 )
 SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 
+_OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
 _PROGRAM = "program"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
 _OUTPUT_END_BYTES = 8 * KIB
@@ -154,7 +156,14 @@ class _Task:
         runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
         has_input = work.stdin is not None
         ended = self.with_errors(ended)
-        return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
+        return withheld(
+            ended,
+            phase,
+            grants,
+            runs_files=runs_files,
+            has_input=has_input,
+            in_session=work.session is not None,
+        )
 
     def result(
         self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
@@ -232,6 +241,8 @@ class RuntimeEngine:
         self._environ = environ
         self._compiled = compiled
         self._toolchains = Toolchains(environ, settings)
+        self._versions: dict[str, str] = {}
+        """Versions of Python interpreters, by the identity of the toolchain."""
 
     async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Run a program and return its result. Setting `stop`, or cancelling the task, ends the program first.
@@ -256,6 +267,8 @@ class RuntimeEngine:
         found = await self._toolchains.for_job(job, sandbox)
         if isinstance(found, MissingToolchain):
             return _explain_missing(found)
+        if why := await self._find_version_fault(job, sandbox, found):
+            return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
         if not job.work.packages or self._packages is None:
             return _Prepared(found)
         from paddock.packages.errors import PackagesError  # most programs have no packages
@@ -270,6 +283,24 @@ class RuntimeEngine:
             error = ErrorInfo(name="Packages", message=str(problem), hint=problem.hint, phase="decide")
             return RawResult(status=problem.status, error=error)
         return _Prepared(prepared.toolchain, prepared.links, prepared.facts)
+
+    async def _find_version_fault(self, job: ProgramTask, sandbox: GuardingSandbox, found: Toolchain) -> str:
+        """Return why a Python program cannot run with its interpreter, by its `requires-python` (PEP 723); or ""."""
+        if job.work.runtime != "python":
+            return ""
+        with suppress(ValueError):  # policy has reported it, unless packages are off
+            required = read_script_metadata(job.work.code or "").requires_python
+            if not required:
+                return ""
+            if found.identity not in self._versions:
+                from paddock.runtimes.inventory import version
+
+                self._versions[found.identity] = await version(sandbox, job, found)
+            have = self._versions[found.identity]
+            if not satisfies_python(have, required):
+                name = found.executable.name
+                return f"the program requires Python {required} (requires-python), and {name} is {have or 'unknown'}"
+        return ""
 
     async def _run_prepared(
         self,
@@ -405,10 +436,10 @@ class RuntimeEngine:
             return task.result(result, "run", compiled)
         if is_out_of_memory(task.with_errors(result), task.toolchain.variant.out_of_memory):
             result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
-        closed = _find_closed_file(task, result)
+        lacking = _find_lacking_file(task, result)
         foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))
         hint = (
-            closed
+            lacking
             or foreign
             or self._missing_package_hint(task, result)
             or task.withheld(result, "run", grants)
@@ -519,12 +550,13 @@ def _drop(_data: bytes) -> None:
     """Take output that nobody reads."""
 
 
-def _find_closed_file(task: _Task, ended: ProcessResult) -> str:
-    """Return the hint on the file of the workspace that a failed program may not use, or ""."""
+def _find_lacking_file(task: _Task, ended: ProcessResult) -> str:
+    """Return the hint on the file of the workspace that a failed program may not use, or was not given; or ""."""
     if ended.status is not Status.FAILED:
         return ""
     said = task.with_errors(ended).stderr
-    return find_closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
+    text, user = f"{said.head}\n{said.tail}", task.sandbox.user(task.job.grants())
+    return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user)
 
 
 def compute_cpu_ms(limits: ProgramLimits, timeout_ms: int) -> int:

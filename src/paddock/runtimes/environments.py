@@ -189,8 +189,9 @@ def missing_module(
         if rejected.remedies:
             sentences.append(f"To use it, {' and '.join(rejected.remedies)}")
     package = _PACKAGES.get(name, name)
+    what, command = ("Open a session", "repl") if job.work.session else ("Run the program", "exec")
     sentences.append(
-        f'Run the program with packages = ["{package}"] (paddock exec --package {package}), name an environment that '
+        f'{what} with packages = ["{package}"] (paddock {command} --package {package}), name an environment that '
         f"has it with {_ENVIRONMENT_KEY} in the user's paddock.toml, or install it for that interpreter: "
         f"{interpreter} -m pip install {package}"
     )

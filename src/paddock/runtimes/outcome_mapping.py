@@ -68,7 +68,7 @@ _LOOPBACK_ONLY = (
 )
 _PROXY_ONLY = (
     "it reaches hosts only by its proxy, which HTTP_PROXY and HTTPS_PROXY name; use a client that reads these "
-    "variables (Node.js 24 does with NODE_USE_ENV_PROXY=1), or give it the proxy"
+    "variables, or give it the proxy"
 )
 _UNREACHABLE = (
     *(
@@ -127,6 +127,10 @@ _UNREAD = (
 _NO_SUCH_FILE = ("no such file or directory", "enoent", "filenotfoundexception", "nosuchfileexception")
 _NO_INPUT = ("eof when reading a line", "no line found", "nosuchelementexception", "end of file reached")
 _UNASKED = "it has no standard input; pass it with --stdin, or with `stdin` of a tool call"
+_UNASKED_IN_SESSION = (
+    "a program of a session cannot ask; pass its input as `stdin` of the call, or assign the value "
+    "at a prompt"
+)
 _NO_SOURCE = (
     *("no such file or directory", "file not found for module", "is not in std", "cannot find package"),
     *("does not exist", "undeclared crate", "unlinked crate", "can't find crate"),
@@ -192,7 +196,13 @@ def is_out_of_memory(ended: ProcessResult, signs: Iterable[OutOfMemory]) -> bool
 
 
 def withheld(
-    ended: ProcessResult, phase: Phase, grants: ProcessGrants, *, runs_files: bool, has_input: bool = True
+    ended: ProcessResult,
+    phase: Phase,
+    grants: ProcessGrants,
+    *,
+    runs_files: bool,
+    has_input: bool = True,
+    in_session: bool = False,
 ) -> str:
     """Return a hint on the grant or input that a failed step may have lacked, by its last output, or "".
 
@@ -210,7 +220,7 @@ def withheld(
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
         (phase == "run" and grants.access == "none", (*_NO_MODULE, *_NO_SUCH_FILE), _UNREAD),
-        (phase == "run" and not has_input, _NO_INPUT, _UNASKED),
+        (phase == "run" and not has_input, _NO_INPUT, _UNASKED_IN_SESSION if in_session else _UNASKED),
     ):
         if applies and any(word in stderr for word in words):
             return hint

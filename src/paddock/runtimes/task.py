@@ -8,7 +8,7 @@ from paddock.model.errors import EngineError
 from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
-from paddock.sandbox.protocol import HostProxy
+from paddock.sandbox.protocol import HostProxy, OpenHosts
 
 if TYPE_CHECKING:
     import socket
@@ -40,7 +40,7 @@ class ProgramTask(NamedTuple):
     """Who asked for it."""
     hosts: HostProxy | None = None
     """What serves its proxy, with the network `hosts`."""
-    open_hosts: "Callable[[HostGrant], HostProxy]" = _refuse_hosts
+    open_hosts: OpenHosts = _refuse_hosts
     """Makes what serves the connections of an installation of its packages."""
 
     @property

@@ -1,14 +1,17 @@
 """The separate working directory of a program that gets files or returns some."""
 
+import errno
 import hashlib
 import os
 import stat
+import unicodedata
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from paddock.model.work_files import INPUT_BYTES, InputFile
+from paddock.files import write_below
+from paddock.model.work_files import INPUT_BYTES, InputFile, check_relative
 from paddock.sandbox import state_paths
 from paddock.sandbox.child import permissions
 from paddock.sandbox.child.paths import open_itself
@@ -85,48 +88,20 @@ def add_files(task: "ProgramTask", sandbox: "GuardingSandbox", folder: Path) -> 
     """
     for file in task.work.files:
         try:
-            write_below(folder, file.path, _read_file(file, task, sandbox))
+            data = _read_file(file, task, sandbox)
+            write_below(folder, file.path, data, for_user=folder.stat(follow_symlinks=False).st_uid)
         except OSError as error:
             raise InputFileError(f"{file.path} cannot be written: {error.strerror}") from None
-
-
-def write_below(folder: Path, path: str, data: bytes) -> None:
-    """Write a file below a directory in which programs may do anything, through no link. Raises OSError."""
-    *parents, name = path.split("/")
-    here = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    owner = os.fstat(here).st_uid
-    try:
-        for parent in parents:
-            with suppress(FileExistsError):
-                os.mkdir(parent, 0o700, dir_fd=here)
-                os.chown(parent, owner, -1, dir_fd=here, follow_symlinks=False)
-            below = open_itself(parent, here, flags=os.O_DIRECTORY)
-            os.close(here)
-            here = below
-        aside = f".{os.urandom(8).hex()}"
-        file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=here)
-        try:
-            with open(file, "wb") as stream:  # a descriptor
-                stream.write(data)
-                os.fchown(file, owner, -1)
-            os.rename(aside, name, src_dir_fd=here, dst_dir_fd=here)
-        except OSError:
-            os.unlink(aside, dir_fd=here)
-            raise
-    finally:
-        os.close(here)
 
 
 def read_below(folder: Path, path: str, most: int) -> bytes:
     """Return a regular file below a directory in which programs may do anything, read through no link.
 
-    Raises OSError, and ValueError for something that is no regular file or has more than `most` bytes.
+    `path` is spelled as `walk_files` lists it. Raises OSError, and ValueError for a path that leads out, and for
+    something that is no regular file or has more than `most` bytes.
     """
-    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        found = open_itself(path, root)
-    finally:
-        os.close(root)
+    with _open_root(folder) as root:
+        found = open_itself(_find_listed(path, root), root)
     with _close_at_end(found):
         facts = os.fstat(found)
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
@@ -138,15 +113,28 @@ def read_below(folder: Path, path: str, most: int) -> bytes:
 
 
 def remove_below(folder: Path, path: str) -> None:
-    """Remove a file below a directory in which programs may do anything; a link itself. Raises OSError."""
-    parent, _, name = path.rpartition("/")
-    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    """Remove a file below a directory in which programs may do anything; a link itself. Raises as `read_below`."""
+    with _open_root(folder) as root:
+        parent, _, name = _find_listed(path, root).rpartition("/")
         here = open_itself(parent or ".", root, flags=os.O_DIRECTORY)
-    finally:
-        os.close(root)
     with _close_at_end(here):
         os.unlink(name, dir_fd=here)
+
+
+def _find_listed(path: str, root: int) -> str:
+    """Return the path of a file as the system spells it: the same, or else that of a file which is listed as `path`.
+
+    Programs make names that are not in Unicode NFC, or not Unicode. Raises OSError without such a file, and ValueError
+    for a path that leads out.
+    """
+    check_relative(path)
+    with suppress(FileNotFoundError), _close_at_end(open_itself(path, root)):
+        return path
+    wanted = unicodedata.normalize("NFC", path)
+    for spelled, _ in _walk_regular(root):
+        if unicodedata.normalize("NFC", _render_path(spelled)) == wanted:
+            return spelled
+    raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
 
 
 def _read_file(file: InputFile, task: "ProgramTask", sandbox: "GuardingSandbox") -> bytes:
@@ -198,19 +186,21 @@ def walk_files(folder: Path) -> "Iterator[LeftFile]":
 
     One directory and one file are open at a time, however many there are.
     """
-    try:
-        root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # the program removed or replaced it
-        return
-    try:
-        yield from _walk_below(root)
-    finally:
-        os.close(root)
-
-
-def _walk_below(root: int) -> "Iterator[LeftFile]":
     from paddock.output.work_files import LeftFile  # few programs have such a directory
 
+    with ExitStack() as stack:
+        try:
+            root = stack.enter_context(_open_root(folder))
+        except OSError:  # the program removed or replaced it
+            return
+        for path, entry in _walk_regular(root):
+            # Opened for reading only now: to open a device or a pipe could act, or wait.
+            with suppress(OSError), open(f"/proc/self/fd/{entry}", "rb") as stream:
+                yield LeftFile(_render_path(path), os.fstat(entry), stream)
+
+
+def _walk_regular(root: int) -> Iterator[tuple[str, int]]:
+    """Yield the paths of regular files below a directory as the system spells them, each with a descriptor (O_PATH)."""
     pending = [""]
     entries = 0
     while pending:
@@ -221,17 +211,24 @@ def _walk_below(root: int) -> "Iterator[LeftFile]":
             if entries > _MAX_ENTRIES:
                 return
             with suppress(OSError), _close_at_end(open_itself(prefix + name, root)) as entry:
-                facts = os.fstat(entry)
-                if stat.S_ISDIR(facts.st_mode):
-                    if name not in _IGNORED_FOLDERS and prefix.count("/") < _MAX_DEPTH:
-                        folders.append(f"{prefix}{name}/")
-                elif stat.S_ISREG(facts.st_mode):
-                    # Opened for reading only now: to open a device or a pipe could act, or wait.
-                    with open(f"/proc/self/fd/{entry}", "rb") as stream:
-                        yield LeftFile(
-                            os.fsencode(prefix + name).decode("utf-8", "backslashreplace"), facts, stream
-                        )
+                mode = os.fstat(entry).st_mode
+                if stat.S_ISREG(mode):
+                    yield prefix + name, entry
+                elif stat.S_ISDIR(mode) and name not in _IGNORED_FOLDERS and prefix.count("/") < _MAX_DEPTH:
+                    folders.append(f"{prefix}{name}/")
         pending += reversed(folders)
+
+
+def _render_path(path: str) -> str:
+    r"""Return a path of the system as it is listed: bytes that are not UTF-8 as `\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def _open_root(folder: Path) -> Generator[int]:
+    """Open a directory that programs may have replaced by a link. Raises OSError, also for a link."""
+    with _close_at_end(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as root:
+        yield root
 
 
 def _list_names(path: str, root: int) -> list[str]:

@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from paddock.model.network import HostGrant
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.sandbox import Tier
@@ -53,6 +55,25 @@ class HostProxy(Protocol):
 
     async def close(self) -> None:
         """Close the connections of the process, which has ended."""
+
+
+OpenHosts = Callable[[HostGrant], HostProxy]
+"""Makes what serves the connections of one process to the hosts that are granted."""
+
+
+@asynccontextmanager
+async def open_hosts(
+    hosts: HostProxy | None,
+) -> AsyncGenerator[tuple[Mapping[str, str], Callable[[socket.socket], None] | None]]:
+    """Yield the variables of a process that runs within the context, and what receives the socket of its proxy."""
+    if hosts is None:
+        yield {}, None
+        return
+    hosts.begin()
+    try:
+        yield hosts.environment, hosts.serve
+    finally:
+        await hosts.close()
 
 
 class SandboxSlot(Protocol):

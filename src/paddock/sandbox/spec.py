@@ -413,6 +413,14 @@ def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
     )
 
 
+def is_system_path(path: str) -> bool:
+    """Return whether every program can read a path, because it is the system's."""
+    return any(
+        state_paths.is_below(os.path.realpath(path), folder)
+        for folder in (*_SYSTEM_FOLDERS, "/etc/ssl", "/etc/pki")
+    )
+
+
 @functools.lru_cache
 def _system(network: Network) -> tuple[str, ...]:
     names = (

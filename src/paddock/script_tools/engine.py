@@ -26,7 +26,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import CapturedStream
 from paddock.model.request import ToolRun
 from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
-from paddock.sandbox.protocol import Sandbox, Streams
+from paddock.sandbox.protocol import HostProxy, Sandbox, Streams, open_hosts
 from paddock.script_tools.environment import VariableError, environment
 from paddock.script_tools.inputs import check
 from paddock.script_tools.library import Tool, ToolError, inside
@@ -44,6 +44,8 @@ class ToolJob:
     work: ToolRun
     workspace: Path
     terms: ToolTerms
+    hosts: HostProxy | None = None
+    """What serves its proxy, with the network `hosts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +189,11 @@ class ToolEngine:
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
-            grants = grants.model_copy(update={"environment": self._make_variables(job, given)})
-            return await sandbox.run(argv, grants, limits, Streams(stdin), slot=slot)
+            variables = self._make_variables(job, given)
+            async with open_hosts(job.hosts) as (proxies, listener):
+                grants = grants.model_copy(update={"environment": {**variables, **proxies}})
+                streams = Streams(stdin, listener=listener)
+                return await sandbox.run(argv, grants, limits, streams, slot=slot)
         finally:
             slot.release()
 

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, Value
-from paddock.model.network import Network
+from paddock.model.network import NetworkRequest
 from paddock.model.program import Access
 from paddock.script_tools import yaml
 from paddock.texts import explain
@@ -59,7 +59,7 @@ class Execution(_Section):
     auto_approve_on_valid: bool = False
 
 
-class Manifest(_Section):
+class Manifest(_Section, NetworkRequest):
     """One `tool.yaml`."""
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
@@ -77,9 +77,7 @@ class Manifest(_Section):
     enabled: bool = True
     execution: Execution = Execution()
     workspace: Access = "none"
-    """Access of the script to the workspace; Paddock's own field."""
-    network: Network = "none"
-    """Access of the script to the network; Paddock's own field."""
+    """Access of the script to the workspace; with `network` and `hosts`, Paddock's own field."""
 
 
 def read(text: str) -> Manifest:

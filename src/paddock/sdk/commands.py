@@ -17,7 +17,7 @@ from paddock.settings.commands import SdkCommand
 
 if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessResult
-    from paddock.sandbox.protocol import Sandbox
+    from paddock.sandbox.protocol import HostProxy, Sandbox
 
 _MAX_ERROR_CHARS = 2_000
 _ERROR_NAME = "CommandError"
@@ -25,6 +25,8 @@ _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 
 Secret = Callable[[str], str | None]
 """Returns a secret of the vault by name, or None; registers it for redaction."""
+Connect = Callable[[], "HostProxy"]
+"""Makes what serves the connections of a command to the hosts that the rules allow."""
 
 
 class Commands:
@@ -45,8 +47,12 @@ class Commands:
     def __contains__(self, name: str) -> bool:
         return name in self._commands
 
-    async def run_command(self, name: str, given: Mapping[str, Json], workspace: Path) -> Json:
-        """Run a command and return its output. Cancelling the task ends it first.
+    async def run_command(
+        self, name: str, given: Mapping[str, Json], workspace: Path, connect: "Connect"
+    ) -> Json:
+        """Run a command and return its output; `connect` makes what serves its connections to hosts.
+
+        Cancelling the task ends it first.
 
         Raises SdkError for invalid values, and SdkFailed if it failed or could not start.
         """
@@ -56,13 +62,19 @@ class Commands:
         except ValueError as problem:
             raise SdkError(f"paddock.{name}: {problem}") from None
         argv[0], grants = await asyncio.to_thread(self._prepare_program, command, workspace)
-        return _make_value(command, await self._run_process(command, argv, stdin, grants))
+        hosts = connect() if command.network == "hosts" else None
+        return _make_value(command, await self._run_process(command, argv, stdin, grants, hosts))
 
     async def _run_process(
-        self, command: SdkCommand, argv: list[str], stdin: bytes, grants: "ProcessGrants"
+        self,
+        command: SdkCommand,
+        argv: list[str],
+        stdin: bytes,
+        grants: "ProcessGrants",
+        hosts: "HostProxy | None",
     ) -> "ProcessResult":
         from paddock.model.process import ProcessLimits
-        from paddock.sandbox.protocol import Streams
+        from paddock.sandbox.protocol import Streams, open_hosts
 
         limits = ProcessLimits(
             timeout_ms=command.timeout_ms,
@@ -71,7 +83,9 @@ class Commands:
             kept_bytes=command.output_bytes,
         )
         sandbox = await self._sandbox()
-        return await sandbox.run(argv, grants, limits, Streams(stdin))
+        async with open_hosts(hosts) as (proxies, listener):
+            grants = grants.replace(environment={**grants.environment, **proxies})
+            return await sandbox.run(argv, grants, limits, Streams(stdin, listener=listener))
 
     def _prepare_program(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
         """Return the path and the grants of the program."""

@@ -25,6 +25,7 @@ from paddock.model.errors import (
     SignalError,
     VaultError,
 )
+from paddock.model.network import HostGrant
 from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.redaction.known import KnownSecrets
@@ -34,6 +35,7 @@ from paddock.texts import explain
 
 if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
+    from paddock.sandbox.protocol import OpenHosts
     from paddock.sdk.commands import Commands
     from paddock.sdk.notes import Signals
     from paddock.sdk.webhooks import Webhooks
@@ -46,6 +48,9 @@ Method = Callable[..., Json]
 
 AsyncMethod = Callable[..., Awaitable[Json]]
 """Answers a call from its request and arguments."""
+
+ConnectedMethod = Callable[..., Awaitable[Json]]
+"""Answers a call from its request, what makes connections to hosts, and its arguments."""
 
 
 class SequenceRunner(Protocol):
@@ -102,7 +107,6 @@ class Services:
         self._facts = facts
         self._async_methods: Mapping[str, AsyncMethod] = {
             "health.check": self._report_health,
-            "notify.send": self._send_notification,
             "output.query": self._query_output,
             "sequence.list": self._list_sequences,
             "sequence.run": self._run_sequence,
@@ -114,6 +118,7 @@ class Services:
             "webhook.register": self._register_webhook,
             "webhook.test": self._test_webhook,
         }
+        self._connected_methods: Mapping[str, ConnectedMethod] = {"notify.send": self._send_notification}
         self._methods: Mapping[str, Method] = {
             "cir.capture": self._capture_signal,
             "cir.contradictions": self._find_contradictions,
@@ -154,13 +159,15 @@ class Services:
         """Return the ids of an event's webhooks. Raises ConfigurationError."""
         return self._webhooks.list_ids(event) if self._settings.sdk.webhooks.exists() else []
 
-    async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
-        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for failures.
+    async def call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
+        """Return the value of a call; `open_hosts` makes what serves the connections of a command.
+
+        Raises SdkError for misuse, other PaddockErrors for failures.
 
         Texts for programs name files without their directories on this machine.
         """
         try:
-            return await self._answer_call(request, work)
+            return await self._answer_call(request, work, open_hosts)
         except NotASecret as error:
             raise SdkError(f"paddock.{work.method}: {error}") from None
         except SdkError as error:
@@ -172,20 +179,30 @@ class Services:
                 raise
             raise type(error)(hide_paths(str(error), request.workspace)) from None
 
-    async def _answer_call(self, request: ExecutionRequest, work: SdkCall) -> Json:
+    async def _answer_call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
+        waiting: Callable[..., Awaitable[Json]] | None = None
         if (found := self._async_methods.get(work.method)) is not None:
             waiting = partial(found, request)
+        elif (connected := self._connected_methods.get(work.method)) is not None:
+            waiting = partial(connected, request, open_hosts)
+        if waiting is not None:
             _check_count(work, waiting)
             return await waiting(*work.arguments)
         method = self._methods.get(work.method)
         if method is None:
             if any(command.name == work.method for command in self._settings.sdk.commands):
                 given = options_of(_one_object(work), work.method)
-                return await self._commands.run_command(work.method, given, request.workspace)
-            known = sorted({*self._methods, *self._async_methods})
+                return await self._run_command(work.method, given, request, open_hosts)
+            known = sorted({*self._methods, *self._async_methods, *self._connected_methods})
             raise SdkError(f"paddock.{work.method} does not exist; there is {', '.join(known)}")
         _check_count(work, method)
         return await asyncio.to_thread(method, *work.arguments)
+
+    async def _run_command(
+        self, name: str, given: Mapping[str, Json], request: ExecutionRequest, open_hosts: "OpenHosts"
+    ) -> Json:
+        to_hosts = partial(open_hosts, HostGrant(rules=self._settings.network.rule))
+        return await self._commands.run_command(name, given, request.workspace, to_hosts)
 
     async def _report_health(self, request: ExecutionRequest) -> Json:
         """Return the most important facts; faults are returned, not raised."""
@@ -272,14 +289,16 @@ class Services:
             raise SdkError("paddock.webhook.deliver is not available to programs; use webhook.test")
         return await self._webhooks.deliver_event(name, event, data)
 
-    async def _send_notification(self, request: ExecutionRequest, title: Json, body: Json) -> Json:
+    async def _send_notification(
+        self, request: ExecutionRequest, open_hosts: "OpenHosts", title: Json, body: Json
+    ) -> Json:
         """Read `notify.send(title, body)`."""
         from paddock.sdk.notify import Notifier
 
         names = {command.name for command in self._settings.sdk.commands}
 
         async def run(name: str, message: dict[str, Json]) -> Json:
-            await self._commands.run_command(name, message, request.workspace)
+            await self._run_command(name, message, request, open_hosts)
             return True
 
         async def webhooks(message: dict[str, Json]) -> Json:

@@ -121,6 +121,7 @@ class SequenceEngine:
                         "executable": step.executable,
                         **({"access": step.access} if step.access else {}),
                         "network": step.network,
+                        "hosts": step.hosts,
                     }
                 )
             case "tool":

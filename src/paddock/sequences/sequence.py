@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from paddock.files import read_bounded
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.errors import SdkError
-from paddock.model.network import Hosts, Network
+from paddock.model.network import NetworkRequest
 from paddock.model.numbers import read_toml_float
 from paddock.model.program import Access
 from paddock.sequences.references import condition, references
@@ -30,7 +30,9 @@ Kind = Literal["script", "runtime", "tool", "server"]
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _FIELDS_BY_KIND: dict[Kind, frozenset[str]] = {
     "script": frozenset({"script", "vars", "input"}),
-    "runtime": frozenset({"runtime", "code", "args", "stdin", "cwd", "executable", "access", "network"}),
+    "runtime": frozenset(
+        {"runtime", "code", "args", "stdin", "cwd", "executable", "access", "network", "hosts"}
+    ),
     "tool": frozenset({"tool", "inputs"}),
     "server": frozenset({"server", "arguments"}),
 }
@@ -43,7 +45,7 @@ class FailureSequence(Value):
     run: Name
 
 
-class Step(Value):
+class Step(NetworkRequest):
     """One step: a script, a program, a script tool, or a call of a server's tool."""
 
     name: Name
@@ -68,8 +70,6 @@ class Step(Value):
     executable: str | None = None
     access: Access | None = None
     """Access to the workspace; by default reading, if that is granted."""
-    network: Network | Hosts = "none"
-    """Access to the network, or the hosts that it may connect to."""
 
     tool: str | None = None
     """Id of a script tool."""

@@ -4,12 +4,15 @@
     execute    resume -> send the text -> frames: values shown, then the end -> pause -> read the rest of the output
     a limit    SIGINT; the text has half a second to end; then every process is killed, and the interpreter is lost
 
+With `background` it is resumed after each pause, and paused again by the next execution or the first limit.
+
 Status, limits, exit and time of an execution are what this side saw. A driver's frames say what a program shows and how
 its text ended, and can be forged by the program, which harms nobody but itself.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -23,6 +26,7 @@ from paddock.runtimes.engine import HeldProgram, RuntimeEngine, compute_cpu_ms
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import WORKDIR, add_files, walk_files
 from paddock.sessions import bundles
+from paddock.sessions.background import Background
 from paddock.sessions.channel import ChannelClosed, ChannelError, DriverChannel
 from paddock.sessions.languages import Driver
 from paddock.settings.schema import SessionSettings
@@ -90,7 +94,14 @@ class Interpreter:
 
     loss = "its interpreter has ended, with all variables and files"
 
-    def __init__(self, held: HeldProgram, channel: DriverChannel, driver: Driver, read: Read) -> None:
+    def __init__(
+        self,
+        held: HeldProgram,
+        channel: DriverChannel,
+        driver: Driver,
+        read: Read,
+        background: Background | None,
+    ) -> None:
         self._driver = driver
         self._held = held
         self._process = held.process
@@ -98,6 +109,7 @@ class Interpreter:
         self._read = read
         self._seen: dict[str, tuple[int, ...]] = {}
         self._turn: _Turn | None = None
+        self._background = background
 
     @classmethod
     async def start(
@@ -116,6 +128,7 @@ class Interpreter:
         """
         channel = DriverChannel()
         held: HeldProgram | RawResult | None = None
+        started = False
         try:
             launch = ("/bin/sh", "-c", driver.launch, "sh")
             held = await engine.hold(
@@ -130,17 +143,21 @@ class Interpreter:
             channel.theirs.close()
             if isinstance(held, RawResult):
                 return held
-            made = cls(held, channel, driver, read)
+            granted = job.terms.grants.background
+            background = Background(held.process, job.terms.limits, settings.max_ms) if granted else None
+            made = cls(held, channel, driver, read, background)
             with call_when_set(stop, held.process.cancel):
                 why = await made._wait_until_ready(job)
             if why is not None:
                 return why
-            held = None
+            started = True
             return made
         finally:
             channel.theirs.close()
-            if isinstance(held, HeldProgram):
-                await run_shielded(held.end())
+            if not started:
+                channel.close()
+                if isinstance(held, HeldProgram):
+                    await run_shielded(held.end())
 
     async def _wait_until_ready(self, job: ProgramTask) -> RawResult | None:
         """Wait for the driver's first frame, and pause it. Returns what happened instead."""
@@ -151,7 +168,13 @@ class Interpreter:
                 timeout=_START_MS / 1000,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if reading.done() and reading.exception() is None and await self._process.pause() is not None:
+            first = reading.result()[0] if reading.done() and reading.exception() is None else None
+            if first is not None and "lacks" in first and self._driver.needs:
+                self._process.cancel()
+                why = f"this session needs {self._driver.needs}, which its interpreter does not have"
+                error = ErrorInfo(name="Unavailable", message=why, hint=self._driver.remedy, phase="decide")
+                return RawResult(status=Status.UNAVAILABLE, error=error)
+            if first is not None and await self._process.pause() is not None:
                 self._held.process.end_output()
                 await asyncio.to_thread(lambda: [None for _ in self.walk_new_files()])
                 return None
@@ -166,14 +189,26 @@ class Interpreter:
         """Its working directory, whose files the program may change whenever it runs."""
         return self._held.slot.scratch / WORKDIR
 
+    @asynccontextmanager
+    async def hold_still(self) -> AsyncGenerator[None]:
+        """Let nothing of it run; afterwards what runs in the background goes on."""
+        if self._background is None:
+            yield
+            return
+        await self._background.pause()
+        try:
+            yield
+        finally:
+            self._background.resume()
+
     def add_files(self, job: ProgramTask) -> None:
         """Write the files of a program into the working directory. Raises InputFileError."""
         add_files(job, self._held.sandbox, self.workdir)
 
     @property
     def resident_bytes(self) -> int:
-        """Its memory after the last execution."""
-        return self._process.resident_bytes
+        """Its memory after the last execution; its limit, if it may take more meanwhile."""
+        return self._process.resident_bytes if self._background is None else self._background.memory_bytes
 
     @property
     def lost(self) -> bool:
@@ -185,8 +220,10 @@ class Interpreter:
     ) -> tuple[RawResult, tuple[Result, ...]]:
         """Execute the text of a program and return its result, with the values that it showed.
 
-        Nothing of it runs afterwards. Setting `stop`, or cancelling the task, interrupts it.
+        Call it within `hold_still`. Setting `stop`, or cancelling the task, interrupts it.
         """
+        if self._background is not None and (output := self._background.take_output()):
+            sinks.stdout(output)
         request = self._driver.pack_request(job.work.code or "", number, job.work.stdin)
         timeout_ms = job.terms.limits.timeout_ms
         turn = self._turn = _Turn(job)

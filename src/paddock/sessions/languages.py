@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
+from paddock.model.session import Kernel
 from paddock.sessions.channel import pack_frame
 
 _LAUNCH = 'exec 3<&0 </dev/null; exec "$@"'
@@ -21,17 +22,24 @@ _LAUNCH_R = 'mkfifo "$TMPDIR/frames" && exec 3<&0 && { cat "$TMPDIR/frames" >&3 
 class Driver(NamedTuple):
     """What runs the texts of a session in one language."""
 
-    file: str
+    files: tuple[str, ...]
+    """Files of `drivers/` that are its program, one after the other."""
+    start: str = ""
+    """The last line of its program."""
     launch: str = _LAUNCH
     """A command of the shell that starts the interpreter, which is its arguments."""
     reads_json: bool = True
     takes_stdin: bool = False
     """Whether each execution may have standard input."""
+    needs: str = ""
+    """What it needs beside its interpreter. It cannot start without it."""
+    remedy: str = ""
+    """How to get that."""
 
     @property
     def text(self) -> str:
         """Its program."""
-        return _read_text(self.file)
+        return "".join(map(_read_text, self.files)) + self.start
 
     def pack_request(self, code: str, number: int, stdin: bytes | None) -> bytes:
         """Return the bytes that ask for an execution."""
@@ -47,12 +55,24 @@ class Driver(NamedTuple):
 
 
 DRIVERS = {
-    "python": Driver("python.py", takes_stdin=True),
-    "shell": Driver("shell.sh", reads_json=False, takes_stdin=True),
-    "node": Driver("node.js"),
-    "ruby": Driver("ruby.rb", takes_stdin=True),
-    "r": Driver("r.R", launch=_LAUNCH_R, reads_json=False),
+    "python": Driver(("python.py", "python_text.py"), "_Driver().serve()\n", takes_stdin=True),
+    "shell": Driver(("shell.sh",), reads_json=False, takes_stdin=True),
+    "node": Driver(("node.js",)),
+    "ruby": Driver(("ruby.rb",), takes_stdin=True),
+    "r": Driver(("r.R",), launch=_LAUNCH_R, reads_json=False),
 }
+_IPYTHON = Driver(
+    ("python.py", "python_text.py", "ipython.py"),
+    "_IPythonDriver().serve()\n",
+    takes_stdin=True,
+    needs="IPython",
+    remedy='name packages=["ipython"], or use an environment that has it (`environment` under [runtimes.python])',
+)
+
+
+def find_driver(language: str, kernel: Kernel) -> Driver | None:
+    """Return the driver of a language; None if it has no sessions."""
+    return _IPYTHON if kernel == "ipython" else DRIVERS.get(language)
 
 
 @cache

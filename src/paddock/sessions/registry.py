@@ -1,7 +1,8 @@
 """Sessions of programs in language runtimes: an interpreter that lives across requests."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from paddock.cancellation import run_shielded
@@ -11,13 +12,13 @@ from paddock.model.outcome import RawResult, Status
 from paddock.model.program import ACCESSES, ProgramGrants
 from paddock.model.request import RuntimeRun
 from paddock.model.session import NEW, Result
-from paddock.model.work_files import INPUT_BYTES, normalize_path
+from paddock.model.work_files import INPUT_BYTES
 from paddock.output.work_files import LeftFile
 from paddock.runtimes.engine import RuntimeEngine
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import InputFileError, read_below, remove_below, walk_files
 from paddock.sessions.interpreter import Interpreter, Read
-from paddock.sessions.languages import DRIVERS
+from paddock.sessions.languages import DRIVERS, find_driver
 from paddock.sessions.table import OpenSession, SessionTable, refuse
 from paddock.settings.schema import SessionSettings
 
@@ -34,6 +35,10 @@ class ProgramSession(OpenSession):
     @property
     def language(self) -> str:
         return self.work.runtime
+
+    @property
+    def background(self) -> bool:
+        return self.work.background
 
     @property
     def executor(self) -> Interpreter:
@@ -84,16 +89,25 @@ class ProgramSessions(SessionTable):
     async def _run_next(
         self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
     ) -> RawResult:
-        async with session.lock:
+        async with self._hold(session):
             if session.id not in self._open:  # it ended while this one waited
                 return self.explain_absence(session.actor, session.id)
             return await self._run_in(session, job, sinks, stop)
+
+    @asynccontextmanager
+    async def _hold(self, session: ProgramSession) -> AsyncGenerator[None]:
+        """Wait until nothing runs in a session, and keep others out of it."""
+        async with session.lock, session.interpreter.hold_still():
+            yield
 
     async def _run_in(
         self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
     ) -> RawResult:
         if stop is not None and stop.is_set():
             return RawResult(status=Status.CANCELLED)
+        if session.interpreter.lost:
+            await self.end(session, session.interpreter.loss)
+            return self.explain_absence(session.actor, session.id)
         if not _covers(job.terms.grants, session.grants):
             await self.end(session, "policy grants less than it was opened with")
             return self.explain_absence(session.actor, session.id)
@@ -121,13 +135,12 @@ class ProgramSessions(SessionTable):
         self, actor: str, job: ProgramTask, stop: asyncio.Event | None
     ) -> ProgramSession | RawResult:
         language = job.work.runtime
-        if language not in DRIVERS:
+        driver = find_driver(language, job.work.kernel)
+        if driver is None:
             return refuse(f"{language} has no sessions; {', '.join(DRIVERS)} have them")
 
         async def start() -> Interpreter | RawResult:
-            return await Interpreter.start(
-                self._engine(), job, DRIVERS[language], self._settings, self._read, stop=stop
-            )
+            return await Interpreter.start(self._engine(), job, driver, self._settings, self._read, stop=stop)
 
         def make(handle: str, owner: str, ends_at: float, interpreter: Interpreter) -> ProgramSession:
             return ProgramSession(handle, owner, ends_at, interpreter, job.work, job.terms.grants)
@@ -142,26 +155,24 @@ class ProgramSessions(SessionTable):
     def read_file_now(self, actor: str, handle: str, path: str) -> bytes:
         """Return the content of a file of a session. Raises OSError, ValueError, PaddockError."""
         folder = self._require_session(actor, handle).interpreter.workdir
-        return read_below(folder, normalize_path(path), INPUT_BYTES)
+        return read_below(folder, path, INPUT_BYTES)
 
     async def read_file(self, actor: str, handle: str, path: str) -> bytes:
         """Return the content of a file of a session, once nothing runs in it. Raises as `read_file_now`."""
-        async with self._require_session(actor, handle).lock:
+        async with self._hold(self._require_session(actor, handle)):
             return await asyncio.to_thread(self.read_file_now, actor, handle, path)
 
     async def remove_file(self, actor: str, handle: str, path: str) -> None:
         """Remove a file of a session, once nothing runs in it. Raises OSError, ValueError, PaddockError."""
-        session = self._require_session(actor, handle)
-        async with session.lock:
+        async with self._hold(self._require_session(actor, handle)):
             folder = self._require_session(actor, handle).interpreter.workdir
-            await asyncio.to_thread(remove_below, folder, normalize_path(path))
+            await asyncio.to_thread(remove_below, folder, path)
 
     async def read_files(
         self, actor: str, handle: str, read: Callable[[Iterator[LeftFile], Mapping[str, str]], None]
     ) -> None:
         """Have `read` read all files of a session, in a thread, once nothing runs in it. Raises PaddockError."""
-        session = self._require_session(actor, handle)
-        async with session.lock:
+        async with self._hold(self._require_session(actor, handle)):
             folder = self._require_session(actor, handle).interpreter.workdir
             await asyncio.to_thread(read, walk_files(folder), {})
 
@@ -169,4 +180,5 @@ class ProgramSessions(SessionTable):
 def _covers(now: ProgramGrants, opened: ProgramGrants) -> bool:
     """Return whether policy still grants what a session was opened with."""
     network = NETWORKS.index(now.network) >= NETWORKS.index(opened.network) and now.hosts == opened.hosts
-    return network and ACCESSES.index(now.access) >= ACCESSES.index(opened.access)
+    access = ACCESSES.index(now.access) >= ACCESSES.index(opened.access)
+    return network and access and now.background >= opened.background

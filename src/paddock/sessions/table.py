@@ -77,6 +77,11 @@ class OpenSession(ABC):
         """The language of its programs."""
 
     @property
+    def background(self) -> bool:
+        """Whether it runs between two programs, too."""
+        return False
+
+    @property
     def idle(self) -> bool:
         """Whether nothing runs in it and nobody waits for it."""
         return not self.lock.locked()
@@ -238,10 +243,12 @@ class SessionTable:
                 language=session.language,
                 executions=session.number,
                 running=not session.idle,
+                background=session.background,
                 memory_bytes=session.executor.resident_bytes,
                 expires_in_s=round(max(0.0, self._compute_idle_s(session) - (now - session.used_at)), 3),
             )
             for session in self.list_open(actor)
+            if not session.executor.lost
         )
 
     async def close_session(self, actor: str, handle: str) -> bool:

@@ -267,6 +267,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "artifacts.cross_workspace": _only_off,
     "redaction.enabled": _only_on,
     "redaction.include_defaults": _only_on,
+    "sessions.background": _only_off,
     "sessions.enabled": _only_off,
     "servers.config": _accept_anything,
     "sdk.commands": _is_among,

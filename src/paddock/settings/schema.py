@@ -322,10 +322,13 @@ class RuntimeSettings(Value):
 
 
 class SessionSettings(Value):
-    """`[sessions]`: interpreters that live across requests. Nothing in them runs between two requests."""
+    """`[sessions]`: interpreters that live across requests. By default, nothing in them runs between two requests."""
 
     enabled: bool = True
     """Whether sessions may be opened."""
+    background: bool = False
+    """Whether sessions may be opened that run between two requests, too: their threads and processes go on, with the
+    limits of one program."""
     idle_ms: PositiveInt = 900_000
     """Time without use after which a session is closed, in milliseconds."""
     max_ms: PositiveInt = 28_800_000

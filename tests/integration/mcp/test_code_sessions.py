@@ -45,7 +45,8 @@ def test_a_handle_that_is_none_is_refused(place: Place) -> None:
                 assert refused.is_error
                 texts.append(refused.content[0].text)
             assert texts[0] == (
-                "invalid\nexecute_code: `session`: String should match pattern '^(new|s_[0-9a-f]{32})$'"
+                'invalid\nexecute_code: `session`: it is not the handle of a session; give "new", '
+                'or a handle from an answer ("s_...")'
             )
             assert "there is no such session, or it belongs to somebody else" in texts[1]
 

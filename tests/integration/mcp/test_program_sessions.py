@@ -126,3 +126,25 @@ def test_a_program_without_language_and_handle_is_an_error(place: Place) -> None
         "run_program: `language` is missing"
     ] * 2
     assert wrong.content[0].text.startswith("invalid\nrun_program: `session`: ")
+
+
+def test_a_kernel_and_the_background_are_asked_for_with_a_new_session(place: Place) -> None:
+    async def main() -> list[Any]:
+        async with place.client() as client:
+            return [
+                await client.call_tool("run_program", {"language": "python", "session": "new", **arguments})
+                for arguments in (
+                    {"code": "1", "kernel": "jupyter"},
+                    {"code": "1", "background": True},
+                    {"code": "1", "kernel": "ipython", "language": "shell"},
+                    {"code": "1", "memory_bytes": 500_000_000, "cpu_ms": 10_000},
+                )
+            ]
+
+    texts = [answer.content[0].text for answer in asyncio.run(main())]
+    assert texts[0] == (
+        'invalid\nrun_program: `kernel` must be one of "plain", "ipython", not the text "jupyter"'
+    )
+    assert "a session that runs between two programs is not granted" in texts[1]
+    assert texts[3].startswith("success · ")
+    assert texts[2] == "invalid\nrun_program: shell has no kernel ipython; python has it"

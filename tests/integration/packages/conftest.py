@@ -15,7 +15,7 @@ import pytest
 
 from paddock import BlockingPaddock, Outcome
 
-GRANTED = {"packages": {"network": "full"}, "runtimes": {"timeout_ms": 120_000}}
+GRANTED = {"packages": {"network": "hosts"}, "runtimes": {"timeout_ms": 120_000}}
 
 
 class Registry:

@@ -32,7 +32,7 @@ def test_install_scripts_do_not_run_without_builds(user: User, registry: Registr
     )
     outcome = user.execute("node", "require('upper')", packages=["upper"])
     assert outcome.program.stdout.text == "did not run\n"
-    granted = {"packages": {"network": "full", "builds": True}}
+    granted = {"packages": {"network": "hosts", "builds": True}}
     assert (
         user.execute("node", "require('upper')", packages=["upper"], overrides=granted).program.stdout.text
         == "ran\n"

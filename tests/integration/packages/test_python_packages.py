@@ -48,8 +48,8 @@ def test_an_environment_is_used_again_without_a_registry_and_without_a_grant(
         'lower must be installed first, and the installation has no network (packages.network = "none")'
     )
     assert other.error.hint == (
-        'set `network = "full"` under [packages] in the user\'s paddock.toml, or install it once: '
-        "paddock packages add --language python --set packages.network=full 'lower'"
+        'set `network = "hosts"` under [packages] in the user\'s paddock.toml, or install it once: '
+        "paddock packages add --language python --set packages.network=hosts 'lower'"
     )
 
 
@@ -113,7 +113,7 @@ def test_a_source_distribution_is_refused_without_builds_and_confined_with(
         "or set `builds = true` under [packages] in the user's paddock.toml"
     )
     assert user.entries() == []
-    granted = {"packages": {"network": "full", "builds": True}}
+    granted = {"packages": {"network": "hosts", "builds": True}}
     built = user.execute(
         "python", "import hostile; print(hostile.found)", packages=["hostile"], overrides=granted
     )
@@ -127,7 +127,7 @@ def test_an_environment_with_builds_is_not_shared_between_actors(user: User, reg
 
     registry.add_wheel("upper")
     for actor in ("one", "two"):
-        overrides = {"packages": {"network": "full", "builds": True}}
+        overrides = {"packages": {"network": "hosts", "builds": True}}
         with BlockingPaddock(user.workspace, overrides=overrides, actor=actor) as p:
             assert p.exec("python", "import upper", packages=["upper"]).ok
     assert len(user.entries()) == 2
@@ -240,7 +240,7 @@ def test_no_text_has_the_credentials_of_an_index(
         assert "hunter2" not in told
     files = [path for path in user.home.rglob("*") if path.is_file()]
     assert [path for path in files if b"hunter2" in path.read_bytes()] == []
-    builds = {"packages": {"network": "full", "builds": True}}
+    builds = {"packages": {"network": "hosts", "builds": True}}
     refused = user.execute("python", code, packages=["lower"], overrides=builds)
     assert refused.error.message == (
         "packages.builds is on, and the configuration of registries contains credentials, which build scripts could read"
@@ -250,7 +250,7 @@ def test_no_text_has_the_credentials_of_an_index(
 def test_a_denied_dependency_is_not_installed(user: User, registry: Registry) -> None:
     registry.add_wheel("upper", requires=("lower",))
     registry.add_wheel("lower")
-    settings = {"packages": {"network": "full", "denied": ["low*"]}}
+    settings = {"packages": {"network": "hosts", "denied": ["low*"]}}
     outcome = user.execute("python", "import upper", packages=["upper"], overrides=settings)
     assert outcome.status is Status.DENIED
     assert outcome.error.message == "the package lower==1.0 is not allowed by packages.denied"
@@ -264,7 +264,7 @@ def test_a_denied_dependency_is_not_installed(user: User, registry: Registry) ->
 
 def test_an_environment_that_is_too_large_leaves_nothing(user: User, registry: Registry) -> None:
     registry.add_wheel("huge", files={"huge.py": "", "huge.bin": bytes(64 * 1024 * 1024)})
-    settings = {"packages": {"network": "full", "max_bytes": 8 * 1024 * 1024}}
+    settings = {"packages": {"network": "hosts", "max_bytes": 8 * 1024 * 1024}}
     outcome = user.execute("python", "import huge", packages=["huge"], overrides=settings)
     assert outcome.status is not Status.OK
     assert "8388608 bytes" in outcome.error.message
@@ -280,7 +280,7 @@ def test_two_processes_make_one_environment(user: User, registry: Registry) -> N
         "upper",
         "--json",
         "--set",
-        "packages.network=full",
+        "packages.network=hosts",
         "-w",
         user.workspace,
     ]
@@ -330,7 +330,7 @@ def test_a_program_cannot_change_its_environment(user: User, registry: Registry)
         access="workspace-write",
         overrides={
             "runtimes": {"access": "workspace-write", "timeout_ms": 120_000},
-            "packages": {"network": "full"},
+            "packages": {"network": "hosts"},
         },
     )
     assert outcome.program.stdout.text in {"OSError\n", "PermissionError\n"}
@@ -356,7 +356,7 @@ def test_the_command_lists_shows_and_removes_environments(user: User, registry: 
 def test_an_interrupted_installation_leaves_nothing(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it never answers
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
-        words = [PADDOCK, "packages", "add", "upper", "--set", "packages.network=full", "-w", user.workspace]
+        words = [PADDOCK, "packages", "add", "upper", "--set", "packages.network=hosts", "-w", user.workspace]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             assert running.stderr is not None
             assert running.stderr.readline() == "resolving 1 package\n"
@@ -378,7 +378,7 @@ def test_no_program_changes_the_store_of_a_workspace_that_contains_it(user: User
     )
     granted = {
         "runtimes": {"access": "workspace-write", "timeout_ms": 120_000},
-        "packages": {"network": "full"},
+        "packages": {"network": "hosts"},
     }
     outcome = user.execute("python", code, packages=["upper"], access="workspace-write", overrides=granted)
     assert outcome.program.packages == ("upper==1.0",)

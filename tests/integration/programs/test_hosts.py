@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import textwrap
 import threading
 
 import pytest
@@ -94,6 +95,33 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
             ("localhost", "allowed", "", outcome.id, first.sent_bytes),
             ("other.example.com", "refused", refused[:200], outcome.id, second.sent_bytes),
         ]
+
+
+def test_node_reaches_hosts_with_fetch_and_http(tmp_path, port):
+    program = """
+        import http from "node:http";
+        const [, , granted, refused] = process.argv;
+        const get = (address) => new Promise((done) => http.get(address, (answer) => {
+          let text = "";
+          answer.on("data", (data) => { text += data; }).on("end", () => done(text));
+        }).on("error", (error) => done(`${error.code} ${error.message}`)));
+        const ask = (address) => fetch(address).then((answer) => answer.text(), (error) => error.cause.message);
+        for (const address of [granted, refused]) console.log(await ask(address), "|", await get(address));
+        const own = http.createServer((_, answer) => answer.end("own")).listen(0, "127.0.0.1", async () => {
+          const address = `http://127.0.0.1:${own.address().port}/`;
+          console.log(await ask(address), await get(address));
+          own.closeAllConnections();
+          own.close();
+        });
+        """
+    with opened(tmp_path, allow("localhost", port)) as paddock:
+        (tmp_path / "workspace" / "main.mjs").write_text(textwrap.dedent(program))
+        addresses = [f"http://localhost:{port}/a", f"http://other.example.com:{port}/"]
+        outcome = paddock.exec("node", file="main.mjs", args=addresses, network="hosts")
+        fix = f'add a [[network.rule]] with host = "other.example.com" and ports = [{port}] to the user\'s paddock.toml'
+        refused = f"Paddock: other.example.com:{port} is not allowed by any of the user network rules; {fix}"
+        served = f"localhost:{port} /a"
+        assert shown(outcome) == f"{served} | {served}\n{refused} | EACCES {refused}\nown own\n"
 
 
 def test_a_request_narrows_to_the_hosts_that_it_names(tmp_path, port):

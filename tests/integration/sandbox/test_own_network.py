@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.network_check import check_network
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
+from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
 from paddock.sandbox.sandbox import KernelSandbox, Streams
 
@@ -240,3 +242,18 @@ def test_descriptors_do_not_stay():
 
     before, after = patiently(main())
     assert before == after
+
+
+def test_doctor_attacks_the_proxy_of_a_job():
+    def check(tier):
+        report = TierReport(tier=tier, proved=True)
+        found = Examination(layers=(), tiers=(report,), minimum="landlock", effective=report)
+        return patiently(check_network(found, None))
+
+    assert check("namespaces") == Layer(
+        name="network hosts", available=True, detail="a granted host was reached, and 10 attacks were refused"
+    )
+    why = (
+        "loopback and hosts need the tier namespaces, which gives each program its own network, not landlock"
+    )
+    assert check("landlock") == Layer(name="network hosts", available=False, detail=why)

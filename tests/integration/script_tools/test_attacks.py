@@ -130,7 +130,7 @@ def test_a_tool_that_may_write_to_the_workspace_does_not_change_tools_for_good(w
     [
         ({"workspace": "workspace-write"}, "tools.access", "tool t1 declares workspace: workspace-write, but at most "
          "read-only is allowed; set `access` under [tools] in the paddock.toml of the user or the system"),
-        ({"network": "full"}, "tools.network", "tool t1 declares network: full, but none is allowed; set `network` "
+        ({"network": "full"}, "tools.network", "tool t1 declares network: full, but loopback is allowed; set `network` "
          "under [tools] in the paddock.toml of the user or the system"),
     ],
 )  # fmt: skip

@@ -1,8 +1,11 @@
 """Script tools run: what goes in, what comes out, in the words of the original (spec 4.2)."""
 
 import errno
+import functools
+import http.server
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,12 @@ import pytest
 
 from paddock.app.script_tool_service import make_tool_run
 from paddock.model.limits import SCRIPT_BYTES
+from paddock.model.network import NetworkRule
 from paddock.model.outcome import Status
 from paddock.model.tool import ToolEnd
 from paddock.script_tools.authoring import findings
+from paddock.settings.network import NetworkSettings
+from paddock.settings.schema import AuditSettings, Settings, ToolSettings
 
 ECHO = "import sys; print(sys.stdin.read())"
 
@@ -376,3 +382,50 @@ def test_a_tool_that_goes_between_request_and_run_is_not_run(workshop: Any):
     outcome = workshop.outcome(tool, work=work)
     assert outcome.status is Status.INVALID
     assert outcome.error.message.startswith(f"Tool not found: {tool}\n  searched:\n")
+
+
+def test_a_tool_reaches_the_hosts_that_it_declares_and_a_rule_allows(workshop, tmp_path):
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "a.txt").write_text("hello")
+    fetch = """
+        import json, sys, urllib.error, urllib.request
+        address = json.load(sys.stdin)["address"]
+        try:
+            print(json.dumps(urllib.request.urlopen(address).read().decode()))
+        except urllib.error.HTTPError as error:
+            print(json.dumps(error.read().decode()))
+        """
+    handler = functools.partial(_QuietHandler, directory=tmp_path / "served")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        rule = NetworkRule(
+            host="localhost",
+            effect="allow",
+            ports=(server.server_port,),
+            addresses=("127.0.0.0/8",),
+            origin="user",
+        )
+        settings = Settings(
+            audit=AuditSettings(directory=workshop.ledger),
+            tools=ToolSettings(network="hosts"),
+            network=NetworkSettings(rule=(rule,)),
+        )
+        workshop.start(settings)
+        address = f"http://localhost:{server.server_port}/a.txt"
+        every = workshop.make(fetch, network="hosts")
+        other = workshop.make(fetch, network=["files.example.com", "localhost"])
+        ended = workshop.outcome(every, address=address)
+        assert (ended.tool.output, [each.verdict for each in ended.network]) == ("hello", ["allowed"])
+        refused = workshop.outcome(every, address="http://files.example.com/")
+        assert [each.verdict for each in refused.network] == ["refused"]
+        denied = workshop.outcome(other, address=address)
+        assert denied.decision.reasons == (
+            'no rule allows files.example.com; add a [[network.rule]] with host = "files.example.com" to the user\'s '
+            "paddock.toml",
+        )
+        server.shutdown()
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from paddock.model.network import NetworkRule
 from paddock.model.outcome import Status
 from paddock.settings.commands import SdkCommand
 from paddock.settings.rules import Rule
@@ -175,3 +176,18 @@ def test_output_that_is_nested_too_deep_to_be_written_again_is_a_failure(desk):
         False,
         "paddock.notes.run: its output is nested more than 200 levels deep",
     ]
+
+
+def test_a_command_reaches_the_hosts_that_a_rule_allows(desk):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        rule = NetworkRule(
+            host="localhost", effect="allow", ports=(port,), addresses=("127.0.0.0/8",), origin="user"
+        )
+        ask = 'exec 3<>/dev/tcp/127.0.0.1/3128; printf "CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n" $1 $1 >&3; head -c 12 <&3'
+        fetch = SdkCommand(name="notes.run", command=("bash", "-c", ask, "--", "{host}"), network="hosts")
+        desk.open(sdk={"commands": (fetch,)}, network={"rule": (rule,)})
+        assert desk.run(f"return paddock.notes.run({{host: 'localhost:{port}'}})").value == "HTTP/1.1 200"
+        assert desk.run(f"return paddock.notes.run({{host: 'localhost:{port + 1}'}})").value == "HTTP/1.1 403"
+    connected = [record for record in desk.records() if record.event == "connected"]
+    assert sorted(record.fields["verdict"] for record in connected) == ["allowed", "refused"]

@@ -248,7 +248,7 @@ def test_a_script_runs_another_one_with_its_variables_and_gets_its_value(desk):
 
 def test_m28_a_call_that_takes_too_long_fails_after_its_limit_and_can_be_caught(desk):
     class Slow:
-        async def call(self, request, work):
+        async def call(self, request, work, open_hosts):
             await asyncio.Event().wait()
 
     desk.open(sdk={"call_timeout_ms": 100})

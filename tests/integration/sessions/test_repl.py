@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,7 +155,7 @@ def test_images_and_files_are_written_and_named(workspace: Path, environment: di
         )
         assert say(":files") == ".envrc (1 byte)\na.txt (4 bytes)\nin.csv (3 bytes)\n"
         assert say(":save in.csv") == "in.csv (3 bytes): out/in.csv\n"
-        assert say(":save none").startswith("none cannot be read: No such file or directory;")
+        assert say(":save none").startswith("none cannot be read: there is no such file;")
         assert say(":save ../in.csv").startswith("'../in.csv' ")
         assert say("import os; os.symlink('/etc/passwd', 'link')") == ""
         assert say(":save link").startswith("link cannot be read: ")
@@ -271,12 +272,75 @@ def test_json_is_one_outcome_per_line(workspace: Path, environment: dict[str, st
     [line] = done.stdout.splitlines()
     outcome = json.loads(line)
     assert (done.returncode, outcome["status"], outcome["stdoutSummary"]) == (0, "success", "1\n2")
-    assert (outcome["session"]["state"], outcome["session"]["number"]) == ("kept", 1)
+    end = outcome["session"]
+    assert (end["state"], end["reason"], end["number"], end["expires_in_s"]) == (
+        "lost",
+        "the command has ended",
+        1,
+        0.0,
+    )
     assert [result["text"] for result in outcome["results"]] == ["2"]
     with open_repl(workspace, environment, "--json") as (say, talk):
-        shown = [json.loads(say(line)) for line in ("x = 1", "x")]
+        programs = ("x = 1", "x", "import os; os._exit(3)", "x")
+        shown = [json.loads(say(line)) for line in programs[:3]]
+        assert say(programs[3]) == MISSING
         talk.type("\x04")
-    assert [(each["session"]["number"], each["stdoutSummary"]) for each in shown] == [(1, ""), (2, "1")]
+    assert [(each["session"]["number"], each["session"]["state"]) for each in shown] == [
+        (1, "kept"),
+        (2, "kept"),
+        (3, "lost"),
+    ]
+    assert [each["stdoutSummary"] for each in shown] == ["", "1", ""]
+
+
+def test_a_program_that_asks_is_told_that_it_cannot(workspace: Path, environment: dict[str, str]) -> None:
+    done = pipe(workspace, environment, "input()")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "  hint: a program of a session cannot ask; pass its input as `stdin` of the "
+        "call, or assign the value at a prompt\n",
+    )
+
+
+def test_background_threads_go_on_while_the_prompt_waits(
+    workspace: Path, environment: dict[str, str]
+) -> None:
+    thread = "threading.Thread(target=lambda: (time.sleep(0.05), print('done'), open('f', 'w'))).start()"
+    with open_repl(workspace, environment, "--background") as (say, talk):
+        say(f"import threading, time; {thread}")
+        while say(":files") != "f (0 bytes)\n":
+            pass
+        assert say("1").startswith("done\n1\n")
+        talk.type("\x04")
+
+
+def test_hints_of_the_prompt(workspace: Path, environment: dict[str, str]) -> None:
+    (workspace / "a b.csv").write_text("1")
+    with open_repl(workspace, environment) as (say, talk):
+        assert say(":nothing") == "there is no command :nothing; :help lists the commands\n"
+        shown = re.sub(r"\s+", " ", say("open('a b.csv')"))
+        assert shown.endswith(
+            "FileNotFoundError: [Errno 2] No such file or directory: 'a b.csv' hint: 'a b.csv' is in the workspace, "
+            "and this program works in a separate directory: give it the file (--file-in 'a b.csv', or `files` of a "
+            "call), or let it open the file by its absolute path "
+        )
+        assert "hint" not in say("open('none.csv')")
+        shown = re.sub(r"\s+", " ", say("import nothing_like_it"))
+        assert shown.count("ModuleNotFoundError") == 1
+        assert (
+            'Open a session with packages = ["nothing_like_it"] (paddock repl --package nothing_like_it)'
+            in shown
+        )
+        talk.type("\x04")
+
+
+def test_a_prompt_of_ipython(workspace: Path, environment: dict[str, str]) -> None:
+    words = ("--kernel", "ipython", "--set", f"runtimes.python.environment={sys.prefix}")
+    with open_repl(workspace, environment, *words) as (say, talk):
+        assert say("x = !echo 42") == ""
+        assert say("x.n") == "'42'\n"
+        assert say("%pip install x").startswith("UsageError: a running session gets no packages;")
+        talk.type("\x04")
 
 
 def test_the_record_names_the_command_line_and_not_the_handle(

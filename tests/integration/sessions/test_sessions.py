@@ -242,7 +242,7 @@ def test_commands_of_ipython(workspace: Path) -> None:
     assert inline.text == "5\n"
     assert pip.error is not None
     assert pip.error.message == (
-        "SyntaxError: !pip is a command of IPython, and this is plain Python (In [2], line 2)"
+        'SyntaxError: !pip is a command of IPython: open a session with kernel="ipython", or paddock repl --kernel ipython (In [2], line 2)'
     )
 
 
@@ -529,3 +529,37 @@ def test_texts_of_node_that_are_not_complete(workspace: Path) -> None:
         "SyntaxError",
         "2\n",
     )
+
+
+FRAME = """
+df <- data.frame(a = 1:2, b = c("x<y", NA), l = I(list(1, "é")), row.names = c("<1>", "&"))
+df
+"""
+TABLE = (
+    "<table><thead><tr><th></th><th>a</th><th>b</th><th>l</th></tr></thead><tbody>"
+    "<tr><th>&lt;1&gt;</th><td>1</td><td>x&lt;y</td><td>1</td></tr>"
+    "<tr><th>&amp;</th><td>2</td><td>NA</td><td>\u00e9</td></tr></tbody></table>"
+)
+
+
+def test_data_frames_of_r_are_shown_as_html_too(workspace: Path) -> None:
+    shown, large, long, empty, other = run_all(
+        workspace,
+        "r",
+        FRAME,
+        "data.frame(matrix(1, 300, 60))",
+        "data.frame(a = strrep('x', 1000))",
+        "data.frame(a = integer(0))",
+        "invisible(df); summary(df$a)[['Max.']]",
+    )
+    [frame] = shown.results
+    assert (frame.html, shown.text) == (TABLE, f"{frame.text}\n")
+    assert large.results[0].html is not None
+    assert large.results[0].html.endswith("</table><p>300 rows, 60 columns</p>")
+    assert large.results[0].html.count("<td>1</td>") == 100 * 50
+    assert long.results[0].html is not None
+    assert f"<td>{'x' * 200}...</td>" in long.results[0].html
+    assert empty.results[0].html == (
+        "<table><thead><tr><th></th><th>a</th></tr></thead><tbody></tbody></table>"
+    )
+    assert (other.results, other.text) == ((), "[1] 2\n")

@@ -56,6 +56,7 @@ CHOICES = {
     "grants.servers": [("*",), ("a", "b"), ("a",), ()],
     "grants.jit": [True, False],
     "grants.calls": ["run", "read_only", "dry_run"],
+    "sessions.background": [True, False],
     "sessions.enabled": [True, False],
     "artifacts.enabled": [True, False],
     "artifacts.directory": [Path("/a"), Path("/b")],

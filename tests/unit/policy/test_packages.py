@@ -94,6 +94,15 @@ def test_metadata_that_names_something_else_is_refused(content: str, reason: str
     assert decide(own, enabled="off").allowed
 
 
+@pytest.mark.parametrize("versions", ["1", "'x'", "'>=3.11, what'"])
+def test_versions_of_python_that_are_none_are_refused(versions: str) -> None:
+    own = ask(code=f"# /// script\n# requires-python = {versions}\n# ///\n")
+    assert decide(own).reasons == (
+        "`requires-python` of the script metadata (PEP 723) is not a version such as '>=3.11'",
+    )
+    assert decide(own, enabled="off").allowed
+
+
 def test_a_package_file_of_a_node_program_counts_as_packages() -> None:
     file = InputFile(path="package.json", data=b'{"dependencies": {"left-pad": "^1", "@a/b": "2"}}')
     own = ask(language="node", files=[file])

@@ -126,7 +126,7 @@ LOOPBACK_ONLY = (
 )
 PROXY_ONLY = (
     "it reaches hosts only by its proxy, which HTTP_PROXY and HTTPS_PROXY name; use a client that reads these "
-    "variables (Node.js 24 does with NODE_USE_ENV_PROXY=1), or give it the proxy"
+    "variables, or give it the proxy"
 )
 PATHLESS = (
     "programs cannot use Unix sockets, which multiprocessing needs for a Manager and the start method forkserver; "

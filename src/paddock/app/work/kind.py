@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from paddock.app import visible_tools
-from paddock.audit.sink import Field
+from paddock.audit.sink import MAX_LIST_ITEMS, Field
 from paddock.model.base import Json, Value
 from paddock.model.outcome import Decision, PlannedCall, RawResult
-from paddock.model.request import ExecutionRequest, JsonPaths, SdkCall
+from paddock.model.request import ExecutionRequest, JsonPaths, RuntimeRun, SdkCall, ToolRun
 from paddock.policy.decision import Policy
 from paddock.policy.kinds import WorkPolicy
 from paddock.policy.questions import Subject
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from paddock.output.large_results import Results
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall, OutgoingRedaction
+    from paddock.sandbox.protocol import OpenHosts
     from paddock.sdk.requests import FindTool
 
 W = TypeVar("W", bound=Value)
@@ -68,8 +69,11 @@ class Servers(visible_tools.Servers, Protocol):
 class Sdk(Protocol):
     """The services of the SDK that kinds need."""
 
-    async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
-        """Return the value of a call. Raises SdkError for misuse, and other PaddockErrors for failures."""
+    async def call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
+        """Return the value of a call; `open_hosts` makes what serves the connections of a command.
+
+        Raises SdkError for misuse, and other PaddockErrors for failures.
+        """
         ...
 
 
@@ -201,3 +205,13 @@ class Kind(WorkPolicy[W]):
 def shorten_name(text: str) -> str:
     """Return a name for the record: without lone surrogates, cut to a maximum length."""
     return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_MAX_NAME_CHARS]
+
+
+def list_host_facts(work: RuntimeRun | ToolRun) -> dict[str, Field]:
+    """Return the hosts that a program or script tool asks for, for the record."""
+    return {"hosts": [shorten_name(host) for host in work.hosts[:MAX_LIST_ITEMS]]} if work.hosts else {}
+
+
+def name_network(work: RuntimeRun | ToolRun) -> str:
+    """Return the network that a program or script tool asks for, as a person sees it."""
+    return ", ".join(work.hosts) if work.hosts else work.network

@@ -3,8 +3,16 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
-from paddock.audit.sink import MAX_LIST_ITEMS, Field
+from paddock.app.work.kind import (
+    Context,
+    Engines,
+    Kind,
+    Watchers,
+    list_host_facts,
+    name_network,
+    shorten_name,
+)
+from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.network import NETWORKS
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
@@ -44,7 +52,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
     def list_circumstances(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings
     ) -> tuple[object, ...]:
-        plain = work.runtime, work.executable, work.cwd, work.access, work.network, work.hosts
+        network = work.network, work.hosts, work.background
+        plain = work.runtime, work.executable, work.cwd, work.access, *network
         copied = any(file.workspace for file in work.files)
         named = (
             (work.packages, request.surface, request.caller, work.sha256)
@@ -102,7 +111,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
         )
 
     def describe(self, request: ExecutionRequest, work: RuntimeRun) -> tuple[str, dict[str, Json]]:
-        terms = f"workspace {work.access}, network {_name_network(work)}"
+        terms = f"workspace {work.access}, network {name_network(work)}"
+        terms += ", also between two programs" if work.background else ""
         given: dict[str, Json] = {
             "code": work.code,
             "args": list(work.args),
@@ -115,6 +125,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "env": sorted(work.env),
             "session": name_session(work.session) if work.session else "",
             "packages": list(work.packages),
+            "kernel": work.kernel if work.kernel != "plain" else "",
         }
         return f"run a {work.runtime} program ({terms})", {k: v for k, v in given.items() if v}
 
@@ -135,12 +146,14 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "network": work.network,
         }
         given: dict[str, Field] = {
-            "hosts": [shorten_name(each) for each in (work.hosts or ())[:MAX_LIST_ITEMS]],
+            **list_host_facts(work),
             "file": shorten_name(work.file),
             "file_count": len(work.files),
             "variables": shorten_name(" ".join(work.env)),
             "session": name_session(work.session) if work.session else "",
             "requirements": [shorten_name(each) for each in work.packages],
+            "kernel": work.kernel if work.kernel != "plain" else "",
+            "background": work.background,
         }
         return facts | {name: fact for name, fact in given.items() if fact}
 
@@ -165,6 +178,10 @@ class RuntimePrograms(Kind[RuntimeRun]):
             same["hosts"] = opened.hosts if work.hosts is None else work.hosts
         if not work.packages:
             same["packages"] = opened.packages
+        if work.kernel == "plain":
+            same["kernel"] = opened.kernel
+        if not work.background:
+            same["background"] = opened.background
         resolved = work.model_copy(update=same)
         return request if resolved == work else request.model_copy(update={"work": resolved})
 
@@ -226,16 +243,15 @@ def _find_difference(work: RuntimeRun, opened: RuntimeRun) -> str:
     for name, has, wants in (
         ("language", opened.runtime, work.runtime),
         ("access", opened.access, work.access),
-        ("network", _name_network(opened), _name_network(work)),
+        ("network", name_network(opened), name_network(work)),
         ("packages", " ".join(opened.packages) or "none", " ".join(work.packages) or "none"),
+        ("kernel", opened.kernel, work.kernel),
     ):
         if has != wants:
             return f"the session has the {name} {has}, and the program wants {wants}"
+    if work.background and not opened.background:
+        return "the session was opened without `background`"
     return ""
-
-
-def _name_network(work: RuntimeRun) -> str:
-    return ", ".join(work.hosts) if work.hosts else work.network
 
 
 def _describe_file(file: InputFile) -> dict[str, Json]:

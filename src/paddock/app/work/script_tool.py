@@ -1,7 +1,7 @@
 """Script tools: the id, the inputs, and the needs that `tool.yaml` declares."""
 
 from paddock.app.work.ends import end_unless_stopped
-from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
+from paddock.app.work.kind import Context, Kind, Watchers, list_host_facts, name_network, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
@@ -34,7 +34,7 @@ class ScriptTool(Kind[ToolRun]):
         return Judgement({"tool": terms}, notes, [*objections, *check_read_only(request, work, settings)])
 
     def describe(self, request: ExecutionRequest, work: ToolRun) -> tuple[str, dict[str, Json]]:
-        terms = f"workspace {work.access}, network {work.network}"
+        terms = f"workspace {work.access}, network {name_network(work)}"
         return f"run the script tool {work.tool} ({terms})", {"inputs": work.inputs, "env": work.env}
 
     def repeatable_name(self, work: ToolRun) -> tuple[str, ...]:
@@ -50,6 +50,7 @@ class ScriptTool(Kind[ToolRun]):
             "script_sha256": work.script_sha256,
             "access": work.access,
             "network": work.network,
+            **list_host_facts(work),
         }
 
     async def run(
@@ -60,5 +61,6 @@ class ScriptTool(Kind[ToolRun]):
         decision: Decision,
         watchers: Watchers,
     ) -> RawResult:
-        running = context.engines.scripts.run_tool(request, work, decision)
+        watch = context.watch_connections(request)
+        running = context.engines.scripts.run_tool(request, work, decision, watch)
         return await end_unless_stopped(running, watchers.stop)

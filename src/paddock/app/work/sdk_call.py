@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from paddock.app.host_access import HostAccess, HostTurn
 from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import SdkError, SdkFailed
+from paddock.model.network import HostGrant
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.decision import hash_bytes
@@ -74,9 +76,14 @@ class SdkCalls(Kind[SdkCall]):
         watchers: Watchers,
     ) -> RawResult:
         limit_ms = decision.limits.timeout_ms
+        watch = context.watch_connections(request)
+
+        def open_hosts(grant: HostGrant) -> HostTurn:
+            return HostTurn(HostAccess(grant), watch)
+
         try:
             async with context.clock_of(request).limit(limit_ms / 1000):
-                value = await context.engines.sdk.call(request, work)
+                value = await context.engines.sdk.call(request, work, open_hosts)
         except TimeoutError:
             text = f"paddock.{work.method} did not end within {limit_ms} ms"
             return RawResult(

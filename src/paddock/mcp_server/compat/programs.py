@@ -67,6 +67,8 @@ class CompatPrograms:
         response = program_response(_report_busy_as_denied(outcome), work)
         if response["status"] == Status.UNAVAILABLE.value:  # the compat profile has no such status
             response |= {"status": "failure", "exitCode": _EXIT_NOT_STARTED}
+        elif response["status"] == Status.LOST.value:
+            response["status"] = "failure"
         return _build_response(response)
 
     async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:

@@ -34,7 +34,7 @@ from paddock.model.network import NETWORKS
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.session import NEW
+from paddock.model.session import KERNELS, NEW
 from paddock.model.work_files import InputFile
 from paddock.rendering.program_response import list_notes, program_response
 from paddock.settings.schema import RuntimeSettings
@@ -82,6 +82,8 @@ _PLAIN_ARGUMENTS = {
             "outputs",
             "env",
             "packages",
+            "kernel",
+            "background",
             "session",
         )
     },
@@ -252,6 +254,8 @@ def _build_run_program(programs: Programs) -> Tool:
         unlisted={
             "memory_bytes": _LINES,
             "cpu_ms": _LINES,
+            "kernel": {"enum": [*KERNELS]},
+            "background": {"type": "boolean"},
             "files": {
                 "type": "array",
                 "items": object_schema(

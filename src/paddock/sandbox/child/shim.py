@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, seccomp
+from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, network_canary, seccomp
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
@@ -219,7 +219,7 @@ def _become_program(
             progress.append("canary")
             if not jailed:
                 channel.close()  # as an exec does: the supervisor then watches, and serves calls
-            os.write(1, canary.attempt_all(spec.canary))
+            os.write(1, _run_canary(spec.canary))
             os._exit(0)
         progress.append("exec")
         if jailed:
@@ -232,6 +232,13 @@ def _become_program(
             channel.send(json.dumps({"step": step, "why": why}).encode())
     finally:
         os._exit(127)
+
+
+def _run_canary(target: str) -> bytes:
+    facts = json.loads(target)
+    return (
+        network_canary.attempt_network(facts["network"]) if "network" in facts else canary.attempt_all(target)
+    )
 
 
 def _confine_process(

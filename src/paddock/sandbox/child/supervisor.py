@@ -201,17 +201,22 @@ class Supervisor:
             if "calls" in word:
                 self._calls = CallListener(self._shim.take_handle(), self._spec)
             if "step" not in word:
+                self._pass_on_listener()
                 continue
             if word["step"] == "exec":
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
         if self._spec.supervised and self._calls is None:  # its calls would wait for ever
             raise StartError("supervised calls: the program ended before it started")
+        return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
+
+    def _pass_on_listener(self) -> None:
+        """Send the server the socket of the job's proxy, once the shim has sent it."""
+        assert self._shim is not None
         if listener := self._shim.take_listener():
             with listener, contextlib.suppress(OSError):  # the server may have died
                 message = JobReport(ended_by="listening").to_bytes()
                 socket.send_fds(self._server, [message], [listener.fileno()])
-        return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
 
     def _out_of_reach(self) -> str:
         spec = self._spec

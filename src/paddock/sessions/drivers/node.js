@@ -2,6 +2,7 @@
 // understands `await` at the top. It reads requests from descriptor 3 and answers with frames: four bytes of length
 // (little-endian) and JSON.
 'use strict';
+const { writeSync } = require('node:fs');
 const { PassThrough, Writable } = require('node:stream');
 const net = require('node:net');
 const repl = require('node:repl');
@@ -11,10 +12,23 @@ const vm = require('node:vm');
 const MAX_TEXT_CHARS = 256 * 1024;
 const channel = new net.Socket({ fd: 3, readable: true, writable: true });
 const { stringify, parse } = JSON;
-const terminal = process.stdout;
-// Otherwise what does not fit into the pipe is written after the text has ended.
-for (const stream of [process.stdout, process.stderr]) stream._handle?.setBlocking?.(true);
-const print = terminal.write.bind(terminal);
+// Node's own `write` leaves output for the next text: what does not fit into the pipe, and everything after an interrupt,
+// which leaves its stream in the state of writing.
+function replaceWrite(stream) {
+  const file = stream.fd;
+  stream._handle?.setBlocking?.(true);
+  const write = (chunk, encoding, done) => {
+    const data = Buffer.from(chunk, typeof encoding === 'string' ? encoding : 'utf8');
+    for (let written = 0; written < data.length; ) written += writeSync(file, data, written);
+    const call = typeof encoding === 'function' ? encoding : done;
+    if (typeof call === 'function') process.nextTick(call);
+    return true;
+  };
+  stream.write = write;
+  return write;
+}
+const print = replaceWrite(process.stdout);
+replaceWrite(process.stderr);
 
 function send(message) {
   const body = Buffer.from(stringify(message, (_, value) => (typeof value === 'string' ? value.toWellFormed?.() ?? value : value)));

@@ -49,10 +49,46 @@ local({
     warn = 1
   )
 
+  max_rows <- 100L
+  max_columns <- 50L
+  max_text <- 262144L
+  max_cell <- 200L
+  escape_html <- function(text) {
+    text <- trimws(text)
+    long <- nchar(text) > max_cell
+    text[long] <- paste0(substr(text[long], 1L, max_cell), "...")
+    for (pair in list(c("&", "&amp;"), c("<", "&lt;"), c(">", "&gt;"))) text <- gsub(pair[1], pair[2], text, fixed = TRUE)
+    text
+  }
+  make_row <- function(name, tag, cells) {
+    paste0("<tr><th>", name, "</th>", paste0("<", tag, ">", cells, "</", tag, ">", collapse = ""), "</tr>")
+  }
+  make_table <- function(frame) {
+    size <- dim(frame)
+    first <- frame[seq_len(min(size[1], max_rows)), seq_len(min(size[2], max_columns)), drop = FALSE]
+    cells <- as.matrix(format(as.data.frame(first)))
+    columns <- if (nrow(first)) colnames(cells) else names(first)
+    cells[] <- escape_html(cells)
+    names <- escape_html(rownames(first))
+    rows <- vapply(seq_len(nrow(first)), function(row) make_row(names[row], "td", cells[row, ]), "")
+    head <- make_row("", "th", escape_html(columns))
+    left <- if (any(dim(first) < size)) sprintf("<p>%d rows, %d columns</p>", size[1], size[2]) else ""
+    paste0("<table><thead>", head, "</thead><tbody>", paste(rows, collapse = ""), "</tbody></table>", left)
+  }
+  show_frame <- function(frame) {
+    text <- utils::capture.output(print(frame))
+    writeLines(text)
+    html <- tryCatch(make_table(frame), error = function(error) "")
+    forms <- c(sprintf("\"text/plain\":%s", quote_json(substr(paste(text, collapse = "\n"), 1L, max_text))),
+               if (nzchar(html)) sprintf("\"text/html\":%s", quote_json(html)))
+    send(sprintf("{\"display\":{%s}}", paste(forms, collapse = ",")))
+  }
+
   evaluate <- function(code) {
     for (expression in parse(text = code, keep.source = TRUE)) {
       shown <- withVisible(eval(expression, globalenv()))
-      if (shown$visible) print(shown$value)
+      if (!shown$visible) next
+      if (is.data.frame(shown$value) && ncol(shown$value)) show_frame(shown$value) else print(shown$value)
     }
   }
   execute <- function(code) {
