@@ -33,6 +33,9 @@ Every program that Paddock starts as a process runs in one of three tiers:
 | `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 5.13 or later, containers |
 | `unconfined` | none; limits still apply, and no process outlives the program | wherever a settings file asks for it |
 
+On kernels without Landlock (gVisor, old kernels, kernels with it switched off) `namespaces` confines files by its
+mounts alone, and JavaScript runs in an empty root. `sandbox.require = ["landlock"]` refuses that.
+
 `paddock doctor` attacks the first two tiers from inside. It reports what is missing and the command that
 installs it. Paddock uses the strongest tier that held. If that tier is weaker than `sandbox.minimum_tier`,
 nothing runs.
@@ -195,6 +198,7 @@ doctor` reports which. The next start ends and removes the groups that a killed 
 | without supervised calls | the control: the attacks on metadata must succeed (`landlock` alone, not in the table) |
 | without user namespaces | in a user namespace whose `user.max_user_namespaces` is 0 (`landlock` alone) |
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
+| without Landlock | as root, where the calls of Landlock answer ENOSYS (`namespaces` alone) |
 | unconfined, as an ordinary user | the control: an attack that can succeed must succeed here |
 
 In the tier `landlock`, a root Paddock runs programs as a separate user that owns nothing else. Two attacks

@@ -42,6 +42,7 @@ _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs that run as the same user can end each other's processes (Landlock before ABI 6)"
 _SUPERVISED = "supervised system calls"
 _CALLS = "chmod, chown, utime, setxattr and inotify_add_watch"
+_WITHOUT_LANDLOCK = "this kernel offers no Landlock: files are confined by the built root alone"
 _WATCHED_FILES = "programs can watch the use of outside files that their user may read (inotify)"
 _OWNED_FILES = (
     "programs can change mode, times and attributes of outside files that their user owns (chmod, utime)"
@@ -193,9 +194,9 @@ def _needs_supervised_calls(tier: Tier, job_user: int | None) -> bool:
 
 async def _prove(tier: Tier, job_user: int | None, *, supervised: bool) -> TierReport:
     facts = _facts(tier, job_user, supervised=supervised)
-    for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
-        if not layer.available:
-            return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
+    layer = _bubblewrap() if tier == "namespaces" else _landlock()
+    if not layer.available:
+        return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
     needed = preflight.FOR_PROGRAMS
     if (
         why := preflight.find_missing()
@@ -324,7 +325,8 @@ def _facts(
     supervised = supervised and _needs_supervised_calls(tier, job_user)
     layers = list(_LAYERS[tier])
     if tier != "unconfined":
-        layers += [f"Landlock ABI {landlock.read_abi_version()}", "system call filter"]
+        layers += [f"Landlock ABI {version}"] if (version := landlock.read_abi_version()) else []
+        layers += ["system call filter"]
     layers += [_SUPERVISED] if supervised else []
     layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
     layers += ["control group (memory, processes)"] if group else []
@@ -336,6 +338,8 @@ def _facts(
             residual = tuple(risk for risk in residual if risk != _WATCHED_FILES)
     residual = _explain_owner(residual, job_user)
     residual = residual if scoped else (_SIGNALS, *residual)
+    if tier == "namespaces" and not landlock.read_abi_version():
+        residual = (_WITHOUT_LANDLOCK, *residual)
     if group:
         residual = tuple(
             _SAMPLED_BESIDE_GROUP if risk == _SAMPLED else risk for risk in residual if risk != _UNSEEN

@@ -234,6 +234,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "grants.servers": _is_subset,
     "grants.calls": _is_stricter("run", "read_only", "dry_run"),
     "sandbox.minimum_tier": _is_stricter("unconfined", "landlock", "namespaces"),
+    "sandbox.require": _is_superset,
     "sandbox.job_user": _is_same,
     "sandbox.protected_paths": _is_stricter("restore", "refuse"),
     "sandbox.unprotected": _is_among,

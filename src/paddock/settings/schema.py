@@ -55,6 +55,9 @@ class SandboxSettings(Value):
 
     minimum_tier: Tier = "landlock"
     """Weakest confinement under which a program may run. If the machine offers less, the program does not start."""
+    require: tuple[Literal["landlock"], ...] = ()
+    """Mechanisms without which nothing runs. Without Landlock the tier `namespaces` confines files by mounts alone, and
+    JavaScript runs in an empty root instead."""
     job_user: str = ""
     """User, by name or number, that processes run as when Paddock runs as root. Empty means user 65531, which no system
     assigns. In the tier `namespaces`, processes with a workspace then stay root, without capabilities. `root` keeps

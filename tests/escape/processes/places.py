@@ -6,6 +6,7 @@ user          an unprivileged user (setuid to a number that nobody has)
 unsupervised  the same, without supervised calls
 no-userns     root in a user namespace of an unprivileged user with no further ones: user.max_user_namespaces is 0
               in it, as on kernels and distributions that switch them off, and in rootless containers
+no-landlock   as root, where the calls of Landlock answer ENOSYS, as on kernels without it
 docker        a seccomp filter with the denials of Docker's default profile (EPERM; clone3 ENOSYS)
 """
 
@@ -25,6 +26,16 @@ quotactl reboot swapon swapoff settimeofday
 """.split()  # noqa: SIM905
 CLONE_NEWUSER, PR_SET_DUMPABLE = 0x10000000, 4
 NEW_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+
+
+def switch_landlock_off() -> None:
+    """Have the calls of Landlock answer ENOSYS in this process and its children."""
+    import pyseccomp as seccomp
+
+    rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+    for name in ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"):
+        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), name)
+    rules.load()
 
 
 def enter(place: str) -> None:

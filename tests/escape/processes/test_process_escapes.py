@@ -15,6 +15,7 @@ PLACES = [
     ("no-userns", "landlock", "none"),
     ("docker", "landlock", "none"),
     ("root", "namespaces", "none"),
+    ("no-landlock", "namespaces", "none"),
     ("user", "namespaces", "none"),
     ("user", "namespaces", "loopback"),
     ("root", "namespaces", "hosts"),

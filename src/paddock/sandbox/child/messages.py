@@ -45,7 +45,7 @@ class JobSpec(NamedTuple):
     user: int | None = None
     """User to become before the program starts; None keeps the supervisor's."""
     landlock_abi: int = 0
-    """0 means no Landlock, only in the tier `unconfined`."""
+    """0 means no Landlock: in the tier `unconfined`, and in a jail on a kernel without it."""
     filter: str = ""
     """Name of the system call filter; empty only in the tier `unconfined`."""
     supervised: bool = False
