@@ -183,6 +183,8 @@ doctor` reports which. The next start ends and removes the groups that a killed 
   with real groups, joining, ending and removing it. `memory.max`, `pids.max`, and groups that file
   permissions delegate to a user were tested by hand, on Linux 6.1 in an emulated machine. Delegation by
   systemd was not tested.
+* gVisor: Debian's `runsc` of December 2022 lacks what bubblewrap and the supervisors need. Newer releases were not
+  tried.
 * Nothing has run on aarch64. The tests interpret its seccomp filters call by call, as they do for x86-64. Its
   kernel, Landlock and bubblewrap are expected to behave the same. `paddock doctor` checks that.
 
