@@ -194,6 +194,12 @@ def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
         return UnavailableSink(why)
 
 
+def _check_start(settings: Settings, workspace: Path) -> None:
+    """Raise ConfigurationError if no session of these settings can be opened in this workspace, on this machine."""
+    _check_name(workspace)
+    _check_requirements(settings)
+
+
 def _check_requirements(settings: Settings) -> None:
     """Raise ConfigurationError if this machine lacks a mechanism that the settings require."""
     if "landlock" in settings.sandbox.require and not read_abi_version():
@@ -240,8 +246,7 @@ async def open_session(
     and LedgerError when the ledger cannot be opened: without a record nothing runs, except what `audit.required`
     allows.
     """
-    _check_name(workspace)
-    _check_requirements(settings)
+    _check_start(settings, workspace)
     with _open_audit(settings.audit, parts.audit) as ledger:
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
