@@ -25,13 +25,13 @@ from paddock.javascript.pool import Pool
 from paddock.javascript.worker_client import Worker
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import ErrorInfo, OnConsole, RawResult, SandboxFacts, Status
-from paddock.model.sandbox import Tier
 from paddock.sandbox.child import lockdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from paddock.javascript.launch import EngineProfile
+    from paddock.model.sandbox import Tier
 
 _REAP_TIMEOUT_S = 5.0
 
