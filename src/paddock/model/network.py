@@ -1,10 +1,12 @@
 """The network of a job: the rules on hosts, what they decide, and the connections that were made or refused."""
 
+import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
-from typing import Annotated, Literal, Self, cast, get_args
+from typing import Annotated, Literal, NamedTuple, Self, cast, get_args
+from urllib.parse import unquote
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from paddock.model.addresses import MAX_PORT
 from paddock.model.approval import Effect
@@ -35,6 +37,83 @@ Port = Annotated[WholeNumber, Field(ge=1, le=MAX_PORT)]
 MAX_HOSTS = 100
 """Maximum number of hosts that one request names."""
 Hosts = Annotated[tuple[HostPattern, ...], Field(min_length=1, max_length=MAX_HOSTS)]
+
+
+_METHOD_PATTERN = r"^[A-Z]{1,32}$"
+_HEADER_NAME_PATTERN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_HEADER_VALUE_PATTERN = re.compile(r"[!-~]([ -~]*[!-~])?")
+VAULT_PATTERN = re.compile(r"\$\{vault:([^}]*)\}")
+"""A secret of the vault in the value of a header."""
+_OWN_HEADERS = frozenset(
+    {
+        *(
+            "host",
+            "content-length",
+            "transfer-encoding",
+            "connection",
+            "keep-alive",
+            "te",
+            "trailer",
+            "upgrade",
+        ),
+        *("expect", "accept-encoding", "proxy-authorization", "proxy-connection"),
+    }
+)
+"""Fields of a request that the proxy itself sets or drops."""
+
+
+def _check_header(name: str) -> str:
+    if not _HEADER_NAME_PATTERN.fullmatch(name) or name.lower() in _OWN_HEADERS:
+        raise ValueError(f'"{name}" cannot be added to requests')
+    return name
+
+
+def _check_header_value(value: str) -> str:
+    if not _HEADER_VALUE_PATTERN.fullmatch(value):
+        raise ValueError("the value of a header is printable ASCII without a space at its ends")
+    return value
+
+
+def _list_pairs(given: object) -> object:
+    return tuple(cast("Mapping[str, object]", given).items()) if isinstance(given, Mapping) else given
+
+
+_HeaderName = Annotated[str, AfterValidator(_check_header)]
+_HeaderValue = Annotated[str, AfterValidator(_check_header_value)]
+Header = Annotated[tuple[tuple[_HeaderName, _HeaderValue], ...], BeforeValidator(_list_pairs)]
+"""Names and values of header fields; a table in settings."""
+
+
+def _check_path(pattern: str) -> str:
+    if find_path_fault(pattern.removesuffix("*")) or "*" in pattern[:-1]:
+        raise ValueError(
+            f'"{pattern}" is not a path such as /v1/items, or /v1/* for all that begin with /v1/'
+        )
+    return pattern
+
+
+class HttpRequest(NamedTuple):
+    """What rules may look at in a request of HTTP."""
+
+    method: str
+    target: str
+    """Path and query, as they are sent."""
+
+
+def find_path_fault(path: str) -> str:
+    """Return why a path could mean another one to a server; "" if it cannot.
+
+    Servers differ in how they read `..`, empty segments, encoded slashes, and what is encoded twice.
+    """
+    plain = unquote(path, errors="replace")
+    segments = plain.split("/")
+    if segments[0] or len(segments) < 2:
+        return "the path does not begin with /"
+    if any(each in {".", ".."} for each in segments) or "" in segments[1:-1]:
+        return "the path has an empty segment, or one of dots"
+    if not plain.isprintable() or "%" in plain or "\\" in plain or plain.count("/") != path.count("/"):
+        return "the path has encoded separators, control characters or percent signs"
+    return ""
 
 
 class NetworkRequest(Value):
@@ -76,21 +155,51 @@ class NetworkRule(Value):
     """Ports of the host. Without them, the rule concerns port 443, and with the effect `deny` every port."""
     addresses: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
     """Networks, such as `10.0.0.0/8`, that the name may lead to in addition to public addresses."""
+    methods: tuple[Annotated[str, Field(pattern=_METHOD_PATTERN)], ...] = ()
+    """Methods of requests that the rule concerns, such as `GET`; all if it is empty. TLS is opened to see them."""
+    paths: tuple[Annotated[str, AfterValidator(_check_path)], ...] = ()
+    """Paths of requests that the rule concerns: `/v1/items`, or `/v1/*` for all that begin with `/v1/`; all if it is
+    empty. TLS is opened to see them."""
+    header: Header = ()
+    """Header fields that are added to requests outside of the program, such as `Authorization`. `${vault:NAME}` in a
+    value is a secret of the vault. TLS is opened to add them."""
     reason: str = ""
     """Reason for the refused program, and for the person who is asked."""
     origin: str = ""
     """The file of the rule; Paddock sets it, and a file must not contain it."""
 
-    def concerns(self, host: str, port: int) -> bool:
-        """Return whether the rule concerns a port of a canonical host."""
+    @property
+    def inspects(self) -> bool:
+        """Whether requests must be seen to follow the rule."""
+        return bool(self.methods or self.paths or self.header)
+
+    def concerns(self, host: str, port: int, request: HttpRequest | None = None) -> bool:
+        """Return whether the rule concerns a port of a canonical host, and a request to it.
+
+        Without a request, a rule that allows or asks about some requests concerns the host; one that denies some does
+        not.
+        """
         default = self.effect == "deny" or port == HTTPS_PORT
-        return (port in self.ports if self.ports else default) and match_host(self.host, host)
+        if not (port in self.ports if self.ports else default) or not match_host(self.host, host):
+            return False
+        if request is None:
+            return self.effect != "deny" or not (self.methods or self.paths)
+        path = unquote(request.target.partition("?")[0], errors="replace")
+        return (not self.methods or request.method in self.methods) and (
+            not self.paths or any(_match_path(pattern, path) for pattern in self.paths)
+        )
 
     @model_validator(mode="after")
-    def _needs_no_addresses(self) -> Self:
-        if self.addresses and self.effect == "deny":
-            raise ValueError('`addresses` has no meaning with effect = "deny"; remove it')
+    def _has_what_its_effect_needs(self) -> Self:
+        for name in ("addresses", "header"):
+            if getattr(self, name) and self.effect == "deny":
+                raise ValueError(f'`{name}` has no meaning with effect = "deny"; remove it')
         return self
+
+
+def _match_path(pattern: str, path: str) -> bool:
+    prefix = unquote(pattern.removesuffix("*"))
+    return path.startswith(prefix) if pattern.endswith("*") else path == prefix
 
 
 class NetworkLimits(Value):
@@ -129,6 +238,10 @@ class HostDecision(Value):
     """Why it is refused and what would allow it, or why a person is asked."""
     networks: tuple[tuple[str, ...], ...] = ()
     """Networks that the host may lead to besides public addresses, by file. An address must be in one of each file."""
+    inspects: bool = False
+    """Whether each request must be seen: TLS is opened."""
+    header: Header = ()
+    """Header fields that are added to the request, with the names of secrets in their values."""
 
 
 class Connection(Value):

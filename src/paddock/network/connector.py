@@ -1,19 +1,29 @@
 """Connections of one job to hosts: decided, asked about, made, counted, reported."""
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.host_names import Authority
-from paddock.model.network import Connection, HostDecision, NetworkLimits
+from paddock.model.network import VAULT_PATTERN, Connection, Header, HostDecision, HttpRequest, NetworkLimits
 from paddock.model.printable import make_printable
 from paddock.network.dial import Dialler, OuterProxy, RefusedError, Resolve, resolve_name
 from paddock.network.streams import ByteStream
 
-Decide = Callable[[str, int], HostDecision]
-"""Returns the decision of policy on a port of a canonical host."""
+if TYPE_CHECKING:
+    from paddock.network.authority import CertificateAuthority
+
+
+class Decide(Protocol):
+    """Returns the decision of policy on a port of a canonical host; with a request, on that one."""
+
+    def __call__(self, host: str, port: int, request: HttpRequest | None = None, /) -> HostDecision: ...
+
+
 Ask = Callable[[Authority, HostDecision], Awaitable[bool]]
 """Asks a person about a host, once for each host and port of a job; returns whether the answer is yes."""
 OnConnection = Callable[[Connection], None]
@@ -22,6 +32,10 @@ OnConnection = Callable[[Connection], None]
 MAX_QUESTIONS = 100
 """Maximum number of hosts and ports that a person is asked about for one job."""
 _MAX_HOST_CHARS = 253
+
+
+def _know_no_secret(_name: str) -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,10 @@ class ProxyTerms:
     """None if no person can be asked."""
     ask_timeout_s: float = 300.0
     """Maximum time for an answer, in seconds. No answer is a refusal."""
+    authority: "CertificateAuthority | None" = None
+    """What signs for the hosts whose TLS is opened; None if no rule needs it."""
+    secret: Callable[[str], str | None] = _know_no_secret
+    """Returns a secret of the vault by name, for header fields that are added; None if there is none."""
     resolve: Resolve = resolve_name
     outer: OuterProxy | None = None
     """The proxy that Paddock itself must use."""
@@ -57,6 +75,14 @@ class Pace:
         self._next = max(self._next, now - 1) + self._interval_s
         if self._next > now:
             await asyncio.sleep(self._next - now)
+
+
+class AddedHeader(NamedTuple):
+    """Header fields that are added outside of the program."""
+
+    fields: tuple[tuple[bytes, bytes], ...] = ()
+    secrets: tuple[str, ...] = ()
+    """The secrets in them, which must not come back."""
 
 
 @dataclass
@@ -92,9 +118,13 @@ class Attempt:
 class HostConnection(ByteStream):
     """A connection to a host. Closing it reports it."""
 
-    def __init__(self, connected: socket.socket, attempt: Attempt, connector: "Connector") -> None:
+    def __init__(
+        self, connected: socket.socket, attempt: Attempt, connector: "Connector", decision: HostDecision
+    ) -> None:
         super().__init__(connected, self._count_received, self._count_sent)
         self.attempt = attempt
+        self.decision = decision
+        """The decision on the host, or on the request for which it was connected."""
         self._connector = connector
 
     @property
@@ -125,12 +155,12 @@ class Connector:
         self._left_bytes = terms.limits.max_bytes
         self._questions: dict[Authority, asyncio.Task[bool]] = {}
 
-    async def connect(self, authority: Authority) -> HostConnection:
-        """Return a connection to a host that policy allows. Raises RefusedError, which is reported."""
+    async def connect(self, authority: Authority, request: HttpRequest | None = None) -> HostConnection:
+        """Return a connection to a host that policy allows, for a `request`. Raises RefusedError, which is reported."""
         await self._pace.wait()
         attempt = Attempt(authority)
         try:
-            decision = await self._decide(authority)
+            decision = await self._decide(authority, request)
             attempt.rule = decision.rule
             connected, address = await self._dialler.connect(authority, decision.networks)
         except RefusedError as problem:
@@ -142,13 +172,33 @@ class Connector:
             self.report(attempt)
             raise
         attempt.address = str(address or "")
-        return HostConnection(connected, attempt, self)
+        return HostConnection(connected, attempt, self, decision)
 
-    async def check(self, authority: Authority) -> None:
-        """Decide on a further request over a connection. Raises RefusedError, which is reported."""
+    @property
+    def certificates(self) -> "CertificateAuthority | None":
+        """What signs for the hosts whose TLS is opened."""
+        return self._terms.authority
+
+    def fill_in(self, header: Header) -> AddedHeader:
+        """Return header fields with their secrets. Raises RefusedError for a secret that does not exist."""
+        secrets: list[str] = []
+
+        def find(match: re.Match[str]) -> str:
+            value = self._terms.secret(match[1])
+            if value is None or not value.isprintable() or not value.isascii():
+                reason = f"the vault has no secret {match[1]} that fits into a header; store it with: paddock vault set"
+                raise RefusedError(reason, "policy", rule="network.rule.header")
+            secrets.append(value)
+            return value
+
+        fields = [(name, VAULT_PATTERN.sub(find, value)) for name, value in header]
+        return AddedHeader(tuple((name.encode(), value.encode()) for name, value in fields), tuple(secrets))
+
+    async def check(self, authority: Authority, request: HttpRequest | None = None) -> HostDecision:
+        """Return the decision on a further request over a connection. Raises RefusedError, which is reported."""
         attempt = Attempt(authority)
         try:
-            await self._decide(authority)
+            return await self._decide(authority, request)
         except RefusedError as problem:
             attempt.rule, attempt.refusal = problem.rule, str(problem)
             self.report(attempt)
@@ -160,11 +210,11 @@ class Connector:
         self.report(Attempt(authority, rule="request", refusal=reason))
         return RefusedError(reason, "invalid", rule="request")
 
-    async def _decide(self, authority: Authority) -> HostDecision:
+    async def _decide(self, authority: Authority, request: HttpRequest | None) -> HostDecision:
         """Return the decision on a host that is allowed, by a person where the rules say so. Raises RefusedError."""
         if self._left_bytes <= 0:
             raise RefusedError(self._explain_budget(), "policy", rule="network.max_bytes")
-        decision = self._terms.decide(*authority)
+        decision = self._terms.decide(*authority, request)
         if decision.effect == "deny":
             raise RefusedError(decision.reason, "policy", rule=decision.rule)
         if decision.effect == "ask" and not await self._ask_person(authority, decision):

@@ -85,7 +85,9 @@ def _check_fields(head: RequestHead) -> None:
         raise BadHeadError("the header field expect is not 100-continue")
 
 
-def find_authority(head: RequestHead, granted: Authority | None) -> tuple[Authority, str]:
+def find_authority(
+    head: RequestHead, granted: Authority | None, *, default_port: int = HTTP_PORT
+) -> tuple[Authority, str]:
     """Return the host and port of a request that is not CONNECT, and its target for the host: path and query.
 
     In a tunnel, `granted` is where it leads; requests for others are refused. Raises BadHeadError for an invalid
@@ -93,6 +95,8 @@ def find_authority(head: RequestHead, granted: Authority | None) -> tuple[Author
     """
     if head.target.startswith("/") and granted is not None:
         authority, path = granted, head.target
+    elif default_port != HTTP_PORT:
+        raise BadHeadError("the target does not begin with /")
     else:
         target = _TARGET_PATTERN.fullmatch(head.target)
         if target is None:
@@ -101,7 +105,7 @@ def find_authority(head: RequestHead, granted: Authority | None) -> tuple[Author
     host = head.find(b"host")
     if host is None:
         raise BadHeadError("the header field host is missing")
-    named = read_authority(host.decode("latin-1"), default_port=HTTP_PORT)
+    named = read_authority(host.decode("latin-1"), default_port=default_port)
     if named != authority:
         raise ValueError("the header field host names another host than the address")
     if granted is not None and authority != granted:

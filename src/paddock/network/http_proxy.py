@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import h11
 
 from paddock.model.host_names import Authority
-from paddock.model.network import HTTP_PORT
+from paddock.model.network import HTTP_PORT, HTTPS_PORT, HostDecision, HttpRequest
 from paddock.model.printable import make_printable
-from paddock.network.connector import Connector, HostConnection
+from paddock.network.connector import AddedHeader, Connector, HostConnection
 from paddock.network.dial import Failure, RefusedError
 from paddock.network.heads import (
     HOP_BY_HOP,
@@ -24,10 +24,11 @@ from paddock.network.heads import (
     read_request_head,
 )
 from paddock.network.streams import MAX_HEAD_BYTES, BadHeadError, ByteStream, IdleTimer
-from paddock.network.tunnel import run_tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from paddock.network.tls import TlsHost
 
 _STATUSES: "Mapping[Failure, str]" = {
     "policy": "403 Forbidden",
@@ -42,11 +43,16 @@ _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 class HttpProxy:
     """Serves one connection of the job."""
 
-    def __init__(self, client: ByteStream, connector: Connector, timer: IdleTimer) -> None:
+    def __init__(
+        self, client: ByteStream, connector: Connector, timer: IdleTimer, *, secure: bool = False
+    ) -> None:
+        """Serve requests in a TLS connection that was opened if it is `secure`."""
         self._client = client
         self._connector = connector
         self._timer = timer
-        self._host: HostConnection | None = None
+        self._is_secure = secure
+        self._default_port = HTTPS_PORT if secure else HTTP_PORT
+        self._host: HostConnection | TlsHost | None = None
         self._granted: Authority | None = None
 
     async def serve(self) -> None:
@@ -63,7 +69,7 @@ class HttpProxy:
             self._drop_host()
 
     async def serve_tunnel(self, host: HostConnection) -> None:
-        """Answer requests in a tunnel for plain HTTP: all of them are for the host that was granted."""
+        """Answer requests in a tunnel for HTTP, or in TLS that was opened: all are for the host that was granted."""
         self._host, self._granted = host, host.authority
         await self.serve()
 
@@ -78,17 +84,31 @@ class HttpProxy:
             await self._open_tunnel(await self._check_authority(head))
             return False
         authority, path = await self._check_target(head)
-        host = await self._connect(authority)
-        return await Exchange(self._client, host, head, path).run()
+        request = HttpRequest(head.method.decode("ascii"), path)
+        host, decision = await self._connect(authority, request)
+        if decision.header and not self._is_secure:
+            reason = f"{authority}: the rule adds header fields, which are sent inside of TLS only; use https"
+            raise RefusedError(reason, "policy", rule=decision.rule)
+        added = self._connector.fill_in(decision.header)
+        return await Exchange(
+            self._client, host, head, path, added=added, default_port=self._default_port
+        ).run()
 
     async def _open_tunnel(self, authority: Authority) -> None:
-        host = await self._connect(authority)
+        host, decision = await self._connect(authority, None)
+        assert isinstance(host, HostConnection)
         await self._client.write(_ESTABLISHED)
-        if authority.port == HTTP_PORT:
+        if decision.inspects and authority.port != HTTP_PORT:
+            from paddock.network.tunnel import open_tls  # few rules look at requests
+
+            await open_tls(self._client, host, self._connector, self._timer)
+        elif authority.port == HTTP_PORT:
             self._granted = authority
             while await self._answer_request():
                 self._timer.restart()
         else:
+            from paddock.network.tunnel import run_tunnel
+
             await run_tunnel(self._client, host, self._timer)
 
     async def _check_authority(self, head: RequestHead) -> Authority:
@@ -99,23 +119,30 @@ class HttpProxy:
 
     async def _check_target(self, head: RequestHead) -> tuple[Authority, str]:
         try:
-            return find_authority(head, self._granted)
+            return find_authority(head, self._granted, default_port=self._default_port)
         except ValueError as problem:
             raise await self._refuse_text(head.target, problem) from None
 
     async def _refuse_text(self, text: str, problem: Exception) -> RefusedError:
         return await self._connector.refuse(Authority(make_printable(text), 0), str(problem))
 
-    async def _connect(self, authority: Authority) -> HostConnection:
-        """Return the connection that is kept, if it is still usable for this host, or another one."""
+    async def _connect(
+        self, authority: Authority, request: HttpRequest | None
+    ) -> "tuple[HostConnection | TlsHost, HostDecision]":
+        """Return the connection that is kept, if it is still usable for this host, or another one; and the decision."""
         self._timer.pause()
         if self._host and self._host.authority == authority and self._host.is_quiet():
-            await self._connector.check(authority)
+            decision = await self._connector.check(authority, request)
         else:
             self._drop_host()
-            self._host = await self._connector.connect(authority)
+            self._host = await self._connector.connect(authority, request)
+            decision = self._host.decision
+        if self._is_secure and isinstance(self._host, HostConnection):
+            from paddock.network.tls import secure_host
+
+            self._host = await secure_host(self._host)
         self._timer.restart()
-        return self._host
+        return self._host, decision
 
     def _drop_host(self) -> None:
         if self._host:
@@ -138,10 +165,36 @@ class HttpProxy:
         await self._client.end_gracefully(self._timer.idle_s)
 
 
-class Exchange:
-    """One request of plain HTTP and its response."""
+class SecretWatch:
+    """Looks for a secret in bytes that come in pieces."""
 
-    def __init__(self, client: ByteStream, host: HostConnection, head: RequestHead, path: str) -> None:
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+        self._end = b""
+
+    def sees(self, data: bytes) -> bool:
+        """Return whether the secret is in what has come so far."""
+        both = self._end + data
+        self._end = both[-len(self._secret) + 1 :] if len(self._secret) > 1 else b""
+        return self._secret in both
+
+
+class Exchange:
+    """One request of HTTP and its response."""
+
+    def __init__(
+        self,
+        client: ByteStream,
+        host: "HostConnection | TlsHost",
+        head: RequestHead,
+        path: str,
+        *,
+        added: AddedHeader = AddedHeader(),  # noqa: B008 - a value
+        default_port: int = HTTP_PORT,
+    ) -> None:
+        self._added = added
+        self._default_port = default_port
+        self._returned = [SecretWatch(secret) for secret in added.secrets]
         self._client = client
         self._host = host
         self._head = head
@@ -201,8 +254,14 @@ class Exchange:
 
     def _make_request(self) -> h11.Request:
         """Return the request for the host: its own Host field first, and nothing that concerns one connection."""
-        fields: Fields = [(b"host", format_authority(self._host.authority, HTTP_PORT).encode("ascii"))]
-        fields += [each for each in self._head.fields if each[0] not in HOP_BY_HOP and each[0] != b"host"]
+        fields: Fields = [
+            (b"host", format_authority(self._host.authority, self._default_port).encode("ascii"))
+        ]
+        replaced = {b"host", *(name.lower() for name, _ in self._added.fields)}
+        if self._added.fields:  # a compressed answer would hide a secret that comes back
+            replaced.add(b"accept-encoding")
+            fields += [(b"accept-encoding", b"identity"), *self._added.fields]
+        fields += [each for each in self._head.fields if each[0] not in HOP_BY_HOP | replaced]
         if self._head.find(b"transfer-encoding") is not None:
             fields.append((b"transfer-encoding", b"chunked"))
         return h11.Request(method=self._head.method, target=self._path, headers=fields)
@@ -259,7 +318,18 @@ class Exchange:
         fields = [each for each in response.headers.raw_items() if each[0].lower() not in dropped]
         return h11.Response(status_code=response.status_code, headers=fields, reason=response.reason)
 
+    def _check_secrets(self, data: bytes) -> None:
+        """Raise RefusedError if the host sends an added secret back."""
+        if sum(watch.sees(data) for watch in self._returned):  # each of them must see everything
+            reason = f"{self._host.authority} sent back a secret that was added to the request; the answer was cut off"
+            self._host.attempt.refusal = reason
+            raise RefusedError(reason, "policy")
+
     async def _answer(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+        if isinstance(event, h11.Response):
+            self._check_secrets(b"\n".join(value for _, value in event.headers) + b"\n" + event.reason)
+        elif isinstance(event, h11.Data):
+            self._check_secrets(event.data)
         data = self._job_side.send(event)
         self._has_answered = True
         if data:

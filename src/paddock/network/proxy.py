@@ -12,7 +12,7 @@ from paddock.network.connector import BudgetSpentError, Connector, Pace, ProxyTe
 from paddock.network.http_proxy import HttpProxy
 from paddock.network.socks import VERSION, open_socks_tunnel
 from paddock.network.streams import ByteStream, IdleTimer
-from paddock.network.tunnel import run_tunnel
+from paddock.network.tunnel import open_tls, run_tunnel
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _RETRY_S = 0.1
@@ -111,6 +111,9 @@ class _Proxy:
             await HttpProxy(client, self._connector, timer).serve_tunnel(host)
             return
         try:
-            await run_tunnel(client, host, timer)
+            if host.decision.inspects:
+                await open_tls(client, host, self._connector, timer)
+            else:
+                await run_tunnel(client, host, timer)
         finally:
             host.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 
 from paddock.model.host_names import Authority, read_address
 from paddock.model.network import HTTPS_PORT
@@ -11,8 +12,10 @@ from paddock.network.client_hello import (
     BadHelloError,
     read_client_hello,
 )
-from paddock.network.connector import HostConnection
+from paddock.network.connector import Connector, HostConnection
+from paddock.network.http_proxy import HttpProxy
 from paddock.network.streams import ByteStream, IdleTimer
+from paddock.network.tls import TlsStream, secure_host
 
 
 class _RefusedTunnelError(Exception):
@@ -39,23 +42,61 @@ async def run_tunnel(client: ByteStream, host: HostConnection, timer: IdleTimer)
         down.cancel()
         await asyncio.gather(up, down, return_exceptions=True)
     if host.attempt.refusal:
-        with contextlib.suppress(OSError):
-            await client.write(ALERT_UNRECOGNIZED_NAME)
-            await client.end_gracefully(timer.idle_s)
+        await _send_alert(client, timer)
+
+
+async def open_tls(client: ByteStream, host: HostConnection, connector: Connector, timer: IdleTimer) -> None:
+    """Open the TLS of a tunnel on both sides, and decide on each request in it.
+
+    Raises OSError, EOFError, BudgetSpentError, TimeoutError.
+    """
+    authority = host.authority
+    try:
+        first = await client.read(1)
+        client.unread(first)
+        if not first or first[0] != HANDSHAKE_RECORD:
+            raise _RefusedTunnelError(
+                f"{authority} is granted for TLS only, because of the rules on requests"
+            )
+        client.unread(await _read_hello(client, host))
+    except _RefusedTunnelError as problem:
+        host.attempt.refusal = str(problem)
+        await _send_alert(client, timer)
+        return
+    assert connector.certificates is not None, "rules that look at requests come with an authority"
+    plain = TlsStream(client, connector.certificates.make_context(authority.host))
+    try:
+        await plain.shake_hands()
+        secured = await secure_host(host)
+    except ssl.SSLError as problem:
+        host.attempt.failure = host.attempt.failure or f"{authority}: {problem.reason or 'TLS failed'}"
+        return
+    await HttpProxy(plain, connector, timer, secure=True).serve_tunnel(secured)
+
+
+async def _send_alert(client: ByteStream, timer: IdleTimer) -> None:
+    with contextlib.suppress(OSError):
+        await client.write(ALERT_UNRECOGNIZED_NAME)
+        await client.end_gracefully(timer.idle_s)
+
+
+async def _read_hello(client: ByteStream, host: HostConnection) -> bytes:
+    """Return the ClientHello of a tunnel, which names the granted host."""
+    try:
+        hello = await read_client_hello(client.read_exactly)
+    except BadHelloError as problem:
+        raise _RefusedTunnelError(f"{host.authority}: {problem}") from None
+    except EOFError:
+        raise _RefusedTunnelError(f"{host.authority}: the ClientHello is cut off") from None
+    _check_server_name(hello.server_name, host.authority)
+    return hello.raw
 
 
 async def _copy_up(client: ByteStream, host: HostConnection) -> None:
     first = await client.read(1)
     client.unread(first)
     if first and first[0] == HANDSHAKE_RECORD:
-        try:
-            hello = await read_client_hello(client.read_exactly)
-        except BadHelloError as problem:
-            raise _RefusedTunnelError(f"{host.authority}: {problem}") from None
-        except EOFError:
-            raise _RefusedTunnelError(f"{host.authority}: the ClientHello is cut off") from None
-        _check_server_name(hello.server_name, host.authority)
-        await host.write(hello.raw)
+        await host.write(await _read_hello(client, host))
     elif first and host.authority.port == HTTPS_PORT:
         message = (
             f"{host.authority} is granted for TLS only; name another port in the rule for another protocol"

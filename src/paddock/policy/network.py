@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from paddock.model.base import count
 from paddock.model.host_names import match_host, quote_host, read_address, read_host_pattern
-from paddock.model.network import HTTPS_PORT, HostDecision, HostGrant, NetworkRule
+from paddock.model.network import (
+    HTTPS_PORT,
+    HostDecision,
+    HostGrant,
+    HttpRequest,
+    NetworkRule,
+    find_path_fault,
+)
 from paddock.model.request import RuntimeRun, ToolRun
 from paddock.policy.kinds import Reason
 from paddock.settings.schema import Settings
@@ -18,6 +25,7 @@ from paddock.settings.schema import Settings
 _OWNERS = {"system": "the system's", "user": "the user's", "workspace": "the workspace's"}
 _ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
 _MAX_NAMED = 5
+_MAX_PATH_CHARS = 100
 
 
 class _FileRules(NamedTuple):
@@ -73,9 +81,45 @@ def _overlap(left: str, right: str) -> bool:
     )
 
 
-def decide_host(grant: HostGrant, host: str, port: int) -> HostDecision:
-    """Return the decision on a port of a canonical host."""
+def decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | None = None) -> HostDecision:
+    """Return the decision on a port of a canonical host; with a `request`, on that one."""
+    decision = _decide_host(grant, host, port, request)
+    concerned = [
+        rule for rule in grant.rules if rule.concerns(host, port) or rule.concerns(host, port, request)
+    ]
+    inspects = any(rule.inspects for rule in (*concerned, *_list_conditional_denials(grant, host, port)))
+    if not inspects or decision.effect == "deny":
+        return decision
+    if request is None:
+        return decision.model_copy(update={"inspects": True})
+    if fault := find_path_fault(request.target.partition("?")[0]):
+        return HostDecision(effect="deny", rule=decision.rule, reason=f"{quote_host(host)}:{port}: {fault}")
+    header: dict[str, str] = {}
+    for rule in grant.rules:
+        # The file of a workspace, which anyone may have written, never sends a secret anywhere.
+        if (
+            rule.effect != "deny"
+            and rule.origin in _ORIGINS_THAT_GRANT
+            and rule.concerns(host, port, request)
+        ):
+            header = {**dict(rule.header), **header}
+    return decision.model_copy(update={"inspects": True, "header": tuple(header.items())})
+
+
+def _list_conditional_denials(grant: HostGrant, host: str, port: int) -> list[NetworkRule]:
+    """Return the denials of some requests to a port of a host."""
+    plain = {"methods": (), "paths": ()}
+    return [
+        rule
+        for rule in grant.rules
+        if rule.effect == "deny" and rule.inspects and rule.model_copy(update=plain).concerns(host, port)
+    ]
+
+
+def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | None) -> HostDecision:
     where = f"{quote_host(host)}:{port}"
+    if request is not None and any(rule.methods or rule.paths for rule in grant.rules):
+        where = f"{request.method} {where}{request.target.partition('?')[0][:_MAX_PATH_CHARS]}"
     if grant.hosts is not None and not any(match_host(each, host) for each in grant.hosts):
         more = len(grant.hosts) - _MAX_NAMED
         named = ", ".join(grant.hosts[:_MAX_NAMED]) + (
@@ -86,7 +130,9 @@ def decide_host(grant: HostGrant, host: str, port: int) -> HostDecision:
     files = [
         _FileRules(origin, list(enumerate(rules, 1))) for origin, rules in groupby(grant.rules, _origin_of)
     ]
-    decisions = [decision for file in files if (decision := _decide_by_file(file, host, port, where))]
+    decisions = [
+        decision for file in files if (decision := _decide_by_file(file, host, port, where, request))
+    ]
     for effect in ("deny", "ask"):
         if found := next((each for each in decisions if each.effect == effect), None):
             break
@@ -110,9 +156,11 @@ def _has_grants(file: _FileRules) -> bool:
     return any(rule.effect != "deny" for _, rule in file.rules)
 
 
-def _decide_by_file(file: _FileRules, host: str, port: int, where: str) -> HostDecision | None:
+def _decide_by_file(
+    file: _FileRules, host: str, port: int, where: str, request: HttpRequest | None
+) -> HostDecision | None:
     """Return the decision of one file; None if the file leaves the host to others."""
-    concerned = [(number, rule) for number, rule in file.rules if rule.concerns(host, port)]
+    concerned = [(number, rule) for number, rule in file.rules if rule.concerns(host, port, request)]
     for number, rule in concerned:
         if rule.effect == "deny":
             name = file.name_rule(number)
