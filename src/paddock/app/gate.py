@@ -238,7 +238,7 @@ class Gate:
             return shown
 
         ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))
-        return ConnectionWatch(ask, record, self._network)
+        return ConnectionWatch(ask, record, self._network, self.engines.sdk.find_secret)
 
     def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
         reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)

@@ -5,7 +5,8 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.cancellation import run_shielded
 from paddock.model.host_names import Authority
@@ -16,6 +17,10 @@ from paddock.policy.network import decide_host
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
 from paddock.sandbox.spec import is_system_path
 
+if TYPE_CHECKING:
+    from paddock.network.authority import CertificateAuthority
+
+_BUNDLE = ".certificates.pem"
 MAX_LISTED = 200
 """Maximum number of connections in an outcome; the record has all."""
 
@@ -29,6 +34,8 @@ class ConnectionWatch(NamedTuple):
     """Writes a connection to the record, and returns it without secrets."""
     limits: NetworkLimits
     """Limits of all connections of one program together."""
+    secret: Callable[[str], str | None]
+    """Returns a secret of the vault by name, and removes it from everything from now on; None if there is none."""
 
 
 class HostAccess:
@@ -36,17 +43,23 @@ class HostAccess:
 
     def __init__(self, grant: HostGrant) -> None:
         self._grant = grant
+        self._authority = _make_authority(grant)
         self._turn: HostTurn | None = None
         self._served: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables that lead the clients of the program to its proxy."""
-        from paddock.network.environment import make_node_options, make_proxy_environment
+    def prepare(self, scratch: Path) -> dict[str, str]:
+        """Return the variables that lead the clients of the program to its proxy, and write what they name."""
+        from paddock.network.environment import (
+            make_node_options,
+            make_proxy_environment,
+            make_trust_environment,
+        )
 
         variables = make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
         trusted = {name: os.environ[name] for name in TRUST if is_system_path(os.environ.get(name, ""))}
+        if self._authority is not None:
+            trusted = make_trust_environment(_write_bundle(scratch, self._authority))
         return {**trusted, **variables, "NODE_OPTIONS": make_node_options()}
 
     @property
@@ -73,6 +86,8 @@ class HostAccess:
             on_connection=self._take,
             limits=self._turn.watch.limits,
             ask=self._ask,
+            authority=self._authority,
+            secret=self._turn.watch.secret,
             outer=read_outer_proxy(os.environ),
         )
         async with open_proxy(listener, terms):
@@ -93,6 +108,26 @@ class HostAccess:
             await run_shielded(asyncio.wait({self._served}))
 
 
+def _make_authority(grant: HostGrant) -> "CertificateAuthority | None":
+    """Return what signs for the hosts whose TLS is opened; None if no rule looks at requests."""
+    hosts = [rule.host for rule in grant.rules if rule.inspects]
+    if not hosts:
+        return None
+    from paddock.network.authority import CertificateAuthority  # few rules look at requests
+
+    return CertificateAuthority(hosts)
+
+
+def _write_bundle(scratch: Path, authority: "CertificateAuthority") -> str:
+    """Write the certificates that a program trusts, those of this machine and the authority's, and return the path."""
+    from paddock.network.authority import read_system_certificates
+
+    path = scratch / _BUNDLE
+    path.write_text(f"{read_system_certificates()}\n{authority.certificate}")
+    path.chmod(0o644)
+    return str(path)
+
+
 class HostTurn:
     """The connections during one request: of a whole program, or of one execution in a session."""
 
@@ -101,10 +136,9 @@ class HostTurn:
         self.watch = watch
         self._connections: dict[object, Connection] = {}
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables that lead the clients of a program to its proxy."""
-        return self.access.environment
+    def prepare(self, scratch: Path) -> dict[str, str]:
+        """Return the variables that lead the clients of a program to its proxy, and write what they name."""
+        return self.access.prepare(scratch)
 
     @property
     def connections(self) -> tuple[Connection, ...]:

@@ -7,6 +7,10 @@ from urllib.parse import quote
 
 from paddock.model.network import NetworkRule
 
+_TRUST = (
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
+    *("PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"),
+)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -15,6 +19,11 @@ def make_node_options() -> str:
     """Return options with which Node.js before version 24 uses the proxy, too, also for `fetch`."""
     text = Path(__file__).with_name("node_proxy.mjs").read_text()
     return f"--import data:text/javascript,{quote(text, safe='')}"
+
+
+def make_trust_environment(bundle: str) -> dict[str, str]:
+    """Return the variables with which clients trust the certificates in a file, in place of their own."""
+    return dict.fromkeys(_TRUST, bundle)
 
 
 def make_proxy_environment(port: int, rules: Iterable[NetworkRule]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from paddock.network.client_hello import (
 from paddock.network.connector import Connector, HostConnection
 from paddock.network.http_proxy import HttpProxy
 from paddock.network.streams import ByteStream, IdleTimer
-from paddock.network.tls import TlsStream, secure_host
+from paddock.network.tls import TlsStream
 
 
 class _RefusedTunnelError(Exception):
@@ -52,12 +52,6 @@ async def open_tls(client: ByteStream, host: HostConnection, connector: Connecto
     """
     authority = host.authority
     try:
-        first = await client.read(1)
-        client.unread(first)
-        if not first or first[0] != HANDSHAKE_RECORD:
-            raise _RefusedTunnelError(
-                f"{authority} is granted for TLS only, because of the rules on requests"
-            )
         client.unread(await _read_hello(client, host))
     except _RefusedTunnelError as problem:
         host.attempt.refusal = str(problem)
@@ -67,11 +61,10 @@ async def open_tls(client: ByteStream, host: HostConnection, connector: Connecto
     plain = TlsStream(client, connector.certificates.make_context(authority.host))
     try:
         await plain.shake_hands()
-        secured = await secure_host(host)
     except ssl.SSLError as problem:
-        host.attempt.failure = host.attempt.failure or f"{authority}: {problem.reason or 'TLS failed'}"
+        host.attempt.failure = f"{authority}: TLS with the program failed: {problem.reason}"
         return
-    await HttpProxy(plain, connector, timer, secure=True).serve_tunnel(secured)
+    await HttpProxy(plain, connector, timer, secure=True).serve_tunnel(host)
 
 
 async def _send_alert(client: ByteStream, timer: IdleTimer) -> None:

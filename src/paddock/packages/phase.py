@@ -74,10 +74,12 @@ async def run_step(
     """
     with make_temporary_directory("paddock-packages-") as empty:
         empty.chmod(0o755)  # the job may run as another user
-        given = environment if phase.hosts is None else _replace_proxies(environment, phase.hosts.environment)
-        grants, limits = _make_grants(phase, empty, given), _make_limits(phase)
+        grants, limits = _make_grants(phase, empty, environment), _make_limits(phase)
         slot = await phase.sandbox.take_slot(grants, limits)
         try:
+            if phase.hosts is not None:
+                own = phase.hosts.prepare(slot.scratch)
+                grants = grants.replace(environment=_replace_proxies(grants.environment, own))
             installer = await asyncio.to_thread(_fill, slot, phase, files)
             for name, earlier in moved.items():
                 with contextlib.suppress(OSError):

@@ -371,7 +371,11 @@ class RuntimeEngine:
             await _put_files(planned.written, slot.scratch)
             source = f"{slot.scratch}/{planned.file_name}"
             command, environment = planned.run.fill_in(replace(task.job_in(slot), source=source))
-            environment |= _list_proxy_variables(job) | job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
+            environment |= (
+                _list_proxy_variables(job, slot.scratch)
+                | job.work.env
+                | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
+            )
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
             environment = self._list_inherited_variables(names) | environment
             started = grants.replace(folder=WORKDIR, environment=environment)
@@ -409,7 +413,7 @@ class RuntimeEngine:
             job = task.job_in(slot)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
-            environment |= _list_proxy_variables(task.job) | work.env
+            environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
@@ -532,8 +536,8 @@ def _begin_connections(job: ProgramTask, used: AsyncExitStack) -> None:
         used.push_async_callback(job.hosts.close)
 
 
-def _list_proxy_variables(job: ProgramTask) -> dict[str, str]:
-    return {} if job.hosts is None else dict(job.hosts.environment)
+def _list_proxy_variables(job: ProgramTask, scratch: Path) -> dict[str, str]:
+    return {} if job.hosts is None else dict(job.hosts.prepare(scratch))
 
 
 def _explain_missing(found: MissingToolchain) -> RawResult:

@@ -42,9 +42,8 @@ class Streams:
 class HostProxy(Protocol):
     """What serves the proxy of a process with the network `hosts`, during one request."""
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The variables that lead clients to the proxy."""
+    def prepare(self, scratch: Path) -> Mapping[str, str]:
+        """Return the variables that lead clients to the proxy; the files that they name are written into scratch."""
         ...
 
     def begin(self) -> None:
@@ -63,7 +62,7 @@ OpenHosts = Callable[[HostGrant], HostProxy]
 
 @asynccontextmanager
 async def open_hosts(
-    hosts: HostProxy | None,
+    hosts: HostProxy | None, scratch: Path
 ) -> AsyncGenerator[tuple[Mapping[str, str], Callable[[socket.socket], None] | None]]:
     """Yield the variables of a process that runs within the context, and what receives the socket of its proxy."""
     if hosts is None:
@@ -71,7 +70,7 @@ async def open_hosts(
         return
     hosts.begin()
     try:
-        yield hosts.environment, hosts.serve
+        yield hosts.prepare(scratch), hosts.serve
     finally:
         await hosts.close()
 

@@ -190,7 +190,7 @@ class ToolEngine:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
             variables = self._make_variables(job, given)
-            async with open_hosts(job.hosts) as (proxies, listener):
+            async with open_hosts(job.hosts, slot.scratch) as (proxies, listener):
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
                 streams = Streams(stdin, listener=listener)
                 return await sandbox.run(argv, grants, limits, streams, slot=slot)

@@ -83,9 +83,14 @@ class Commands:
             kept_bytes=command.output_bytes,
         )
         sandbox = await self._sandbox()
-        async with open_hosts(hosts) as (proxies, listener):
-            grants = grants.replace(environment={**grants.environment, **proxies})
-            return await sandbox.run(argv, grants, limits, Streams(stdin, listener=listener))
+        slot = await sandbox.take_slot(grants, limits)
+        try:
+            async with open_hosts(hosts, slot.scratch) as (proxies, listener):
+                grants = grants.replace(environment={**grants.environment, **proxies})
+                streams = Streams(stdin, listener=listener)
+                return await sandbox.run(argv, grants, limits, streams, slot=slot)
+        finally:
+            slot.release()
 
     def _prepare_program(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
         """Return the path and the grants of the program."""

@@ -145,7 +145,7 @@ class Services:
 
     @cached_property
     def _commands(self) -> "Commands":
-        return self._facts.commands(self._take_secret)
+        return self._facts.commands(self.find_secret)
 
     @cached_property
     def _webhooks(self) -> "Webhooks":
@@ -345,9 +345,12 @@ class Services:
             self._secrets.learn(value)
         return value
 
-    def _take_secret(self, name: str) -> str | None:
-        """Return a secret that Paddock itself uses for a program; it is redacted, too."""
-        value = self._vault.get(_SCOPE, name)
+    def find_secret(self, name: str) -> str | None:
+        """Return a secret that Paddock itself uses for a program; it is redacted, too. None if it cannot be read."""
+        try:
+            value = self._vault.get(_SCOPE, name)
+        except VaultError:
+            return None
         if value is not None:
             self._secrets.learn(value)
         return value

@@ -76,6 +76,10 @@ class Sdk(Protocol):
         """
         ...
 
+    def find_secret(self, name: str) -> str | None:
+        """Return a secret that Paddock itself uses for a program; it is removed from everything from now on."""
+        ...
+
 
 class Engines(NamedTuple):
     """The engines that run work."""
