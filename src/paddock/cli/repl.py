@@ -138,7 +138,11 @@ def command(
     repl = Repl(loop, session, workspace, fields, limits, as_json=as_json, output_dir=output_dir)
     try:
         with repl.handle_signals(at_prompt=source is None):
-            code = repl.run_only(source, opening) if source is not None else repl.open(opening) or repl.converse()
+            code = (
+                repl.run_only(source, opening)
+                if source is not None
+                else repl.open(opening) or repl.converse()
+            )
     except _SignalExit:
         code = 0
     except ValidationError as problem:

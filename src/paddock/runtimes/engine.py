@@ -384,7 +384,9 @@ class RuntimeEngine:
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
 
             def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
-                ended = self._conclude(replace(task, job=job, held=limits), result, started, Compiled(), message)
+                ended = self._conclude(
+                    replace(task, job=job, held=limits), result, started, Compiled(), message
+                )
                 return prepared.add_facts(ended)
 
             if isinstance(process, ProcessResult):

@@ -414,6 +414,8 @@ def test_languages_without_sessions_and_wrong_uses(workspace: Path) -> None:
             ValueError, match='give a language, for example "python", or the `id` of an open session'
         ):
             p.session()
+        with pytest.raises(ValueError, match=r'`network` names hosts in a list, such as \["pypi.org"\]'):
+            p.exec("python", "1", network="pypi.org")
     granted = {**PATIENT["runtimes"], "environment": ["X"]}
     with (
         BlockingPaddock(workspace, overrides={"runtimes": granted}) as p,
@@ -536,7 +538,10 @@ def test_what_a_session_does_not_have_is_refused(workspace: Path, what: str) -> 
 def test_hints_name_the_limits_of_the_session(workspace: Path) -> None:
     overrides = {**PATIENT, "sessions": {"disk_bytes": 20 << 20}}
     fill = "for number in range(50): open(str(number), 'wb').write(bytes([1]) * (1 << 20))\nwhile True: pass"
-    with BlockingPaddock(workspace, overrides=overrides) as p, p.session("python", memory_bytes=200 << 20) as s:
+    with (
+        BlockingPaddock(workspace, overrides=overrides) as p,
+        p.session("python", memory_bytes=200 << 20) as s,
+    ):
         allocated, filled = s.run("bytearray(600 << 20)"), s.run(fill)
         assert allocated.error is not None
         assert filled.error is not None

@@ -255,7 +255,11 @@ def _find_difference(work: RuntimeRun, memory_bytes: int | None, session: "Progr
         ("network", name_network(opened), name_network(work)),
         ("packages", " ".join(opened.packages), " ".join(work.packages)),
         ("kernel", opened.kernel, work.kernel),
-        ("memory limit", f"{has_bytes} bytes", f"{has_bytes if memory_bytes is None else memory_bytes} bytes"),
+        (
+            "memory limit",
+            f"{has_bytes} bytes",
+            f"{has_bytes if memory_bytes is None else memory_bytes} bytes",
+        ),
     ):
         if has != wants:
             its = f"the {name} {has}" if has else f"no {name}"
