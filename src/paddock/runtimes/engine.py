@@ -384,10 +384,8 @@ class RuntimeEngine:
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
 
             def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
-                ended = self._conclude(
-                    replace(task, job=job, held=limits), result, started, Compiled(), message
-                )
-                return prepared.add_facts(ended)
+                turn = replace(task, job=job, held=limits)
+                return prepared.add_facts(self._conclude(turn, result, started, Compiled(), message))
 
             if isinstance(process, ProcessResult):
                 return conclude(process, job)
