@@ -414,7 +414,9 @@ def test_languages_without_sessions_and_wrong_uses(workspace: Path) -> None:
             ValueError, match='give a language, for example "python", or the `id` of an open session'
         ):
             p.session()
-        with pytest.raises(ValueError, match=r'`network` names hosts in a list, such as \["api.example.com"\]'):
+        with pytest.raises(
+            ValueError, match=r'`network` names hosts in a list, such as \["api.example.com"\]'
+        ):
             p.exec("python", "1", network="api.example.com")
     granted = {**PATIENT["runtimes"], "environment": ["X"]}
     with (
