@@ -222,7 +222,7 @@ def test_connect_to_a_closed_port():
         with run_proxy(allow(HOST, port)) as proxy:
             answer = proxy.exchange(request(method="CONNECT", target=f"{HOST}:{port}", host=f"{HOST}:{port}"))
             reason = f"cannot connect to {HOST}:{port}: Connection refused"
-            assert answer.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+            assert answer.startswith(b"HTTP/1.1 502 Paddock: ")
             assert answer.endswith(f"\r\n\r\nPaddock: {reason}\n".encode())
             (connection,) = proxy.wait_for()
         assert (connection.verdict, connection.reason) == ("allowed", reason)
@@ -237,7 +237,7 @@ def test_a_second_request_to_another_host():
             b"PORT", port
         )
         answer = proxy.exchange(first + second)
-        assert answer.startswith(OK + b"HTTP/1.1 403 Forbidden\r\n")
+        assert answer.startswith(OK + b"HTTP/1.1 403 Paddock: ")
         assert len(server.received) == 1
         assert [each.host for each in proxy.wait_for(2)] == [HOST, "secret.example"]
 
@@ -337,7 +337,7 @@ def test_an_invalid_chunk(chunk):
         head = request("Transfer-Encoding: chunked", method="POST").replace(
             b"PORT", str(server.port).encode()
         )
-        assert proxy.exchange(head + chunk).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert proxy.exchange(head + chunk).startswith(b"HTTP/1.1 400 Paddock: ")
         proxy.wait_for()
         assert b"".join(server.received).partition(b"\r\n\r\n")[2] == b""
 
@@ -402,7 +402,7 @@ def test_a_host_that_does_not_speak_http(response):
 
     with Server(answer) as server, run_proxy(allow(HOST, server.port)) as proxy:
         found = proxy.exchange(request().replace(b"PORT", str(server.port).encode()))
-        assert found.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+        assert found.startswith(b"HTTP/1.1 502 Paddock: ")
         assert f"Paddock: {HOST}:{server.port} does not answer in HTTP/1.1: ".encode() in found
 
 
@@ -416,7 +416,7 @@ def test_plain_http_in_a_tunnel_names_the_granted_host():
         with proxy.open_tunnel(f"{HOST}:80") as client:
             client.sendall(request(target="/a", host=HOST) + request(target="/b", host="secret.example"))
             answer = receive_all(client)
-        assert answer.startswith(OK + b"HTTP/1.1 400 Bad Request\r\n")
+        assert answer.startswith(OK + b"HTTP/1.1 400 Paddock: ")
         assert answer.endswith(b"Paddock: the header field host names another host than the address\n")
         assert server.received == [f"GET /a HTTP/1.1\r\nhost: {HOST}\r\n\r\n".encode()]
 
