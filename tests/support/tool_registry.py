@@ -22,13 +22,13 @@ GIT = "/git/"
 class _Handler(FileHandler):
     """Serves files, and below `/git/` repositories over smart HTTP (git-http-backend(1))."""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that the base class calls
         if self.path.startswith(GIT):
             self._run_git()
         else:
             super().do_GET()
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         self._run_git()
 
     def _run_git(self) -> None:

@@ -126,7 +126,7 @@ class HttpProxy:
     async def _refuse(self, problem: RefusedError) -> None:
         """Answer a refused request and end the connection.
 
-        The body is one line of text. The reason phrase has it, too: most clients show nothing else of a refused CONNECT.
+        The body is one line of text, and so is the reason phrase: most clients show only that of a refused CONNECT.
         """
         body = f"Paddock: {make_printable(str(problem), 2000)}\n".encode()
         phrase = make_printable(str(problem), _MAX_PHRASE_CHARS).encode("ascii", "backslashreplace").decode()

@@ -65,8 +65,8 @@ _TABLE_LISTS: dict[str, type[Value]] = {
     "mcp.repos": Repository,
 }
 _INSIDE_TLS = (
-    "; Paddock does not open TLS, therefore rules on methods, paths and headers are not available; remove it, or deny the "
-    "host"
+    "; Paddock does not open TLS, therefore rules on methods, paths and headers are not available; "
+    "remove it, or deny the host"
 )
 _UNAVAILABLE = {f"{HOST_RULES_KEY}.{name}": _INSIDE_TLS for name in ("methods", "paths", "header", "headers")}
 """Keys that people expect in a rule, each with the end of its message."""

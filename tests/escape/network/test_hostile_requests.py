@@ -17,7 +17,7 @@ from tests.support.network import (
     run_proxy,
 )
 
-from paddock.model.network import HostDecision
+from paddock.model.network import HostDecision, NetworkRule
 
 HOST = "granted.example"
 
@@ -226,6 +226,30 @@ def test_connect_to_a_closed_port():
             assert answer.endswith(f"\r\n\r\nPaddock: {reason}\n".encode())
             (connection,) = proxy.wait_for()
         assert (connection.verdict, connection.reason) == ("allowed", reason)
+
+
+def test_a_reason_stays_one_line_of_the_answer():
+    """A reason is text of a settings file, and the target is the job's. The status line is ASCII and bounded."""
+    reason = "für niemanden\r\nSet-Cookie: a=b\r\n\r\n" + "x" * 4000
+    rule = NetworkRule(host=HOST, effect="deny", origin="user", reason=reason)
+    with run_proxy(rule) as proxy:
+        for data in (
+            request(target=f"http://{HOST}/", host=HOST),
+            request(method="CONNECT", target=f"{HOST}:443"),
+        ):
+            head, _, body = proxy.exchange(data.replace(b":PORT", b":443")).partition(b"\r\n\r\n")
+            status, *fields = head.split(b"\r\n")
+            assert status.startswith(
+                b"HTTP/1.1 403 Paddock: f\\xfcr niemanden\\u000d\\u000aSet-Cookie: a=b\\u000d"
+            )
+            assert len(status) < 1000
+            assert [each.partition(b":")[0] for each in fields] == [
+                b"Content-Type",
+                b"Content-Length",
+                b"Connection",
+            ]
+            assert body.decode().startswith("Paddock: für niemanden\\u000d\\u000aSet-Cookie")
+            assert body.count(b"\n") == 1
 
 
 def test_a_second_request_to_another_host():

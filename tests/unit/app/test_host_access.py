@@ -22,7 +22,9 @@ def test_programs_get_the_certificate_authorities_of_the_system(monkeypatch: pyt
     assert list_trusted() == dict.fromkeys(TRUST, BUNDLE)
 
 
-def test_no_other_path_of_the_machine_reaches_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_path_of_the_machine_reaches_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A relative path would be looked for below the current directory, and an empty one would be that directory."""
     for name in TRUST:
         monkeypatch.delenv(name, raising=False)
