@@ -5,7 +5,10 @@
 
 import re
 import sys
+import textwrap
 from pathlib import Path
+
+from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"
@@ -29,6 +32,9 @@ Every program that Paddock starts as a process runs in one of three tiers:
 | `namespaces` | private files, processes and network, and everything in `landlock` | user namespaces, bubblewrap |
 | `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 5.13 or later, containers |
 | `unconfined` | none; limits still apply, and no process outlives the program | wherever a settings file asks for it |
+
+On kernels without Landlock (gVisor, old kernels, kernels with it switched off) `namespaces` confines files by its
+mounts alone, and JavaScript runs in an empty root. `sandbox.require = ["landlock"]` refuses that.
 
 `paddock doctor` attacks the first two tiers from inside. It reports what is missing and the command that
 installs it. Paddock uses the strongest tier that held. If that tier is weaker than `sandbox.minimum_tier`,
@@ -59,18 +65,16 @@ nothing runs.
   `sdk.webhooks` or `sdk.signals`, a program that may read it does not start either.
 * **Paddock's installation** may be below a writable workspace, as in the virtual environment of a project.
   Programs can read but not write it. In `landlock`, a program that could write to it does not start.
-* **Protected paths.** In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and
-  similar paths are protected. In the tier `namespaces`, mounts protect those that exist. In all other cases
-  Paddock restores them after the run and reports the change. It restores content, owner, mode, ACL and
-  attributes, but not times. If a path cannot be restored, because it was a socket or the disk is full, the
-  run ends with an error that names it. Protected paths may contain 64 MiB in total. `sandbox.protected_paths`
-  can refuse the run instead. If a protected path is a link, the link is protected but its target is not;
-  `refuse` refuses such a workspace.
-* **Folders below the workspace** are not protected. A program that may write there can create another
+* **Protected paths.** In a writable workspace the paths of [one list](#protected-paths) are protected: names,
+  patterns, and what git's configuration names. In the tier `namespaces`, mounts protect those that exist, except
+  matches of `**/` in its folders. In all other cases Paddock restores them after the run and reports the change. It
+  restores content, owner, mode, ACL and attributes, but not times. If a path cannot be restored, because it was
+  a socket or the disk is full, the run ends with an error that names it. Protected paths may contain 64 MiB in
+  total. `sandbox.protected_paths` can refuse the run instead. If a protected path is a link, the link is
+  protected, and its target if it is in the workspace; `refuse` refuses such a workspace.
+* **Other folders below the workspace** are not protected. A program that may write there can create another
   repository with hooks and settings. `git` obeys these if it is called there, and also from above if the
-  program made the repository a submodule (`git status --ignore-submodules=all` does not look into it). The
-  contents of `.git/modules` and `.git/worktrees` are not protected either. They hold the settings of
-  submodules and of linked worktrees.
+  program made the repository a submodule (`git status --ignore-submodules=all` does not look into it).
 * **Concurrent writers.** Protection covers all programs of one Paddock. Two programs may write to the same
   workspace at the same time. Paddock can then take a temporary change of one for the user's own file, and
   restore it after the other's run.
@@ -85,13 +89,43 @@ nothing runs.
 * **End.** A result is due within a quarter of a second after the wall time, and no process of the program is
   left then.
 
+## Protected paths
+
+Protection is a list, not a promise about everything that could run later. Makefiles, scripts of packages and
+build files are the program's own business, and no pattern below names them. A program with the access
+`read-only` changes nothing at all.
+
+@PROTECTED@
+**What git's configuration names.** Before the run, Paddock reads git's configuration: of the repository, the
+user and the system, with the files that they include. It does not start git. It protects the folder of
+`core.hooksPath` and of `init.templateDir`, included files, and files of the workspace in commands:
+`core.sshCommand`, filters, drivers, credential helpers, aliases and similar keys. It does the same for
+submodules of `.gitmodules` and for linked work trees in the workspace, also if their folder is deeper. Files
+outside of the workspace are not protected, because the program cannot change them. A file outside that a
+repository's own configuration includes is not read. A configuration of more than 1 MiB, or 2,000 files, is
+refused.
+
+**Settings.** `sandbox.protected` adds names and patterns. `sandbox.unprotected` in the user's settings takes
+away entries of this list.
+
+```toml
+[sandbox]
+protected = ["ci/deploy.sh", ".github/workflows/**", "**/.vscode"]
+unprotected = [".pre-commit-config.yaml"]
+```
+
+**`**/`** stands for the workspace and the folders of two levels below it, except in `.git` and `node_modules`. A
+file in a deeper folder is not found. Looking takes about 10 microseconds for a folder. A workspace with more than
+150,000 names there, or about 9,000 folders, is refused for writing; Taking away the three patterns of
+that kind in `sandbox.unprotected` lifts this.
+
 ## Differences between the tiers
 
 | | `namespaces` | `landlock` |
 |---|---|---|
 | files without a grant | do not exist | cannot be read, written, listed or created; names can be tested |
-| of them, files that the program's user owns | do not exist | can change mode, times and attributes (as root: none) |
-| of them, files that the program's user may read | do not exist | their use can be watched (inotify) |
+| of them, files that the program's user owns | do not exist | cannot be changed (supervised system calls) |
+| of them, files that the program's user may read | do not exist | cannot be watched (as root: inotify) |
 | protected paths | cannot be changed if they exist, otherwise are restored | are restored |
 | other processes | do not exist | cannot be traced, slowed down or inspected; nor signalled, from Linux 6.12 on |
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
@@ -101,8 +135,25 @@ nothing runs.
 | the last process | is killed by the kernel when the first one ends | is found and killed by the supervisor |
 
 With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any
-capability. Root owns the machine's files, and the program can change their modes. Use this setting only for
-code that you would run as root.
+capability.
+
+### Supervised system calls
+
+Landlock has no rule for the mode, owner, times and attributes of a file, or for watching it. Where a program's
+user may own other files, Paddock therefore does these calls itself: `chmod`, `chown`, `utime`, `setxattr`,
+`removexattr` and their relatives, and `inotify_add_watch`. The kernel holds the call (seccomp user
+notification, Linux 5.6). A broker process with the program's user and no capability opens the named file below
+a directory that the program may write to, and acts on that. For a watch, the program need only be able to read
+the file. All other files are refused with `EPERM`. If the broker ends, the calls fail with `ENOSYS`.
+
+* The calls of root's programs that run as user 65531 are not supervised, because that user owns nothing else.
+* Files that were removed, and memory files, can be changed. Pipes, sockets and terminals cannot.
+* Paths that lead through `/proc` to the files of a process are refused, except `/proc/self/fd/N`.
+* Watches need `pidfd_getfd(2)`. Docker's default profile denies it, and so does Yama for an ordinary user
+  (`kernel.yama.ptrace_scope` 1). No file can be watched there, in the workspace either.
+* A call takes a tenth of a millisecond. `paddock doctor` reports whether supervised calls hold on the machine.
+  Where they do not, a program can change all files that its user owns, and watch those that it may read. With
+  `sandbox.job_user = "root"` it can change all files of root. `doctor` and each result name that.
 
 ## Enforcement of limits
 
@@ -132,6 +183,8 @@ doctor` reports which. The next start ends and removes the groups that a killed 
   with real groups, joining, ending and removing it. `memory.max`, `pids.max`, and groups that file
   permissions delegate to a user were tested by hand, on Linux 6.1 in an emulated machine. Delegation by
   systemd was not tested.
+* gVisor: Debian's `runsc` of December 2022 lacks what bubblewrap and the supervisors need. Newer releases were not
+  tried.
 * Nothing has run on aarch64. The tests interpret its seccomp filters call by call, as they do for x86-64. Its
   kernel, Landlock and bubblewrap are expected to behave the same. `paddock doctor` checks that.
 
@@ -143,8 +196,11 @@ doctor` reports which. The next start ends and removes the groups that a killed 
 | place | how the tests make it |
 |---|---|
 | as root, and as an ordinary user | as started, and by `setuid` to an unused user id |
+| as root, with programs that stay root | `sandbox.job_user` (`landlock` alone, as another user in the table) |
+| without supervised calls | the control: the attacks on metadata must succeed (`landlock` alone, not in the table) |
 | without user namespaces | in a user namespace whose `user.max_user_namespaces` is 0 (`landlock` alone) |
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
+| without Landlock | as root, where the calls of Landlock answer ENOSYS (`namespaces` alone) |
 | unconfined, as an ordinary user | the control: an attack that can succeed must succeed here |
 
 In the tier `landlock`, a root Paddock runs programs as a separate user that owns nothing else. Two attacks
@@ -158,6 +214,15 @@ be able to exhaust the memory. It bounds the first two.
 | attack | namespaces | the same, network loopback or hosts | landlock, as root | landlock, as another user |
 |---|---|---|---|---|
 """
+
+
+def protected() -> str:
+    """Return the lists of protected paths."""
+    kinds = {"Names": PROTECTED_PATHS, "Patterns": PROTECTED_PATTERNS}
+    return "\n".join(
+        f"{kind}:\n\n```text\n{textwrap.fill('  '.join(paths), 112, break_on_hyphens=False)}\n```\n"
+        for kind, paths in kinds.items()
+    )
 
 
 def table() -> str:
@@ -174,7 +239,7 @@ def table() -> str:
 
 def main() -> int:
     """Write or check the page."""
-    page = HEAD + table()
+    page = HEAD.replace("@PROTECTED@", protected()) + table()
     if "--check" not in sys.argv:
         TARGET.write_text(page)
     elif not TARGET.exists() or TARGET.read_text() != page:

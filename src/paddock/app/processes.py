@@ -114,6 +114,9 @@ class Processes:
                     job_user=spec.read_configured_user(self._settings.job_user),
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
+                    protection=spec.read_protection(
+                        self._settings.protected, self._settings.unprotected, os.environ
+                    ),
                     own=own,
                     installed=installed,
                     files=self._files(),

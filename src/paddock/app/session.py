@@ -32,6 +32,7 @@ from paddock.javascript.pool import Pool
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import OutgoingRedaction
+from paddock.sandbox.child.landlock import read_abi_version
 from paddock.sdk.events import Events
 from paddock.sdk.service import Services, SessionFacts
 from paddock.settings.schema import AuditSettings, Settings
@@ -193,6 +194,21 @@ def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
         return UnavailableSink(why)
 
 
+def _check_start(settings: Settings, workspace: Path) -> None:
+    """Raise ConfigurationError if no session of these settings can be opened in this workspace, on this machine."""
+    _check_name(workspace)
+    _check_requirements(settings)
+
+
+def _check_requirements(settings: Settings) -> None:
+    """Raise ConfigurationError if this machine lacks a mechanism that the settings require."""
+    if "landlock" in settings.sandbox.require and not read_abi_version():
+        raise ConfigurationError(
+            "sandbox.require names landlock, which this kernel does not offer; run Linux 5.13 or later with Landlock, "
+            "or remove it from `require` under [sandbox]"
+        )
+
+
 def _check_name(workspace: Path) -> None:
     try:
         str(workspace).encode()
@@ -230,7 +246,7 @@ async def open_session(
     and LedgerError when the ledger cannot be opened: without a record nothing runs, except what `audit.required`
     allows.
     """
-    _check_name(workspace)
+    _check_start(settings, workspace)
     with _open_audit(settings.audit, parts.audit) as ledger:
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)

@@ -12,8 +12,10 @@ from paddock.cli.failure import Failure
 from paddock.files import write_below
 from paddock.model.base import count
 from paddock.model.outcome import Outcome
-from paddock.sandbox.child.protected_paths import PROTECTED_PATHS
+from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.settings.schema import Settings
+
+_PROTECTED_NAMES = {*PROTECTED_PATHS, *(pattern.removeprefix("**/") for pattern in PROTECTED_PATTERNS)}
 
 
 def save_files(
@@ -54,4 +56,4 @@ def save_files(
 
 def find_special_name(path: str) -> str | None:
     """Return the part of a path that is hidden or protected, such as `.git` or `HEAD`; None for an ordinary path."""
-    return next((part for part in path.split("/") if part.startswith(".") or part in PROTECTED_PATHS), None)
+    return next((part for part in path.split("/") if part.startswith(".") or part in _PROTECTED_NAMES), None)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from paddock.javascript.launch import EngineProfile
+    from paddock.model.sandbox import Tier
 
 _REAP_TIMEOUT_S = 5.0
 
@@ -263,8 +264,10 @@ def _profile(jit: bool) -> "EngineProfile":
 def _facts(jit: bool, landlock_abi: int) -> SandboxFacts:
     """Return the confinement of a worker. Every layer has succeeded, or the worker would not have become ready."""
     own_user = lockdown.has_own_user()
-    layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]
+    files = f"landlock-{landlock_abi}" if landlock_abi else "empty root"
+    layers = ["process", "no_new_privs", files, "seccomp"]
     layers += ["uid"] if own_user else []
     layers += [] if jit else ["jitless"]
     residual = () if own_user else ("the worker has the user of Paddock",)
-    return SandboxFacts(tier="landlock", layers=tuple(layers), residual=residual)
+    tier: Tier = "landlock" if landlock_abi else "namespaces"
+    return SandboxFacts(tier=tier, layers=tuple(layers), residual=residual)

@@ -27,6 +27,7 @@ from paddock.sandbox import spec, state_paths
 from paddock.sandbox.child import landlock
 from paddock.sandbox.child.cgroup import Group
 from paddock.sandbox.child.messages import JobSpec
+from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
 from paddock.sandbox.fork_server import ForkServerClient, Slot, SupervisorHandle
 from paddock.sandbox.job import GRACE_S, RunningProcess
 from paddock.sandbox.protocol import Streams
@@ -75,6 +76,8 @@ class KernelSandbox:
     tier: Tier = "landlock"
     job_user: int | None = None
     protected_paths: Protection = "restore"
+    protection: ProtectionRules = BUILT_IN_RULES
+    """What is protected in addition to the built-in list, and what is not."""
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()).absolute())
     group: Group | None = None
     """Control group of all jobs, if its limits hold (`paddock.sandbox.tiers`); this sandbox releases it."""
@@ -84,6 +87,8 @@ class KernelSandbox:
     """Where Paddock and its imports are installed. No program can write there, even if a parent is writable."""
     files: tuple[StateFile, ...] = ()
     """Paddock's own files in other directories. A program whose grants expose one does not start."""
+    supervised: bool = True
+    """Whether supervisors change metadata of files for programs in the tier `landlock` (`child.supervised_calls`)."""
     spares: int = 0
     """Number of slots prepared for the next program of the same grants, after two programs used these grants."""
     _fork_server: ForkServerClient | None = None
@@ -156,12 +161,12 @@ class KernelSandbox:
             spec.check(argv, grants, own)
             spec.check_reach(grants, self.job_user, self.tier)
             spec.check_network(grants, self.tier)
-            spec.check_private(grants, own, self.tier, self.files)
+            spec.check_private(grants, own, self.tier, self.files, self.protection)
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         if self.protected_paths == "refuse":
             try:
-                spec.check_protection(grants, self.tier)
+                spec.check_protection(grants, self.tier, self.protection)
             except spec.GrantError as error:
                 return ProcessResult(
                     status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
@@ -242,7 +247,8 @@ class KernelSandbox:
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
         """Return what two programs must have in common to use the same slot."""
         text = grants.model_dump_json(exclude={"environment", "cwd", "folder"})
-        return limits.scratch_bytes, text, spec.state(grants, (*self.own, *self._find_installation(grants)))
+        own = (*self.own, *self._find_installation(grants))
+        return limits.scratch_bytes, text, spec.state(grants, own, self.protection)
 
     def user(self, grants: ProcessGrants) -> int | None:
         """Return the user that jobs of these grants become; None for this process's user (`spec.user`)."""
@@ -262,8 +268,10 @@ class KernelSandbox:
             scratch=scratch,
             job_user=self.job_user,
             group=self.group.path if self.group else "",
+            supervised=self.supervised,
             own=self.own,
             installed=self._find_installation(grants),
+            rules=self.protection,
         )
 
     async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:

@@ -4,7 +4,7 @@ import functools
 import os
 import pwd
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paddock.model.errors import ConfigurationError
@@ -12,10 +12,12 @@ from paddock.model.network import Network
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
-from paddock.sandbox.child import lockdown, namespaces, permissions, protected_paths
+from paddock.sandbox.child import lockdown, namespaces, permissions
 from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
+from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules, list_names, list_protected_paths
+from paddock.sandbox.child.snapshot import TooLargeError
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FILES = (
@@ -46,8 +48,8 @@ _NO_OWN_NETWORK = (
     "{tier}. Make namespaces available (paddock doctor says how), or ask for another network: none, full"
 )
 _KEEP_ROOT = (
-    'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
-    "mode, times and attributes of every file that root owns"
+    'set job_user = "root" under [sandbox] in the settings of root; where calls are not supervised (paddock doctor), '
+    "programs with a workspace can then change the mode, times and attributes of every file that root owns"
 )
 _OCCUPIED = "{path} is in {keeper}, where Paddock keeps its own files; work in another directory"
 
@@ -104,6 +106,22 @@ def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[s
         raise GrantError(_OCCUPIED.format(path=path, keeper=keeper))
 
 
+def read_protection(
+    added: Sequence[str], removed: Sequence[str], environment: Mapping[str, str]
+) -> ProtectionRules:
+    """Return the rules of the settings, with the configuration that git reads for this user (git-config(1))."""
+    home = environment.get("HOME") or os.path.expanduser("~")
+    system = (
+        ""
+        if environment.get("GIT_CONFIG_NOSYSTEM")
+        else environment.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
+    )
+    own = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    user = environment.get("GIT_CONFIG_GLOBAL")
+    files = (system, *((f"{own}/git/config", f"{home}/.gitconfig") if user is None else (user,)))
+    return ProtectionRules(tuple(added), tuple(removed), tuple(filter(os.path.isabs, files)), home)
+
+
 def read_configured_user(name: str) -> int | None:
     """Return the user number for the setting `sandbox.job_user`; None if it is empty. Raises ConfigurationError.
 
@@ -158,8 +176,8 @@ def _check_writing(grants: ProcessGrants, number: int) -> None:
         remedy = f'set job_user = "{owner}" under [sandbox]' if owner else _KEEP_ROOT
         raise GrantError(
             f"{path} cannot be granted for writing: it belongs to user {owner}, and programs run as user {number}, "
-            "because Paddock is root and the tier landlock cannot keep a program that is root from changing the mode "
-            "of root's files; make the tier namespaces available (paddock doctor says how), give that user the "
+            "because Paddock is root, and in the tier landlock its programs run as a user that owns no other file; "
+            "make the tier namespaces available (paddock doctor says how), give that user the "
             f"workspace (chown -R {number}:{number} {path}), or {remedy}"
         )
 
@@ -202,11 +220,15 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
 
 
 def check_private(
-    grants: ProcessGrants, own: tuple[str, ...], tier: Tier, files: Sequence[state_paths.StateFile] = ()
+    grants: ProcessGrants,
+    own: tuple[str, ...],
+    tier: Tier,
+    files: Sequence[state_paths.StateFile] = (),
+    rules: ProtectionRules = BUILT_IN_RULES,
 ) -> None:
     """Raise GrantError if the tier cannot protect Paddock's `files`, or `own` directories below writable ones."""
     written = _list_writable(grants)
-    _check_files(grants, written, files)
+    _check_files(grants, written, files, rules)
     advice = "where Paddock keeps its own files; work in a directory that does not contain them"
     if tier == "landlock" and (found := state_paths.within(own, written)):
         raise GrantError(
@@ -222,11 +244,16 @@ def check_private(
         )
 
 
-def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[state_paths.StateFile]) -> None:
+def _check_files(
+    grants: ProcessGrants,
+    written: list[str],
+    files: Sequence[state_paths.StateFile],
+    rules: ProtectionRules,
+) -> None:
     """Raise GrantError if a grant exposes one of Paddock's files, which a setting placed there."""
     given = [_real(path, grants) for path in (*_folders(grants), *grants.readable)] if files else []
     whole = grants.access == "workspace-write" and bool(files)
-    kept = [f"{written[0]}/{name}" for name in protected_paths.PROTECTED_PATHS] if whole else []
+    kept = [f"{written[0]}/{name}" for name in rules.paths] if whole else []
     for file in files:
         advice = f"{file.path}, Paddock's own file ({file.key}); move it to where no program has a grant"
         if file.readable and state_paths.is_exposed(file, written, kept):
@@ -263,6 +290,11 @@ def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
     return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_UID
 
 
+def needs_supervised_calls(grants: ProcessGrants, job_user: int | None, tier: Tier) -> bool:
+    """Return whether a job's user may own files outside, whose metadata Landlock does not protect."""
+    return tier == "landlock" and user(grants, job_user, tier) != lockdown.JOB_UID
+
+
 def build_slot_spec(
     grants: ProcessGrants,
     limits: ProcessLimits,
@@ -272,10 +304,14 @@ def build_slot_spec(
     scratch: Path,
     job_user: int | None,
     group: str,
+    supervised: bool = True,
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
+    rules: ProtectionRules = BUILT_IN_RULES,
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
+
+    With `supervised`, jobs that need supervised calls have them.
 
     The grants do not include Paddock's `own` directories (`state_paths`); where it is `installed`, they are read-only.
     """
@@ -294,17 +330,22 @@ def build_slot_spec(
     jail = ""
     if jailed:
         still = state_paths.within((*installed, *map(str, grants.still)), writable)
-        jail = _jail(grants, scratch, readable, writable, hidden=hidden, still=still, user=number)
+        covered = _list_covered_paths(workspace, rules) if writes_workspace else []
+        jail = _jail(
+            grants, scratch, readable, writable, hidden=hidden, still=still, covered=covered, user=number
+        )
     return JobSpec(
         scratch=str(scratch),
         user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
         filter="" if tier == "unconfined" else _FILTERS[grants.network],
+        supervised=supervised and needs_supervised_calls(grants, job_user, tier),
         network=grants.network,
         readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108
         devices=_existing(_DEVICES),
         workspace=workspace if writes_workspace else "",
+        protection=tuple(rules if writes_workspace else BUILT_IN_RULES),
         jail=jail,
         carried=_list_private_paths([*readable, *writable]) if jailed else (),
         listed=pieces.listed,
@@ -323,6 +364,7 @@ def _jail(
     *,
     hidden: Sequence[str],
     still: Sequence[str],
+    covered: Sequence[str],
     user: int | None,
 ) -> str:
     """Return the command that builds the root of a jail for these real paths, for a job of `user` or this user."""
@@ -330,12 +372,11 @@ def _jail(
     made = state_paths.list_hidden_paths(
         hidden, writable, who
     )  # makes directories that `list_parents` then finds
-    watched = grants.workspace if grants.access == "workspace-write" else None
     return namespaces.build_command(
         readable=readable,
         writable=writable,
         covered=[
-            *(_list_covered_paths(_real(watched, grants)) if watched else ()),
+            *covered,
             *state_paths.list_hidden_paths(still, writable, who),
         ],
         parents=state_paths.list_parents([*hidden, *still], writable, who),
@@ -384,7 +425,9 @@ def build_job_spec(
     )
 
 
-def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
+def state(
+    grants: ProcessGrants, own: Sequence[str] = (), rules: ProtectionRules = BUILT_IN_RULES
+) -> tuple[object, ...]:
     """Return the present state of the file system that a job spec for these grants depends on; `own` as above.
 
     If a path has come to lead elsewhere, a slot prepared earlier would lack the new target or expose the old one.
@@ -392,7 +435,7 @@ def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
     folders = _folders(grants)
     granted = [*map(str, (*folders, *grants.readable))]
     covered = (
-        _list_covered_paths(str(folders[0].resolve()))
+        _list_covered_paths(str(folders[0].resolve()), rules)
         if grants.access == "workspace-write" and folders
         else []
     )
@@ -437,13 +480,30 @@ def _existing(paths: tuple[str, ...]) -> list[str]:
     return [path for path in paths if os.path.exists(path)]
 
 
-def _list_covered_paths(workspace: str) -> list[str]:
-    """Return the protected paths that a mount can cover: those that exist and involve no link."""
-    paths = (f"{workspace}/{name}" for name in protected_paths.PROTECTED_PATHS)
-    return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]
+def _list_protected_paths(workspace: str, rules: ProtectionRules, *, nested: bool) -> list[str]:
+    """Return the protected paths of a workspace that exist. Raises OSError, and TooLargeError."""
+    root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        paths, present = list_protected_paths(root, rules, nested=nested), list_names(root)
+    finally:
+        os.close(root)
+    there = (f"{workspace}/{path}" for path in paths if path.partition("/")[0] in present)
+    return [path for path in there if os.path.lexists(path)]
 
 
-def check_protection(grants: ProcessGrants, tier: Tier) -> None:
+def _list_covered_paths(workspace: str, rules: ProtectionRules) -> list[str]:
+    """Return the protected paths that a mount can cover: those that exist and involve no link.
+
+    Leaves out what only `**/` finds, which would take too long here; such paths are restored.
+    """
+    try:
+        paths = _list_protected_paths(workspace, rules, nested=False)
+    except OSError:  # the supervisor, which also looks, reports it
+        return []
+    return [path for path in paths if os.path.realpath(path) == path]
+
+
+def check_protection(grants: ProcessGrants, tier: Tier, rules: ProtectionRules = BUILT_IN_RULES) -> None:
     """Raise GrantError if the tier cannot prevent changes to the protected paths that exist."""
     if grants.access != "workspace-write" or grants.workspace is None:
         return
@@ -454,13 +514,24 @@ def check_protection(grants: ProcessGrants, tier: Tier) -> None:
             "make the tier namespaces available (paddock doctor says how), or grant the workspace read-only"
         )
     workspace = str(grants.workspace.resolve())
-    covered = _list_covered_paths(workspace)
-    for name in protected_paths.PROTECTED_PATHS:
-        if os.path.lexists(f"{workspace}/{name}") and f"{workspace}/{name}" not in covered:
+    covered = _list_covered_paths(workspace, rules)
+    try:
+        paths = _list_protected_paths(workspace, rules, nested=True)
+    except TooLargeError as error:
+        raise GrantError(f"{refused} {error}; grant the workspace read-only") from error
+    for path in paths:
+        if path in covered:
+            continue
+        name = path.removeprefix(f"{workspace}/")
+        if os.path.realpath(path) == path:
             raise GrantError(
-                f"{refused} {name} of the workspace is a link or behind one, which no mount can protect; replace the "
-                "link with its target, or grant the workspace read-only"
+                f"{refused} {name} can only be restored after the run, because only a pattern with **/ names it; "
+                "take the pattern away with sandbox.unprotected, or grant the workspace read-only"
             )
+        raise GrantError(
+            f"{refused} {name} of the workspace is a link or behind one, which no mount can protect; replace the "
+            "link with its target, or grant the workspace read-only"
+        )
 
 
 def _environment(grants: ProcessGrants, scratch: str) -> dict[str, str]:

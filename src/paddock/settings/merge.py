@@ -30,10 +30,10 @@ RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
 """Keys of rules: those of each file are judged separately, so each rule names its file."""
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
-JOINED_KEYS = frozenset({*RULES_KEYS, "redaction.patterns", "mcp.repos", RECIPES_KEY})
+JOINED_KEYS = frozenset({*RULES_KEYS, "redaction.patterns", "mcp.repos", RECIPES_KEY, "sandbox.protected"})
 """Keys whose values from all files are combined; none replaces another."""
-FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands"}
-"""Keys that variables and flags cannot express."""
+FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands", "sandbox.unprotected"}
+"""Keys that variables and flags cannot express, or may not."""
 OWNERS_ONLY = frozenset(
     {
         "approvals.directory",
@@ -55,6 +55,7 @@ OWNERS_ONLY = frozenset(
         "servers.state",
         "servers.trust",
         "sandbox.job_user",
+        "sandbox.unprotected",
         "runtimes.python.environment",
         "runtimes.workspace_environment",
         "vault.backend",
@@ -233,8 +234,10 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "grants.servers": _is_subset,
     "grants.calls": _is_stricter("run", "read_only", "dry_run"),
     "sandbox.minimum_tier": _is_stricter("unconfined", "landlock", "namespaces"),
+    "sandbox.require": _is_superset,
     "sandbox.job_user": _is_same,
     "sandbox.protected_paths": _is_stricter("restore", "refuse"),
+    "sandbox.unprotected": _is_among,
     "runtimes.enabled": _only_off,
     "runtimes.allowed": _is_subset,
     "runtimes.executables": _fewer_names,

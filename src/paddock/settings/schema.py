@@ -19,6 +19,7 @@ from paddock.settings.commands import SdkCommand
 from paddock.settings.network import NetworkSettings
 from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
+from paddock.settings.protection import ProtectedRules
 from paddock.settings.rules import ApprovalSettings, PolicySettings
 
 if TYPE_CHECKING:
@@ -54,18 +55,30 @@ class SandboxSettings(Value):
 
     minimum_tier: Tier = "landlock"
     """Weakest confinement under which a program may run. If the machine offers less, the program does not start."""
+    require: tuple[Literal["landlock"], ...] = ()
+    """Mechanisms without which nothing runs. Without Landlock the tier `namespaces` confines files by mounts alone, and
+    JavaScript runs in an empty root instead."""
     job_user: str = ""
     """User, by name or number, that processes run as when Paddock runs as root. Empty means user 65531, which no system
     assigns. In the tier `namespaces`, processes with a workspace then stay root, without capabilities. `root` keeps
-    them root in the tier `landlock`, too; there they can change the mode of every file that root owns. If processes
-    cannot change to the user, each result says so under `sandbox`, and so does `paddock doctor`."""
+    them root in the tier `landlock`, too; there they can change the mode of every file that root owns, unless
+    `paddock doctor` shows supervised system calls. If processes cannot change to the user, each result says so under
+    `sandbox`, and so does `paddock doctor`."""
     spares: Count = 1
     """Number of sandboxes started ahead for each set of grants, once the same grants were used twice. Each one costs
     a few idle processes."""
     protected_paths: Protection = "restore"
     """How protected paths such as `.git/hooks` and `.mcp.json` are kept in a writable workspace where mounts cannot
-    keep them (in the tier `landlock`, and for links). `restore` puts them back after the run and reports it; `refuse`
-    does not run the program. Paths that do not exist yet are removed after the run in every tier."""
+    keep them (in the tier `landlock`, for links, and for what `**/` finds in folders). `restore` puts them back after
+    the run and reports it; `refuse` does not run the program. Paths that do not exist yet are removed after the run in
+    every tier."""
+    protected: ProtectedRules = ()
+    """Further protected paths, relative to the workspace, of all files together. `ci/**` and `ci` mean a folder with
+    all in it. `*`, `?` and `[...]` match within a name. `**/.envrc` means that name in the workspace and in the folders
+    of the two levels below it, except in `.git` and `node_modules`."""
+    unprotected: ProtectedRules = ()
+    """Entries of the built-in list of protected paths, or of `protected`, that programs may change, written as they are
+    there; or a path that git's configuration names."""
 
 
 class AuditSettings(Value):

@@ -15,9 +15,11 @@ import tempfile
 from pathlib import Path
 
 import places
+import repositories
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.sandbox import spec
 from paddock.sandbox.sandbox import KernelSandbox
 
 ATTACKS = Path(__file__).parent / "attacks"
@@ -82,10 +84,12 @@ def runs_program(workspace: Path) -> bool:
     return b"program" in told.stdout
 
 
-def damage(facts: dict) -> dict:
-    """Return, for the attacks whose success shows outside, whether it does."""
+def damage(facts: dict, name: str) -> bool:
+    """Tell whether an attack whose success shows outside succeeded; True for the others."""
     workspace, outside = Path(facts["workspace"]), Path(facts["outside"])
-    return {
+    if name in repositories.WORLDS:
+        return repositories.is_changed(workspace, name)
+    shows = {
         "git_hook": (workspace / HOOK).exists(),
         "git_folder_swapped": (workspace / HOOK).exists(),
         "git_folder_closed": (workspace / HOOK).exists(),
@@ -102,20 +106,37 @@ def damage(facts: dict) -> dict:
         "home_of_user": any((workspace / name).exists() for name in HOME),
         "script_by_name": any((workspace / name).exists() for name in (".paddock", ".mentu")),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_by_other_names": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_from_elsewhere": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_race_of_links": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_race_of_memory": (outside / "mode").stat().st_mode & 0o777 == 0o777,
         "close_folder": (outside.parent / "private").stat().st_mode & 0o777 == 0,
         "utime_outside": (outside / "mode").stat().st_mtime == 1,
+        "times_by_other_calls": (outside / "mode").stat().st_mtime == 1,
+        "attributes_by_other_calls": bool(os.listxattr(outside / "mode")),
         "rename_outside": not (outside / "movable").exists(),
         "shared_memory_files": Path("/dev/shm", Path(facts["workspace"]).parent.name).exists(),
     }
+    return shows.get(name, True)
 
 
-async def main(tier: str, network: str, names: list[str]) -> None:
+async def main(place: str, tier: str, network: str, names: list[str]) -> None:
     report = {}
     # A warden that must end survivors puts protected paths back after its report, so the worlds outlive the sandbox.
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(prefix="worlds-") as worlds:
         for folder in (scratch, worlds):
             Path(folder).chmod(0o755)  # noqa: ASYNC240
-        sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch))
+        config = Path(worlds, "gitconfig")
+        config.write_text(repositories.USERS_CONFIG)  # noqa: ASYNC240
+        rules = spec.read_protection((), (), {"GIT_CONFIG_GLOBAL": str(config)})
+        sandbox = KernelSandbox(
+            SandboxFacts(tier=tier),
+            tier,
+            0 if place == "job-root" else None,
+            scratch_root=Path(scratch),
+            protection=rules,
+            supervised=place != "unsupervised",
+        )
         await attack_all(sandbox, network, names, worlds, report)
     print(json.dumps(report))  # noqa: T201
 
@@ -135,6 +156,7 @@ async def attack_all(
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log,
             ):
                 facts = make_world(Path(folder))
+                repositories.fill(Path(facts["workspace"]), name)
                 facts |= {"unix": f"{facts['outside']}/socket", "abstract": Path(folder).name}
                 by_path.bind(facts["unix"])
                 by_path.listen()
@@ -153,7 +175,7 @@ async def attack_all(
                     result = await sandbox.run(
                         ["/usr/bin/python3", "-I", "-S", "-c", program], grants, limits
                     )
-                done = result.exit_code == 0 and damage(facts).get(name, True)
+                done = result.exit_code == 0 and damage(facts, name)
                 Path("/dev/shm", Path(facts["workspace"]).parent.name).unlink(missing_ok=True)  # noqa: ASYNC240
                 report[name] = {
                     "seen": "open" if done else "closed",
@@ -168,6 +190,4 @@ async def attack_all(
 
 if __name__ == "__main__":
     places.enter(sys.argv[1])
-    asyncio.run(
-        main(sys.argv[2], sys.argv[3], sys.argv[4:] or sorted(path.stem for path in ATTACKS.glob("*.py")))
-    )
+    asyncio.run(main(*sys.argv[1:4], sys.argv[4:] or sorted(path.stem for path in ATTACKS.glob("*.py"))))

@@ -1,10 +1,13 @@
 """The places where Paddock runs, emulated. A driver calls `enter` before it does anything else.
 
-root       as started
-user       an unprivileged user (setuid to a number that nobody has)
-no-userns  root in a user namespace of an unprivileged user with no further ones: user.max_user_namespaces is 0
-           in it, as on kernels and distributions that switch them off, and in rootless containers
-docker     a seccomp filter with the denials of Docker's default profile (EPERM; clone3 ENOSYS)
+root          as started
+job-root      the same, with programs that stay root (`sandbox.job_user`)
+user          an unprivileged user (setuid to a number that nobody has)
+unsupervised  the same, without supervised calls
+no-userns     root in a user namespace of an unprivileged user with no further ones: user.max_user_namespaces is 0
+              in it, as on kernels and distributions that switch them off, and in rootless containers
+no-landlock   as root, where the calls of Landlock answer ENOSYS, as on kernels without it
+docker        a seccomp filter with the denials of Docker's default profile (EPERM; clone3 ENOSYS)
 """
 
 import concurrent.futures.thread  # noqa: F401 - a later import may not be allowed
@@ -25,6 +28,16 @@ CLONE_NEWUSER, PR_SET_DUMPABLE = 0x10000000, 4
 NEW_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 
 
+def switch_landlock_off() -> None:
+    """Have the calls of Landlock answer ENOSYS in this process and its children."""
+    import pyseccomp as seccomp
+
+    rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+    for name in ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"):
+        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), name)
+    rules.load()
+
+
 def enter(place: str) -> None:
     """Turn this process into one that runs in such a place."""
     if place == "docker":
@@ -37,7 +50,7 @@ def enter(place: str) -> None:
         for flag in NEW_NAMESPACES:
             rules.add_rule(seccomp.ERRNO(errno.EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
         rules.load()
-    elif place in {"user", "no-userns"}:
+    elif place in {"user", "unsupervised", "no-userns"}:
         sys.executable = "/usr/bin/python3"  # the one of the tests may stand in a private home
         os.setgroups([])
         os.setresgid(THROW_AWAY_USER, THROW_AWAY_USER, THROW_AWAY_USER)

@@ -43,6 +43,7 @@ def test_what_cannot_be_watched_is_not_written_to(tmp_path):
     assert (result.status, result.limit) == ("denied", "protected")
     assert result.reason == (
         "the protected paths of the workspace are too large to watch: they hold more than 64 MiB; "
-        "request read-only access, or make them smaller"
+        "request read-only access, make them smaller, or name what need not be watched in sandbox.unprotected of the "
+        "user's settings"
     )
     assert not (tmp_path / "ran").exists()

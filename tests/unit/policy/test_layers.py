@@ -22,6 +22,7 @@ CHOICES = {
     "sandbox.minimum_tier": ["unconfined", "landlock", "namespaces"],
     "sandbox.job_user": ["", "nobody"],
     "sandbox.protected_paths": ["restore", "refuse"],
+    "sandbox.unprotected": [(".vscode", ".idea"), (".idea",), ()],
     "runtimes.enabled": [True, False],
     "runtimes.allowed": [("python", "node"), ("python",), ()],
     "runtimes.executables": [(), ("bash", "sh"), ("bash",)],

@@ -11,6 +11,7 @@ from paddock.runtimes import safe_copy
 from paddock.sandbox import spec
 from paddock.sandbox.child import lockdown
 from paddock.sandbox.child.messages import Ceilings, JobSpec
+from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.state_paths import StateFile
 
 OTHER = 54321
@@ -213,6 +214,17 @@ def test_no_program_moves_a_link_that_leads_to_paddocks_own(tier, folder):
     spec.check_private(writing(workspace), own, "unconfined")
 
 
+def test_a_file_of_paddock_is_not_protected_by_a_path_that_the_settings_give_free(folder):
+    (workspace,) = made(folder, "workspace")
+    file = StateFile("servers.config", f"{workspace}/.paddock/servers.json", readable=True)
+    spec.check_private(writing(workspace), (), "landlock", (file,))
+    rules = ProtectionRules(removed=(".paddock",))
+    assert refusal(spec.check_private, writing(workspace), (), "landlock", (file,), rules) == (
+        f"a program that may write there could change {file.path}, Paddock's own file (servers.config); move it to "
+        "where no program has a grant, or grant the workspace read-only"
+    )
+
+
 def test_protected_paths_behind_links_cannot_be_refused(folder):
     (workspace,) = made(folder, "workspace")
     spec.check_protection(writing(workspace), "namespaces")
@@ -237,6 +249,7 @@ def test_what_the_room_of_a_job_says(folder):
         scratch="/scratch",
         landlock_abi=3,
         filter="job",
+        supervised=True,
         writable=[str(workspace), "/scratch"],
         devices=["/dev/null", "/dev/zero", "/dev/full"],
         workspace=str(workspace),
@@ -247,7 +260,7 @@ def test_what_the_room_of_a_job_says(folder):
     found = room(grants)
     assert found._replace(readable=()) == expected
     assert found.readable[-2:] == ["/dev/random", "/dev/urandom"]
-    unconfined = expected._replace(landlock_abi=0, filter="")
+    unconfined = expected._replace(landlock_abi=0, filter="", supervised=False)
     assert room(grants, "unconfined")._replace(readable=()) == unconfined
     looking = room(ProcessGrants(workspace=workspace, access="read-only"))
     assert looking._replace(readable=()) == expected._replace(writable=["/scratch"], workspace="", fixed=[])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.sandbox.child import protected_paths, snapshot
+from paddock.sandbox.child import protected_paths, protection, snapshot
 from paddock.sandbox.child.snapshot import Restoration
 
 
@@ -23,7 +23,7 @@ def record(folder):
 def restore(folder, before):
     """Put everything back; return what was changed, and what could not be put back, and why."""
     with opened(str(folder)) as root:
-        way_back = Restoration(root, before)
+        way_back = Restoration(root, before.snapshot)
         found = protected_paths.restore_paths(root, before, way_back)
         way_back.discard()
     assert not [*Path(folder).glob(".paddock-removed-*")]
@@ -37,6 +37,10 @@ def opened(folder):
     os.close(root)
 
 
+REMEDY = (
+    "request read-only access, make them smaller, or name what need not be watched in sandbox.unprotected of the "
+    "user's settings"
+)
 PATHS = (
     ".git",
     ".git/hooks",
@@ -84,7 +88,7 @@ def do(root, outside, deed, name):
 def state(root):
     """Return all that counts of every protected path and all below it, and of a .git that is no folder."""
     found = {}
-    for top in (*protected_paths.PROTECTED_PATHS, *PARENTS):
+    for top in (*protection.BUILT_IN_RULES.paths, *PARENTS):
         path = root / top
         if path.parent.is_symlink() or not os.path.lexists(path):
             continue
@@ -153,7 +157,7 @@ def test_too_much_to_record_is_said(tmp_path, monkeypatch, fill, why):
     (tmp_path / ".idea").mkdir()
     watched(tmp_path).close()
     fill(tmp_path)
-    told = f"the protected paths of the workspace are too large to watch: {why}; request read-only access, or make them smaller"
+    told = f"the protected paths of the workspace are too large to watch: {why}; {REMEDY}"
     with pytest.raises(protected_paths.RecordError) as caught:
         watched(tmp_path)
     assert str(caught.value) == told
@@ -198,4 +202,4 @@ def test_a_record_reads_nothing_through_a_link(tmp_path):
         folder.mkdir()
     (outside / "config").write_text("somebody's own")
     (root / ".git").symlink_to(outside)
-    assert [*record(root).nodes] == [".git"]
+    assert [*record(root).snapshot.nodes] == [".git"]

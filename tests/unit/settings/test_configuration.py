@@ -219,6 +219,7 @@ def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
             "mcp.repos",
             "runtimes.recipes",
         }
+        - {"sandbox.protected", "sandbox.unprotected"}
     )
 
 

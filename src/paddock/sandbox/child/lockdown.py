@@ -8,6 +8,7 @@ A job (`paddock.sandbox.child.shim`) takes the same steps with other rules.
 
 import ctypes
 import functools
+import importlib
 import os
 import resource
 from typing import NamedTuple
@@ -40,21 +41,26 @@ class Rules(NamedTuple):
 
     filter: bytes
     landlock_abi: int
+    """0 without Landlock; then the worker gets an empty root instead."""
     ruleset: int
-    """Descriptor of a Landlock ruleset, which `shed` closes."""
+    """Descriptor of a Landlock ruleset, which `shed_powers` closes; -1 without Landlock."""
+    readable: tuple[str, ...] = ()
+    """Files that the worker may read."""
 
 
 def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
     """Prepare what `shed_powers` and `seal_process` need. The rules deny everything except reading `readable` files.
 
-    Raises OSError if Paddock has no filter for this machine, or the kernel no Landlock.
+    Raises OSError if Paddock has no filter for this machine.
     """
     has_own_user()  # fills the cache, which forked children inherit
     version = landlock.read_abi_version()
-    if version == 0:
-        raise OSError("this kernel offers no Landlock (Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y)")
-    ruleset = landlock.build_ruleset(version, [(path, landlock.READ_FILE) for path in readable])
-    return Rules(filter=seccomp.read_filter(profile), landlock_abi=version, ruleset=ruleset)
+    ruleset = -1
+    if version:
+        ruleset = landlock.build_ruleset(version, [(path, landlock.READ_FILE) for path in readable])
+    else:
+        importlib.import_module("paddock.sandbox.child.empty_root")  # workers cannot read it any more
+    return Rules(seccomp.read_filter(profile), version, ruleset, readable)
 
 
 def check_result(what: str, result: int) -> int:
@@ -115,9 +121,9 @@ def refuse_new_privileges() -> None:
 
 
 def close_all_except(*kept: int) -> None:
-    """Close every descriptor above standard error that is not in `kept`."""
+    """Close every descriptor above standard error that is not in `kept`; negative numbers there mean none."""
     last = _LOWEST_PRIVATE_DESCRIPTOR - 1
-    for descriptor in sorted(kept):
+    for descriptor in sorted(number for number in kept if number >= 0):
         os.closerange(last + 1, descriptor)
         last = descriptor
     os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
@@ -143,17 +149,25 @@ def has_own_user() -> bool:
 def shed_powers(rules: Rules) -> None:
     """Leave root, refuse new privileges, and deny files, sockets and scopes to this thread and its children.
 
-    In a user namespace without another user, root stays root but loses all capabilities.
+    In a user namespace without another user, root stays root but loses all capabilities. Without Landlock, an empty
+    root denies the files. Raises OSError if neither can be had.
     """
     if has_own_user():
         become_user(UNPRIVILEGED_UID)
         die_with_parent()  # again, because a change of user clears it
+    if not rules.landlock_abi:
+        from paddock.sandbox.child.empty_root import enter_empty_root
+
+        enter_empty_root(rules.readable)
+        forbid_capabilities()
+        drop_capabilities()
     elif os.geteuid() == 0:
         forbid_capabilities()
         drop_capabilities()
     refuse_new_privileges()
     make_undumpable()
-    landlock.enforce_ruleset(rules.ruleset)
+    if rules.landlock_abi:
+        landlock.enforce_ruleset(rules.ruleset)
 
 
 def dump_no_core() -> None:

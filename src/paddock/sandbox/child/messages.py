@@ -45,9 +45,11 @@ class JobSpec(NamedTuple):
     user: int | None = None
     """User to become before the program starts; None keeps the supervisor's."""
     landlock_abi: int = 0
-    """0 means no Landlock, only in the tier `unconfined`."""
+    """0 means no Landlock: in the tier `unconfined`, and in a jail on a kernel without it."""
     filter: str = ""
     """Name of the system call filter; empty only in the tier `unconfined`."""
+    supervised: bool = False
+    """Whether the supervisor changes metadata of files for the job (`paddock.sandbox.child.supervised_calls`)."""
     network: str = "none"
     """`none`, `loopback`, `hosts` or `full` (`model.program.Network`)."""
     readable: Sequence[str] = ()
@@ -59,6 +61,8 @@ class JobSpec(NamedTuple):
     devices: Sequence[str] = ()
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty without one."""
+    protection: Sequence[Sequence[str] | str] = ((), (), (), "")
+    """What else is protected there: the fields of `child.protection.ProtectionRules`."""
     jail: str = ""
     """Command that builds the root of its jail, with NULs between its arguments; empty in the other tiers."""
     carried: Sequence[str] = ()

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from paddock.cli.clients import jsonc
 from paddock.cli.clients.table import CLIENTS, Client, Scope
 from paddock.cli.root import command
-from paddock.sandbox.child.protected_paths import PROTECTED_PATHS
+from paddock.sandbox.child.protected_names import PROTECTED_PATHS
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [(client, scope) for client, about in CLIENTS.items() for scope in about.scopes]

@@ -1,0 +1,16 @@
+"""Leave a hook where a configuration that includes itself has them.
+
+landlock: closed
+namespaces: closed
+unconfined: closed
+"""
+
+import os
+
+FILES = {
+    ".githooks/pre-commit": "#!/bin/sh",
+}
+for name, text in FILES.items():
+    path = FACTS["workspace"] + "/" + name
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "w").write(text)
