@@ -6,11 +6,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from tests.support.network import make_authority, run_outer_proxy
+from tests.support.network import allow, make_authority, run_outer_proxy
 from tests.support.tool_registry import serve_registry
 
 from paddock import BlockingPaddock, Outcome, Settings, Status
@@ -167,10 +167,13 @@ def cargo_directory() -> Path:
 
 @dataclass(frozen=True)
 class Bench:
-    """Paddock behind a proxy that leads every name to the registry; its workspace has the certificate authority."""
+    """Paddock behind a proxy that leads every name except `localhost` to the registry."""
 
     paddock: BlockingPaddock
     authority: Path
+    """The certificate authority, in the workspace."""
+    port: int
+    """The port of the registry."""
 
     def run(self, tool: Tool, host: str) -> Outcome:
         return self.paddock.exec(
@@ -190,33 +193,40 @@ def bench(
 ) -> Iterator[Bench]:
     """Many clients never use a proxy for `localhost`, so that the registry has another name."""
     root = tmp_path_factory.mktemp("tools")
-    authority = make_authority(root / "tls", HOST)
+    authority = make_authority(root / "tls", HOST, "localhost")
     workspace = root / "workspace"
     workspace.mkdir()
     copied = Path(shutil.copy(authority.file, workspace))
-    settings = Settings(
-        audit=AuditSettings(directory=root / "audit"),
-        runtimes=RuntimeSettings(
-            network="hosts",
-            timeout_ms=120_000,
-            environment=("GO*", *TRUST),
-            recipes={"cargo": CARGO_RECIPE},
-            python=PythonSettings(environment=Path(sys.prefix)),
-        ),
-        network=NetworkSettings(
-            connect_timeout_ms=60_000,  # a machine without a resolver takes long to report an unknown name
-            rule=[NetworkRule(host=host, effect="allow", origin="user") for host in (HOST, "other.example")],
-        ),
-    )
     served = serve_registry(root / "registry", URL, authority.server)
     with pytest.MonkeyPatch.context() as patch, served as port, run_outer_proxy(port) as outer:
         ours = {"NO_PROXY", "HTTPS_PROXY", *TRUST}
         for name in [each for each in os.environ if each.upper() in ours or each.startswith("GO")]:
             patch.delenv(name)
+        patch.setenv("NO_PROXY", "localhost")
         patch.setenv("HTTPS_PROXY", f"http://{outer.authority}")
         patch.setenv("PATH", f"{cargo_directory}:{toolchain_path}")
+        settings = Settings(
+            audit=AuditSettings(directory=root / "audit"),
+            runtimes=RuntimeSettings(
+                network="hosts",
+                timeout_ms=120_000,
+                environment=("GO*", *TRUST),
+                recipes={"cargo": CARGO_RECIPE},
+                python=PythonSettings(environment=Path(sys.prefix)),
+            ),
+            network=NetworkSettings(
+                connect_timeout_ms=60_000,  # a machine without a resolver takes long to report an unknown name
+                rule=[
+                    *(
+                        NetworkRule(host=host, effect="allow", origin="user")
+                        for host in (HOST, "other.example")
+                    ),
+                    allow("localhost", port),
+                ],
+            ),
+        )
         with BlockingPaddock(workspace, settings=settings) as paddock:
-            yield Bench(paddock, copied)
+            yield Bench(paddock, copied, port)
 
 
 def list_connections(outcome: Outcome) -> set[tuple[str, int, str, str]]:
@@ -238,6 +248,17 @@ def test_a_tool_is_refused_a_host_that_is_not_granted(bench: Bench, name: str) -
     assert (outcome.status, outcome.error.hint) == (Status.FAILED, ""), outcome.error
     assert TOOLS[name].refused in outcome.program.stderr.text
     assert list_connections(outcome) == {(HOST, 443, "refused", REASON)}
+
+
+@pytest.mark.parametrize("name", ["curl", "git", "fetch", "requests"])
+def test_a_tool_reaches_a_server_of_the_machine(bench: Bench, name: str) -> None:
+    """The rule names `localhost`, a port and the network of its addresses."""
+    tool = TOOLS[name]
+    local = replace(tool, code=tool.code.replace(HOST, f"localhost:{bench.port}"))
+    outcome = bench.run(local, "localhost")
+    assert outcome.status is Status.OK, outcome.program.stderr.text
+    assert outcome.program.stdout.text == tool.printed
+    assert list_connections(outcome) == {("localhost", bench.port, "allowed", "")}
 
 
 def test_a_tool_checks_the_certificate(bench: Bench) -> None:
