@@ -46,8 +46,7 @@ class HostAccess:
         from paddock.network.environment import make_node_options, make_proxy_environment
 
         variables = make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
-        trusted = {name: os.environ[name] for name in TRUST if is_system_path(os.environ.get(name, ""))}
-        return {**trusted, **variables, "NODE_OPTIONS": make_node_options()}
+        return {**_list_trusted_authorities(), **variables, "NODE_OPTIONS": make_node_options()}
 
     @property
     def is_closed(self) -> bool:
@@ -91,6 +90,16 @@ class HostAccess:
         self._ended.set()
         if self._served is not None:
             await run_shielded(asyncio.wait({self._served}))
+
+
+def _list_trusted_authorities() -> dict[str, str]:
+    """Return Paddock's own variables for certificate authorities, as far as every program can read their files."""
+    given = {name: os.environ.get(name, "") for name in TRUST}
+    return {
+        name: paths
+        for name, paths in given.items()
+        if all(os.path.isabs(path) and is_system_path(path) for path in paths.split(os.pathsep))
+    }
 
 
 class HostTurn:

@@ -64,6 +64,12 @@ _TABLE_LISTS: dict[str, type[Value]] = {
     "sdk.commands": SdkCommand,
     "mcp.repos": Repository,
 }
+_INSIDE_TLS = (
+    "; Paddock does not open TLS, therefore rules on methods, paths and headers are not available; "
+    "remove it, or deny the host"
+)
+_UNAVAILABLE = {f"{HOST_RULES_KEY}.{name}": _INSIDE_TLS for name in ("methods", "paths", "header", "headers")}
+"""Keys that people expect in a rule, each with the end of its message."""
 _FIELD_NAMES = {key.rpartition(".")[2] for key in _DEFAULTS} | {
     name for each in _TABLE_LISTS.values() for name in each.model_fields
 }
@@ -376,7 +382,7 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
     match error["type"]:
         case "extra_forbidden":
             known = _list_known_keys(path, is_table=isinstance(error["input"], dict))
-            return f"{place}: unknown key `{key}`{suggest(key, known)}"
+            return f"{place}: unknown key `{key}`{_UNAVAILABLE.get(key) or suggest(key, known)}"
         case "missing":
             return f"{where('.'.join(path[:-1]))}: `{key}` is missing"
         case "value_error":
