@@ -28,8 +28,11 @@ PINNED_FILES = ("package.json", "package-lock.json", "requirements.txt", "csc.cs
 NOBODY = 65534
 UNTESTED = frozenset({"powershell"})
 """What none of the registries has."""
-PACKAGES_OF_R = {"r-cran-irkernel": "/usr/lib/R/site-library/IRkernel"}
-"""Packages of the distribution that tests of sessions use, and their directories."""
+PACKAGES_OF_TESTS = {
+    "r-cran-irkernel": "/usr/lib/R/site-library/IRkernel",
+    "python3-pip": "/usr/lib/python3/dist-packages/pip",
+}
+"""Packages of the distribution that tests use, and their directories."""
 FROM_APT = dict.fromkeys(("node", "ruby", "php", "perl", "r", "elixir", "java", "rust", "c", "cpp"), "") | {
     "csharp": "mcs"
 }
@@ -57,7 +60,7 @@ def install(root: Path | None = None) -> str:
             link(root)
             complete.write_text(pins)
         install_apt(path)
-        install_packages_of_r()
+        install_packages_of_tests()
         make_warm(path)
     os.umask(previous)
     return path
@@ -86,13 +89,13 @@ def install_data_environment() -> Path:
     return root / "venv"
 
 
-def install_packages_of_r() -> None:
-    """Install the distribution's packages of R that tests use; raise SystemExit when that cannot be done."""
-    packages = [name for name, folder in PACKAGES_OF_R.items() if not Path(folder).exists()]
+def install_packages_of_tests() -> None:
+    """Install the distribution's packages that tests use; raise SystemExit when that cannot be done."""
+    packages = [name for name, folder in PACKAGES_OF_TESTS.items() if not Path(folder).exists()]
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         install_with_apt(packages)
     elif packages:
-        sys.exit(f"packages of R are missing: sudo apt install {' '.join(packages)}")
+        sys.exit(f"packages for tests are missing: sudo apt install {' '.join(packages)}")
 
 
 def make_warm(path: str) -> None:

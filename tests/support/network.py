@@ -257,7 +257,9 @@ def make_hello(server_name: str | None) -> bytes:
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-class _Handler(http.server.SimpleHTTPRequestHandler):
+class FileHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves the files of a directory; a POST is answered with its body."""
+
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
@@ -276,9 +278,11 @@ class _WebServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 @contextlib.contextmanager
-def serve_directory(directory: Path, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """Serve files over HTTP/1.1, or HTTPS; yields the port. A POST is answered with its body."""
-    server = _WebServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(directory)))
+def serve_directory(
+    directory: Path, context: ssl.SSLContext | None = None, handler: type[FileHandler] = FileHandler
+) -> Iterator[int]:
+    """Serve files over HTTP/1.1, or HTTPS; yields the port."""
+    server = _WebServer(("127.0.0.1", 0), functools.partial(handler, directory=str(directory)))
     if context:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

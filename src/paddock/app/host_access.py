@@ -57,7 +57,7 @@ class HostAccess:
         )
 
         variables = make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
-        trusted = {name: os.environ[name] for name in TRUST if is_system_path(os.environ.get(name, ""))}
+        trusted = _list_trusted_authorities()
         if self._authority is not None:
             trusted = make_trust_environment(_write_bundle(scratch, self._authority))
         return {**trusted, **variables, "NODE_OPTIONS": make_node_options()}
@@ -126,6 +126,16 @@ def _write_bundle(scratch: Path, authority: "CertificateAuthority") -> str:
     path.write_text(f"{read_system_certificates()}\n{authority.certificate}")
     path.chmod(0o644)
     return str(path)
+
+
+def _list_trusted_authorities() -> dict[str, str]:
+    """Return Paddock's own variables for certificate authorities, as far as every program can read their files."""
+    given = {name: os.environ.get(name, "") for name in TRUST}
+    return {
+        name: paths
+        for name, paths in given.items()
+        if all(os.path.isabs(path) and is_system_path(path) for path in paths.split(os.pathsep))
+    }
 
 
 class HostTurn:

@@ -138,7 +138,11 @@ def command(
     repl = Repl(loop, session, workspace, fields, limits, as_json=as_json, output_dir=output_dir)
     try:
         with repl.handle_signals(at_prompt=source is None):
-            code = repl.open(opening) or (repl.converse() if source is None else repl.run_last(source))
+            code = (
+                repl.run_only(source, opening)
+                if source is not None
+                else repl.open(opening) or repl.converse()
+            )
     except _SignalExit:
         code = 0
     except ValidationError as problem:
@@ -189,8 +193,7 @@ class Repl:
         self._opening = opening
         work = RuntimeRun.model_validate({**self._fields, **opening, "session": NEW})
         outcome = self._execute(work, OutputStreamer())
-        for text in self._app.warnings:
-            warn(text)
+        self._print_warnings()
         if outcome.session is not None and outcome.ok:
             self._handle = outcome.session.id
             return 0
@@ -255,16 +258,25 @@ class Repl:
 
     def run(self, code: str) -> int:
         """Run a program in the session, print what it does, and return the exit code of `paddock exec`."""
-        work = RuntimeRun.model_validate({**self._fields, "code": code, "session": self._handle})
+        return self._run({"code": code, "session": self._handle})
+
+    def run_only(self, code: str, opening: dict[str, Json]) -> int:
+        """Run the only program of a session, as `run` does. It may name its packages, because it opens the session."""
+        self._is_last = True
+        status = self._run({**opening, "code": code, "session": NEW})
+        self._print_warnings()
+        return status
+
+    def _run(self, given: dict[str, Json]) -> int:
+        work = RuntimeRun.model_validate({**self._fields, **given})
         printer = OutputStreamer(combined=True)
         outcome = self._execute(work, printer)
         self._report(outcome, work, printer)
         return exit_code(outcome)
 
-    def run_last(self, code: str) -> int:
-        """Run the only program of a session, which ends with it, as `run` does."""
-        self._is_last = True
-        return self.run(code)
+    def _print_warnings(self) -> None:
+        for text in self._app.warnings:
+            warn(text)
 
     def _execute(self, work: RuntimeRun, printer: OutputStreamer) -> Outcome:
         """Run a program until it ends; a signal interrupts it."""

@@ -131,6 +131,8 @@ class NetworkRequest(Value):
             return given
         fields = cast("Mapping[str, object]", given)
         network = fields.get("network")
+        if isinstance(network, str) and "." in network:
+            raise ValueError(f'`network` names hosts in a list, such as ["{network}"]')
         if not isinstance(network, list | tuple):
             return fields
         if fields.get("hosts") is not None:

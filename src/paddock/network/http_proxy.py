@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
     from paddock.network.tls import TlsHost
 
-_STATUSES: "Mapping[Failure, str]" = {
-    "policy": "403 Forbidden",
-    "invalid": "400 Bad Request",
-    "unresolved": "502 Bad Gateway",
-    "unreachable": "502 Bad Gateway",
-    "timeout": "504 Gateway Timeout",
+_STATUSES: "Mapping[Failure, int]" = {
+    "policy": 403,
+    "invalid": 400,
+    "unresolved": 502,
+    "unreachable": 502,
+    "timeout": 504,
 }
+_MAX_PHRASE_CHARS = 500
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -150,10 +151,14 @@ class HttpProxy:
             self._host = None
 
     async def _refuse(self, problem: RefusedError) -> None:
-        """Send the answer to a refused request: one line of text, and no further request."""
+        """Answer a refused request and end the connection.
+
+        The body is one line of text, and so is the reason phrase: most clients show only that of a refused CONNECT.
+        """
         body = f"Paddock: {make_printable(str(problem), 2000)}\n".encode()
+        phrase = make_printable(str(problem), _MAX_PHRASE_CHARS).encode("ascii", "backslashreplace").decode()
         head = (
-            f"HTTP/1.1 {_STATUSES[problem.failure]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"HTTP/1.1 {_STATUSES[problem.failure]} Paddock: {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ if (address && !process.allowedNodeEnvironmentFlags.has("--use-env-proxy")) {
         if (answer.statusCode === 200) return done(null, socket);
         socket.destroy();
         const why = head.toString().trim() || `the proxy answered ${answer.statusCode}`;
-        done(Object.assign(new Error(why), { code: "EACCES" }));
+        done(Object.assign(new Error(why), { code: "ERR_PROXY_TUNNEL" }));
       })
       .once("error", done)
       .end();

@@ -26,7 +26,18 @@ LAUNCHERS = frozenset(
 registry addresses often contain a password.
 """
 
-TRUST = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"})
+TRUST = frozenset(
+    {
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "CARGO_HTTP_CAINFO",
+        "CURL_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+        "NODE_EXTRA_CA_CERTS",
+        "PIP_CERT",
+        "REQUESTS_CA_BUNDLE",
+    }
+)
 """Certificate authorities of the site; these are public."""
 
 INHERITED = BASE | LOCALE | DIRECTORIES | LAUNCHERS | TRUST

@@ -90,6 +90,8 @@ class _Task:
     stop: asyncio.Event | None
     links: Mapping[str, Path]
     """Links to make in scratch, by name: packages that the language searches beside the program."""
+    held: ProcessLimits | None = None
+    """Limits of the interpreter, if this is one of its turns."""
 
     @property
     def combined(self) -> bool:
@@ -173,6 +175,9 @@ class _Task:
         if ended.status is Status.OK:
             return result_of(ended, begun)
         limits = _process_limits(self.job, self.job.terms.limits.timeout_ms)
+        if self.held is not None:
+            own = {"memory_bytes": self.held.memory_bytes, "scratch_bytes": self.held.scratch_bytes}
+            limits = limits.replace(**own)
         return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
 
     def with_errors(self, ended: ProcessResult) -> ProcessResult:
@@ -383,8 +388,8 @@ class RuntimeEngine:
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
 
             def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
-                ended = self._conclude(replace(task, job=job), result, started, Compiled(), message)
-                return prepared.add_facts(ended)
+                turn = replace(task, job=job, held=limits)
+                return prepared.add_facts(self._conclude(turn, result, started, Compiled(), message))
 
             if isinstance(process, ProcessResult):
                 return conclude(process, job)

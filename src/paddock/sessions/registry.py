@@ -31,6 +31,8 @@ class ProgramSession(OpenSession):
     work: RuntimeRun
     """The program that opened it: language, access and network stay."""
     grants: ProgramGrants
+    memory_bytes: int
+    """The memory limit of its interpreter."""
 
     @property
     def language(self) -> str:
@@ -143,7 +145,9 @@ class ProgramSessions(SessionTable):
             return await Interpreter.start(self._engine(), job, driver, self._settings, self._read, stop=stop)
 
         def make(handle: str, owner: str, ends_at: float, interpreter: Interpreter) -> ProgramSession:
-            return ProgramSession(handle, owner, ends_at, interpreter, job.work, job.terms.grants)
+            terms = job.terms
+            memory_bytes = terms.limits.memory_bytes
+            return ProgramSession(handle, owner, ends_at, interpreter, job.work, terms.grants, memory_bytes)
 
         return await self.open(actor, start, make)
 

@@ -109,6 +109,8 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             if key in JOINED_KEYS:
+                if layer.name == "workspace" and key == HOST_RULES_KEY:
+                    _refuse_headers(value, where)
                 values[key] = (
                     *values[key],
                     *(_add_origin(value, layer.name) if key in RULES_KEYS else value),
@@ -166,6 +168,15 @@ def _refuse_widening(
         f"{where}: {key} = {_format_toml(value)} allows more than {_format_toml(ceiling)}, "
         f"which is what {allowed_by}{why}; change {change} instead"
     )
+
+
+def _refuse_headers(rules: Sequence[NetworkRule], where: str) -> None:
+    """Raise ConfigurationError if the file of a workspace, which anyone may have written, adds header fields."""
+    if any(rule.header for rule in rules):
+        raise ConfigurationError(
+            f"{where}: `network.rule.header` adds secrets to requests, which the file of a workspace may not; set it in "
+            "the user's paddock.toml"
+        )
 
 
 def _add_origin(rules: Sequence[Rule | NetworkRule], layer: LayerName) -> list[Rule | NetworkRule]:

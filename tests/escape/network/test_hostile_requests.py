@@ -17,7 +17,7 @@ from tests.support.network import (
     run_proxy,
 )
 
-from paddock.model.network import HostDecision
+from paddock.model.network import HostDecision, NetworkRule
 
 HOST = "granted.example"
 
@@ -222,10 +222,34 @@ def test_connect_to_a_closed_port():
         with run_proxy(allow(HOST, port)) as proxy:
             answer = proxy.exchange(request(method="CONNECT", target=f"{HOST}:{port}", host=f"{HOST}:{port}"))
             reason = f"cannot connect to {HOST}:{port}: Connection refused"
-            assert answer.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+            assert answer.startswith(b"HTTP/1.1 502 Paddock: ")
             assert answer.endswith(f"\r\n\r\nPaddock: {reason}\n".encode())
             (connection,) = proxy.wait_for()
         assert (connection.verdict, connection.reason) == ("allowed", reason)
+
+
+def test_a_reason_stays_one_line_of_the_answer():
+    """A reason is text of a settings file, and the target is the job's. The status line is ASCII and bounded."""
+    reason = "für niemanden\r\nSet-Cookie: a=b\r\n\r\n" + "x" * 4000
+    rule = NetworkRule(host=HOST, effect="deny", origin="user", reason=reason)
+    with run_proxy(rule) as proxy:
+        for data in (
+            request(target=f"http://{HOST}/", host=HOST),
+            request(method="CONNECT", target=f"{HOST}:443"),
+        ):
+            head, _, body = proxy.exchange(data.replace(b":PORT", b":443")).partition(b"\r\n\r\n")
+            status, *fields = head.split(b"\r\n")
+            assert status.startswith(
+                b"HTTP/1.1 403 Paddock: f\\xfcr niemanden\\u000d\\u000aSet-Cookie: a=b\\u000d"
+            )
+            assert len(status) < 1000
+            assert [each.partition(b":")[0] for each in fields] == [
+                b"Content-Type",
+                b"Content-Length",
+                b"Connection",
+            ]
+            assert body.decode().startswith("Paddock: für niemanden\\u000d\\u000aSet-Cookie")
+            assert body.count(b"\n") == 1
 
 
 def test_a_second_request_to_another_host():
@@ -237,7 +261,7 @@ def test_a_second_request_to_another_host():
             b"PORT", port
         )
         answer = proxy.exchange(first + second)
-        assert answer.startswith(OK + b"HTTP/1.1 403 Forbidden\r\n")
+        assert answer.startswith(OK + b"HTTP/1.1 403 Paddock: ")
         assert len(server.received) == 1
         assert [each.host for each in proxy.wait_for(2)] == [HOST, "secret.example"]
 
@@ -337,7 +361,7 @@ def test_an_invalid_chunk(chunk):
         head = request("Transfer-Encoding: chunked", method="POST").replace(
             b"PORT", str(server.port).encode()
         )
-        assert proxy.exchange(head + chunk).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert proxy.exchange(head + chunk).startswith(b"HTTP/1.1 400 Paddock: ")
         proxy.wait_for()
         assert b"".join(server.received).partition(b"\r\n\r\n")[2] == b""
 
@@ -402,7 +426,7 @@ def test_a_host_that_does_not_speak_http(response):
 
     with Server(answer) as server, run_proxy(allow(HOST, server.port)) as proxy:
         found = proxy.exchange(request().replace(b"PORT", str(server.port).encode()))
-        assert found.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+        assert found.startswith(b"HTTP/1.1 502 Paddock: ")
         assert f"Paddock: {HOST}:{server.port} does not answer in HTTP/1.1: ".encode() in found
 
 
@@ -416,7 +440,7 @@ def test_plain_http_in_a_tunnel_names_the_granted_host():
         with proxy.open_tunnel(f"{HOST}:80") as client:
             client.sendall(request(target="/a", host=HOST) + request(target="/b", host="secret.example"))
             answer = receive_all(client)
-        assert answer.startswith(OK + b"HTTP/1.1 400 Bad Request\r\n")
+        assert answer.startswith(OK + b"HTTP/1.1 400 Paddock: ")
         assert answer.endswith(b"Paddock: the header field host names another host than the address\n")
         assert server.received == [f"GET /a HTTP/1.1\r\nhost: {HOST}\r\n\r\n".encode()]
 

@@ -322,7 +322,7 @@ def test_socks_with_a_password():
 def test_socks_4():
     with run_proxy(allow(HOST)) as proxy:
         data = b"\4\1\0\x50\x7f\0\0\1user\0\r\n\r\n"
-        assert proxy.exchange(data).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert proxy.exchange(data).startswith(b"HTTP/1.1 400 Paddock: ")
 
 
 def test_tls_in_a_socks_tunnel_names_the_granted_host():

@@ -66,6 +66,16 @@ def test_script_metadata_names_packages(user: User, registry: Registry) -> None:
     assert user.execute("python", code).program.stdout.text == "1.0\n"
 
 
+def test_a_program_on_standard_input_of_repl_names_its_packages(user: User, registry: Registry) -> None:
+    registry.add_wheel("upper")
+    code = "# /// script\n# dependencies = ['upper']\n# ///\nimport upper\nupper.version\n"
+    given = ["--set", "packages.network=full", "-w", user.workspace]
+    done = subprocess.run(
+        [PADDOCK, "repl", "python", *given], check=False, input=code, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "'1.0'\n", "")
+
+
 def test_the_record_names_every_package_and_the_lock(user: User, registry: Registry) -> None:
     registry.add_wheel("upper", requires=("lower",))
     registry.add_wheel("lower")

@@ -121,7 +121,7 @@ def test_node_reaches_hosts_with_fetch_and_http(tmp_path, port):
         fix = f'add a [[network.rule]] with host = "other.example.com" and ports = [{port}] to the user\'s paddock.toml'
         refused = f"Paddock: other.example.com:{port} is not allowed by any of the user network rules; {fix}"
         served = f"localhost:{port} /a"
-        assert shown(outcome) == f"{served} | {served}\n{refused} | EACCES {refused}\nown own\n"
+        assert shown(outcome) == f"{served} | {served}\n{refused} | ERR_PROXY_TUNNEL {refused}\nown own\n"
 
 
 def test_a_request_narrows_to_the_hosts_that_it_names(tmp_path, port):

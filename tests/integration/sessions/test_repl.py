@@ -350,5 +350,5 @@ def test_the_record_names_the_command_line_and_not_the_handle(
     handle = json.loads(done.stdout)["session"]["id"]
     told = run_paddock(workspace, "audit", "tail", "--json", environment=environment).stdout
     started = [each for each in json.loads(told) if each["event"] == "started"]
-    assert [each["fields"]["surface"] for each in started] == ["cli", "cli"]
+    assert [each["fields"]["surface"] for each in started] == ["cli"]
     assert handle not in told

@@ -414,6 +414,10 @@ def test_languages_without_sessions_and_wrong_uses(workspace: Path) -> None:
             ValueError, match='give a language, for example "python", or the `id` of an open session'
         ):
             p.session()
+        with pytest.raises(
+            ValueError, match=r'`network` names hosts in a list, such as \["api.example.com"\]'
+        ):
+            p.exec("python", "1", network="api.example.com")
     granted = {**PATIENT["runtimes"], "environment": ["X"]}
     with (
         BlockingPaddock(workspace, overrides={"runtimes": granted}) as p,
@@ -495,7 +499,19 @@ DIFFERENT = {
         {},
         "python",
         {"packages": ["x"]},
-        "the session has the packages none, and the program wants x",
+        "the session has no packages, and the program wants x",
+    ),
+    "executable": (
+        {},
+        "python",
+        {"executable": "python3"},
+        "the session has the executable of its language, and the program wants python3",
+    ),
+    "memory": (
+        {"memory_bytes": 200 << 20},
+        "python",
+        {"memory_bytes": 100 << 20},
+        "the session has the memory limit 209715200 bytes, and the program wants 104857600 bytes",
     ),
     "access": (
         {"access": "none"},
@@ -519,6 +535,23 @@ def test_what_a_session_does_not_have_is_refused(workspace: Path, what: str) -> 
             'open another session with "new", which can have it',
         )
         assert s.run("1 + 1").text == "2\n"
+
+
+def test_hints_name_the_limits_of_the_session(workspace: Path) -> None:
+    overrides = {**PATIENT, "sessions": {"disk_bytes": 20 << 20}}
+    fill = "for number in range(50): open(str(number), 'wb').write(bytes([1]) * (1 << 20))\nwhile True: pass"
+    with (
+        BlockingPaddock(workspace, overrides=overrides) as p,
+        p.session("python", memory_bytes=200 << 20) as s,
+    ):
+        allocated, filled = s.run("bytearray(600 << 20)"), s.run(fill)
+        assert allocated.error is not None
+        assert filled.error is not None
+        assert (allocated.status, allocated.error.hint) == (
+            Status.MEMORY_LIMIT,
+            "it had 200 MiB; runtimes.memory_bytes is the maximum",
+        )
+        assert (filled.status, filled.error.hint) == (Status.OUTPUT_LIMIT, "it may hold 20 MiB")
 
 
 def test_texts_of_node_that_are_not_complete(workspace: Path) -> None:

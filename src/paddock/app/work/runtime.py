@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from paddock.app.work.kind import (
     Context,
@@ -27,6 +28,9 @@ from paddock.policy.programs import add_defaults, check_read_only, judge_program
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.sessions.registry import ProgramSession
 
 _ANEW = 'open another session with "new", which can have it'
 _SHOWN_BYTES = 2048
@@ -167,9 +171,12 @@ class RuntimePrograms(Kind[RuntimeRun]):
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> ExecutionRequest:
         """Return the request with what its session was opened with, so that policy decides about that."""
-        if (opened := _find_opening(engines, request, work)) is None:
+        if (session := _find_session(engines, request, work)) is None:
             return request
-        same: dict[str, object] = {"executable": opened.executable}
+        opened = session.work
+        same: dict[str, object] = {}
+        if work.executable is None:
+            same["executable"] = opened.executable
         given = "access" in work.model_fields_set
         if not given or ACCESSES.index(work.access) <= ACCESSES.index(opened.access):
             same["access"] = opened.access
@@ -189,8 +196,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
         self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision
     ) -> ExecutionRequest | RawResult:
         """Refuse a language that is neither built in nor added by the settings, and what a session does not have."""
-        opened = _find_opening(context.engines, request, work)
-        if opened is not None and (other := _find_difference(work, opened)):
+        session = _find_session(context.engines, request, work)
+        if session is not None and (other := _find_difference(work, request.limits.memory_bytes, session)):
             error = ErrorInfo(name="Invalid", message=other, hint=_ANEW, phase="decide")
             return RawResult(status=Status.INVALID, error=error)
         why = context.engines.programs.explain_unknown(work.runtime)
@@ -230,25 +237,33 @@ class RuntimePrograms(Kind[RuntimeRun]):
         return await context.engines.programs.run(request, work, decision, watchers, watch)
 
 
-def _find_opening(engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> RuntimeRun | None:
-    """Return the program that opened the session of another one; None without an open session."""
+def _find_session(engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> "ProgramSession | None":
+    """Return the open session that a program names; None without one."""
     if work.session in {None, NEW}:
         return None
-    session = engines.programs.find_session(request.actor, work.session or "")
-    return None if session is None else session.work
+    return engines.programs.find_session(request.actor, work.session or "")
 
 
-def _find_difference(work: RuntimeRun, opened: RuntimeRun) -> str:
+def _find_difference(work: RuntimeRun, memory_bytes: int | None, session: "ProgramSession") -> str:
     """Return what a program wants that its session does not have, or ""."""
+    opened = session.work
+    has_bytes = session.memory_bytes
     for name, has, wants in (
         ("language", opened.runtime, work.runtime),
+        ("executable", opened.executable or "of its language", work.executable or "of its language"),
         ("access", opened.access, work.access),
         ("network", name_network(opened), name_network(work)),
-        ("packages", " ".join(opened.packages) or "none", " ".join(work.packages) or "none"),
+        ("packages", " ".join(opened.packages), " ".join(work.packages)),
         ("kernel", opened.kernel, work.kernel),
+        (
+            "memory limit",
+            f"{has_bytes} bytes",
+            f"{has_bytes if memory_bytes is None else memory_bytes} bytes",
+        ),
     ):
         if has != wants:
-            return f"the session has the {name} {has}, and the program wants {wants}"
+            its = f"the {name} {has}" if has else f"no {name}"
+            return f"the session has {its}, and the program wants {wants}"
     if work.background and not opened.background:
         return "the session was opened without `background`"
     return ""
