@@ -41,8 +41,8 @@ from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
 from paddock.model.errors import EngineError, PaddockError
-from paddock.model.ids import mint_id, new_id, spend_id
 from paddock.model.host_names import Authority
+from paddock.model.ids import mint_id, new_id, spend_id
 from paddock.model.network import Connection, HostDecision
 from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest
@@ -233,9 +233,7 @@ class Gate:
 
         def record(connection: Connection) -> Connection:
             shown = self._hide_secrets(connection)
-            self.audit.append_soon(
-                "connected", new_id(), connection_facts(request, shown), parent=request.id
-            )
+            self.audit.append_soon("connected", new_id(), connection_facts(request, shown), parent=request.id)
             return shown
 
         ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))

@@ -34,9 +34,7 @@ class ConnectionWatch(NamedTuple):
 class HostAccess:
     """The access of one program, or of one session, to hosts."""
 
-    def __init__(
-        self, grant: HostGrant, decide: Callable[[str, int], HostDecision] | None = None
-    ) -> None:
+    def __init__(self, grant: HostGrant, decide: Callable[[str, int], HostDecision] | None = None) -> None:
         """Decide by `decide`, or else by the grant alone."""
         self._grant = grant
         self._decide = decide or partial(decide_host, grant)

@@ -18,6 +18,7 @@ from paddock.policy.environment import child_environment
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.app.confined_servers import ConfinedServers
     from paddock.catalog.catalog import Catalog
     from paddock.catalog.inferred_types import InferredTypes
     from paddock.catalog.provisioning.service import Provisioning
@@ -57,6 +58,8 @@ class Servers:
         self._contents: dict[Path, bytes | OSError] = {}
         self._hub: Hub | None = None
         self.used = False
+        self.confined: ConfinedServers | None = None
+        """Starts the servers that are confined; None until the session has a sandbox."""
 
     @cached_property
     def config(self) -> "ServersConfig":
@@ -284,6 +287,7 @@ class Servers:
                 checks=self.call_checks,
                 absent=self.config.absent,
                 logins=self.logins,
+                start_confined=self.confined.start if self.confined is not None else None,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
                 answer_values=self._settings.answer_values,

@@ -106,9 +106,7 @@ class ConfinedProcess(ServerChild):
     def _report_violations(self, _: object) -> None:
         if (result := self._find_result()) is not None and result.violations:
             paths = ", ".join(result.violations)
-            _log.warning(
-                "server %s changed protected paths, which have been restored: %s", self._name, paths
-            )
+            _log.warning("server %s changed protected paths, which have been restored: %s", self._name, paths)
 
 
 async def start_confined(

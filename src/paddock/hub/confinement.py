@@ -1,7 +1,6 @@
 """What a confined server may use: `"paddock": {"confine": {...}}` in its entry of a servers file."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated, cast
@@ -14,7 +13,7 @@ from paddock.model.network import MAX_HOSTS, Network
 
 _WORDS: tuple[Network, ...] = ("none", "loopback", "full")
 _NETWORK_RULE = f"must be one of {', '.join(_WORDS)}, or a list of hosts"
-_WRITE_RULE = "must be one directory of the workspace, such as [\"data\"], or [\".\"] for the whole workspace"
+_WRITE_RULE = 'must be one directory of the workspace, such as ["data"], or ["."] for the whole workspace'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,9 @@ def _read_network(value: object) -> tuple[Network, tuple[str, ...]]:
             return word, ()
     if not isinstance(value, list):
         raise ValueError(_NETWORK_RULE)  # noqa: TRY004 - pydantic reports ValueError
-    hosts = cast("Sequence[object]", value)
+    hosts = cast("list[object]", value)
     if not 0 < len(hosts) <= MAX_HOSTS:
-        raise ValueError(f"must name 1 to {MAX_HOSTS} hosts; write \"none\" for no network")
+        raise ValueError(f'must name 1 to {MAX_HOSTS} hosts; write "none" for no network')
     texts = [host for host in hosts if isinstance(host, str)]
     if len(texts) < len(hosts):
         raise ValueError('must be a list of hosts in "quotes"')

@@ -119,8 +119,8 @@ class Hub:
 
     Every child inherits `environment`, and its own variables are added. With `checks`, every child is asked for its
     tools before its first call, and whenever it reports that they changed. `absent` says by name why further servers of
-    the file are not among `servers`. `start_confined` starts servers whose entries confine them. `answer_values` limits the JSON values in one message of a server. `clock` returns
-    seconds.
+    the file are not among `servers`. `start_confined` starts the servers whose entries confine them. `answer_values`
+    limits the JSON values in one message of a server. `clock` returns seconds.
     """
 
     def __init__(
@@ -422,7 +422,7 @@ class Hub:
         if server.confine is None:
             return await start_process(server, self._environment)
         if self._start_confined is None:
-            text = f"Server {server.name} is to be confined, and this hub has no sandbox."
+            text = "it is to be confined, and this hub has no sandbox."
             raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE)
         return await self._start_confined(server, self._environment)
 
