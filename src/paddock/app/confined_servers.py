@@ -98,8 +98,8 @@ class ConfinedServers:
             sandbox,
             [program.command, *server.args],
             grants,
-            access.serve if access is not None else None,
-            access.close if access is not None else _end_nothing,
+            listener=access.serve if access is not None else None,
+            on_end=access.close if access is not None else _end_nothing,
         )
         if isinstance(process, ProcessResult):
             raise _RefusedError(process.reason or process.status.value)

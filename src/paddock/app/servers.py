@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from paddock.catalog.semantic_choice import SemanticSettings
     from paddock.hub.call_checks import CallChecks
     from paddock.hub.catalog_tool import CatalogTool
-    from paddock.hub.config import Server, ServersConfig
+    from paddock.hub.config import Server, ServersConfig, StdioServer
+    from paddock.hub.confinement import Confinement
     from paddock.hub.local_server import LocalServer
     from paddock.hub.pins import Pins
     from paddock.hub.pool import Hub, ServerStatus
+    from paddock.model.network import Connection
     from paddock.secrets.stored_logins import KeptLogins
 
 
@@ -113,6 +116,15 @@ class Servers:
                 f"{name} is a server of the servers file, and the functions of this Paddock would have that name, too; "
                 f'give them another one: Paddock(tool_server="own_{name}")'
             )
+
+    def confine_server(self, server: "StdioServer", confine: "Confinement") -> None:
+        """Confine a server in this session as `confine` says, whatever its entry says. Call it before its first use."""
+        self.servers_by_name[server.name] = replace(server, confine=confine)
+
+    def list_connections(self, name: str) -> "tuple[Connection, ...]":
+        """Return the connections of the last process of a confined server that have ended or were refused."""
+        turn = self.confined.turns.get(name) if self.confined is not None else None
+        return turn.connections if turn is not None else ()
 
     def keep_config(self) -> None:
         """Keep the contents of the servers files, unless they were read before: programs may change them later."""

@@ -114,6 +114,7 @@ async def start_confined(
     sandbox: KernelSandbox,
     argv: Sequence[str],
     grants: ProcessGrants,
+    *,
     listener: Callable[[socket.socket], None] | None,
     on_end: Callable[[], Awaitable[None]],
 ) -> ConfinedProcess | ProcessResult:
