@@ -21,7 +21,7 @@ from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
-    from paddock.app.confined_servers import Observation
+    from paddock.app.confinement_proposal import Observation
 
 _EXPLANATION = (
     "A server runs as you, unless its entry confines it. A member like this confines it to what it names. With "

@@ -65,7 +65,11 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         print_json([{**row, "confine": grants[row["name"]]} for row in rows])
         return
     empty = tools_of_all.explain_no_servers(config)
-    print_table(("server", "transport", "command or address", "login"), servers, empty=empty)
+    shown = [
+        (name, _describe_transport(config.servers[name], transport), *rest)
+        for name, transport, *rest in servers
+    ]
+    print_table(("server", "transport", "command or address", "login"), shown, empty=empty)
     for name in sorted(config.disabled) if servers else ():
         click.echo(config.absent[name], err=True)
 
@@ -215,11 +219,14 @@ def _describe_address(server: Server) -> tuple[str, str]:
     """Return transport and address of a server, without parts that may be secret: arguments, user, query."""
     match server:
         case StdioServer():
-            transport = "stdio" if server.confine is None else "stdio, confined"
-            return transport, server.secrets.hide(server.command)
+            return "stdio", server.secrets.hide(server.command)
         case HttpServer():
             url = urlsplit(server.url)
             return "http", server.secrets.hide(f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
+
+
+def _describe_transport(server: Server, transport: str) -> str:
+    return transport if _describe_confinement(server) is None else f"{transport}, confined"
 
 
 def _describe_confinement(server: Server) -> dict[str, Json] | None:
