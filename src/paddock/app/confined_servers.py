@@ -123,7 +123,7 @@ async def _end_nothing() -> None:
 def grant_hosts(hosts: tuple[str, ...], rules: tuple[NetworkRule, ...]) -> HostGrant:
     """Return the hosts that an entry grants: port 443 of each, and what the user's rules allow for them in addition.
 
-    Every denial of the rules holds. So does a rule that asks, because nobody can be asked.
+    Every denial of the rules holds. So does a rule that asks, because no request could be asked about.
     """
     own = [NetworkRule(host=host, effect="allow") for host in hosts]
     for rule in rules:
@@ -238,7 +238,8 @@ def _find_program(found: str, environment: Mapping[str, str], user: int | None, 
         return program
     readable, folders = list(_list_outside(path, workspace)), list[str]()
     interpreter = _read_interpreter(path)
-    if interpreter:
+    # A program may have written a script of the workspace: the path in it grants nothing, a name leads along PATH.
+    if interpreter and (readable or os.sep not in interpreter):
         named = StdioServer("", interpreter)
         try:
             behind = Path(find_executable(named, environment))
@@ -276,6 +277,8 @@ def _find_toolchain(path: Path, user: int | None, workspace: Path) -> _Program |
 
 def _read_interpreter(path: Path) -> str:
     """Return the interpreter that the first line of a script names; "" for a program that is no script."""
+    if not path.is_file():  # reading a pipe would wait for ever
+        return ""
     with path.open("rb") as file:
         line = file.read(_MAX_SHEBANG_BYTES).partition(b"\n")[0]
     words = line.removeprefix(b"#!").decode(errors="replace").split() if line.startswith(b"#!") else []

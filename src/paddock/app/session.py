@@ -228,8 +228,7 @@ async def open_session(
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
     no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction
     marks. `parts` are used instead of Paddock's own. Raises ConfigurationError for a workspace whose path is not UTF-8,
-    and LedgerError when the ledger cannot be opened: without a record nothing runs, except what `audit.required`
-    allows.
+    and LedgerError without a ledger: without a record nothing runs, except what `audit.required` allows.
     """
     _check_name(workspace)
     with _open_audit(settings.audit, parts.audit) as ledger:

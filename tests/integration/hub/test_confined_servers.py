@@ -335,6 +335,24 @@ def test_grants_that_leave_the_workspace_are_refused(workspace):
     ]
 
 
+def test_a_script_of_the_workspace_grants_no_interpreter_outside(workspace):
+    """A program that may write the script chooses its first line."""
+    chosen = workspace.parent / "chosen"
+    chosen.write_text(f"#!/bin/sh\necho started > {workspace}/data/started\n")
+    script = workspace / "server"
+    script.write_text(f"#!{chosen}\n")
+    for path in (chosen, script):
+        path.chmod(0o755)
+    entry = {"command": str(script), "paddock": {"confine": {"read": ["."], "write": ["data"]}}}
+
+    async def main():
+        async with session(workspace, {"evil": entry}) as opened:
+            return await fail_to_list(opened, "evil")
+
+    assert "without an answer" in run(main())
+    assert not (workspace / "data" / "started").exists()
+
+
 def test_a_server_in_the_workspace_runs_from_node_modules(workspace):
     """As npx starts a package that is installed there: a script with `#!/usr/bin/env node`."""
     package = workspace / "node_modules" / "hello-server"
