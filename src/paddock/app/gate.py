@@ -240,7 +240,7 @@ class Gate:
         return ConnectionWatch(ask, record, self._network)
 
     def watch_server(self, server: str) -> ConnectionWatch:
-        """Return what records the connections of a confined server, which belong to no request: no question is asked."""
+        """Return what records the connections of a confined server. They belong to no request: no question is asked."""
 
         def record(connection: Connection) -> Connection:
             shown = self._hide_secrets(connection)
