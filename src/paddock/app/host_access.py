@@ -34,8 +34,10 @@ class ConnectionWatch(NamedTuple):
 class HostAccess:
     """The access of one program, or of one session, to hosts."""
 
-    def __init__(self, grant: HostGrant) -> None:
+    def __init__(self, grant: HostGrant, decide: Callable[[str, int], HostDecision] | None = None) -> None:
+        """Decide by `decide`, or else by the grant alone."""
         self._grant = grant
+        self._decide = decide or partial(decide_host, grant)
         self._turn: HostTurn | None = None
         self._served: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -68,7 +70,7 @@ class HostAccess:
 
         assert self._turn is not None
         terms = ProxyTerms(
-            decide=partial(decide_host, self._grant),
+            decide=self._decide,
             on_connection=self._take,
             limits=self._turn.watch.limits,
             ask=self._ask,
