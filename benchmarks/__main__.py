@@ -20,6 +20,7 @@ NAMES = (
     "command_line",
     "programs",
     "sandbox",
+    "supervised",
     "runtimes",
     "sessions",
     "packages",

@@ -90,8 +90,8 @@ nothing runs.
 | | `namespaces` | `landlock` |
 |---|---|---|
 | files without a grant | do not exist | cannot be read, written, listed or created; names can be tested |
-| of them, files that the program's user owns | do not exist | can change mode, times and attributes (as root: none) |
-| of them, files that the program's user may read | do not exist | their use can be watched (inotify) |
+| of them, files that the program's user owns | do not exist | cannot be changed (supervised system calls) |
+| of them, files that the program's user may read | do not exist | cannot be watched (as root: inotify) |
 | protected paths | cannot be changed if they exist, otherwise are restored | are restored |
 | other processes | do not exist | cannot be traced, slowed down or inspected; nor signalled, from Linux 6.12 on |
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
@@ -101,8 +101,25 @@ nothing runs.
 | the last process | is killed by the kernel when the first one ends | is found and killed by the supervisor |
 
 With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any
-capability. Root owns the machine's files, and the program can change their modes. Use this setting only for
-code that you would run as root.
+capability.
+
+### Supervised system calls
+
+Landlock has no rule for the mode, owner, times and attributes of a file, or for watching it. Where a program's
+user may own other files, Paddock therefore does these calls itself: `chmod`, `chown`, `utime`, `setxattr`,
+`removexattr` and their relatives, and `inotify_add_watch`. The kernel holds the call (seccomp user
+notification, Linux 5.6). A broker process with the program's user and no capability opens the named file below
+a directory that the program may write to, and acts on that. For a watch, the program need only be able to read
+the file. All other files are refused with `EPERM`. If the broker ends, the calls fail with `ENOSYS`.
+
+* The calls of root's programs that run as user 65531 are not supervised, because that user owns nothing else.
+* Files that were removed, and memory files, can be changed. Pipes, sockets and terminals cannot.
+* Paths that lead through `/proc` to the files of a process are refused, except `/proc/self/fd/N`.
+* Watches need `pidfd_getfd(2)`. Docker's default profile denies it, and so does Yama for an ordinary user
+  (`kernel.yama.ptrace_scope` 1). No file can be watched there, in the workspace either.
+* A call takes a tenth of a millisecond. `paddock doctor` reports whether supervised calls hold on the machine.
+  Where they do not, a program can change all files that its user owns, and watch those that it may read. With
+  `sandbox.job_user = "root"` it can change all files of root. `doctor` and each result name that.
 
 ## Enforcement of limits
 
@@ -143,6 +160,8 @@ doctor` reports which. The next start ends and removes the groups that a killed 
 | place | how the tests make it |
 |---|---|
 | as root, and as an ordinary user | as started, and by `setuid` to an unused user id |
+| as root, with programs that stay root | `sandbox.job_user` (`landlock` alone, as another user in the table) |
+| without supervised calls | the control: the attacks on metadata must succeed (`landlock` alone, not in the table) |
 | without user namespaces | in a user namespace whose `user.max_user_namespaces` is 0 (`landlock` alone) |
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
 | unconfined, as an ordinary user | the control: an attack that can succeed must succeed here |

@@ -13,6 +13,10 @@ socket but a pair of streams, and set-user-id files. `job-network` allows socket
 `job-loopback` also those that list the interfaces, since its network is the job's own. Calls that are younger than
 this list are missing, as they are on an older kernel: who wants one has another way. Call numbers of another
 architecture, x32 included, kill.
+
+`supervised` stands beside a job's filter where the job's user may own files outside of its grants. It notifies a
+supervisor of calls for which Landlock has no rule (`paddock.sandbox.child.call_broker`). A refusal of the other filter
+takes precedence.
 """
 
 import errno
@@ -24,6 +28,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyseccomp as seccomp
+
+from paddock.sandbox.child.call_broker import CALL_NUMBERS
 
 TARGET = Path(__file__).parent.parent / "src/paddock/sandbox/child/filters"
 ARCHITECTURES = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}
@@ -104,6 +110,10 @@ LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 ARCHITECTURE, NUMBER = 4, 0
 """Where they stand in seccomp_data (seccomp(2))."""
 KILL_PROCESS, MISSING = 0x80000000, 0x00050000 | errno.ENOSYS
+NOTIFY, ALLOW = 0x7FC00000, 0x7FFF0000
+"""SECCOMP_RET_USER_NOTIF and SECCOMP_RET_ALLOW."""
+SETXATTRAT, REMOVEXATTRAT = 463, 466
+"""Of Linux 6.13, the same on both architectures. C libraries do without them."""
 CLONE_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 NO_CALL = -1
 """What libseccomp makes of a name that it does not know."""
@@ -142,12 +152,32 @@ priority: programs hear that it is done.
 
 def build(profile: str, architecture: str) -> bytes:
     """Return the BPF program of a profile for an architecture."""
+    if profile == "supervised":
+        return supervised(architecture)
     for_jobs = profile.startswith("job")
     rules = job(profile, architecture) if for_jobs else guest(profile, architecture)
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
         return (without_unknown(architecture) if for_jobs else b"") + file.read()
+
+
+def supervised(architecture: str) -> bytes:
+    """Return the filter that notifies of supervised calls; libseccomp would not know the youngest ones."""
+    verdicts = dict.fromkeys(sorted(CALL_NUMBERS[architecture].values()), NOTIFY)
+    verdicts |= dict.fromkeys((SETXATTRAT, REMOVEXATTRAT), MISSING)
+    instructions = [
+        (LOAD, 0, 0, ARCHITECTURE),
+        (EQUAL, 1, 0, AUDIT_ARCH[architecture]),
+        (RETURN, 0, 0, KILL_PROCESS),
+        (LOAD, 0, 0, NUMBER),
+        (AT_LEAST, 0, 1, X32),
+        (RETURN, 0, 0, KILL_PROCESS),
+    ]
+    for number, verdict in verdicts.items():
+        instructions += [(EQUAL, 0, 1, number), (RETURN, 0, 0, verdict)]
+    instructions.append((RETURN, 0, 0, ALLOW))
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
 
 
 def without_unknown(architecture: str) -> bytes:
@@ -297,7 +327,7 @@ def guest(profile: str, architecture: str) -> seccomp.SyscallFilter:
 def main() -> int:
     """Write or check every filter."""
     stale = io.StringIO()
-    for profile in ("guest", "guest-jit", "job", "job-loopback", "job-network"):
+    for profile in ("guest", "guest-jit", "job", "job-loopback", "job-network", "supervised"):
         for architecture in ARCHITECTURES:
             path = TARGET / f"{profile}.{architecture}.bpf"
             program = build(profile, architecture)

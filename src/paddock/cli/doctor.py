@@ -76,7 +76,8 @@ async def _find_toolchains(
 
     tier = found.effective.tier if found.effective is not None else found.minimum
     toolchains = Toolchains(os.environ, settings.runtimes)
-    sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
+    supervised = found.effective is None or not found.effective.unsupervised
+    sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user, supervised=supervised)
     return {
         name: await toolchains.for_job(job, sandbox)
         for job in usual_jobs(settings, workspace)
@@ -144,6 +145,8 @@ def _build_layer_row(layer: Layer) -> tuple[str, str, str, str]:
 
 
 def _build_tier_row(tier: TierReport) -> tuple[str, str, str, str]:
-    refused = f"{len(tier.attempts)} attacks tried, all refused"
+    worked = [name for name, refused in tier.attempts.items() if not refused]
+    left = f"all refused except: {', '.join(worked)}" if worked else "all refused"
+    refused = f"{len(tier.attempts)} attacks tried, {left}"
     state = "opt-in" if tier.tier == "unconfined" else "proved" if tier.proved else "not proved"
     return f"tier {tier.tier}", state, refused if tier.proved else tier.why, tier.fix

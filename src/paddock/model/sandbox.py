@@ -38,6 +38,8 @@ class TierReport(Value):
     """What would help."""
     facts: SandboxFacts = SandboxFacts()
     """Its layers, and what they leave open."""
+    unsupervised: str = ""
+    """Why system calls that change metadata are not supervised; empty if they are, or need not be."""
 
 
 class Examination(Value):

@@ -84,6 +84,8 @@ class KernelSandbox:
     """Where Paddock and its imports are installed. No program can write there, even if a parent is writable."""
     files: tuple[StateFile, ...] = ()
     """Paddock's own files in other directories. A program whose grants expose one does not start."""
+    supervised: bool = True
+    """Whether supervisors change metadata of files for programs in the tier `landlock` (`child.supervised_calls`)."""
     spares: int = 0
     """Number of slots prepared for the next program of the same grants, after two programs used these grants."""
     _fork_server: ForkServerClient | None = None
@@ -262,6 +264,7 @@ class KernelSandbox:
             scratch=scratch,
             job_user=self.job_user,
             group=self.group.path if self.group else "",
+            supervised=self.supervised,
             own=self.own,
             installed=self._find_installation(grants),
         )

@@ -46,8 +46,8 @@ _NO_OWN_NETWORK = (
     "{tier}. Make namespaces available (paddock doctor says how), or ask for another network: none, full"
 )
 _KEEP_ROOT = (
-    'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
-    "mode, times and attributes of every file that root owns"
+    'set job_user = "root" under [sandbox] in the settings of root; where calls are not supervised (paddock doctor), '
+    "programs with a workspace can then change the mode, times and attributes of every file that root owns"
 )
 _OCCUPIED = "{path} is in {keeper}, where Paddock keeps its own files; work in another directory"
 
@@ -158,8 +158,8 @@ def _check_writing(grants: ProcessGrants, number: int) -> None:
         remedy = f'set job_user = "{owner}" under [sandbox]' if owner else _KEEP_ROOT
         raise GrantError(
             f"{path} cannot be granted for writing: it belongs to user {owner}, and programs run as user {number}, "
-            "because Paddock is root and the tier landlock cannot keep a program that is root from changing the mode "
-            "of root's files; make the tier namespaces available (paddock doctor says how), give that user the "
+            "because Paddock is root, and in the tier landlock its programs run as a user that owns no other file; "
+            "make the tier namespaces available (paddock doctor says how), give that user the "
             f"workspace (chown -R {number}:{number} {path}), or {remedy}"
         )
 
@@ -263,6 +263,11 @@ def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
     return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_UID
 
 
+def needs_supervised_calls(grants: ProcessGrants, job_user: int | None, tier: Tier) -> bool:
+    """Return whether a job's user may own files outside, whose metadata Landlock does not protect."""
+    return tier == "landlock" and user(grants, job_user, tier) != lockdown.JOB_UID
+
+
 def build_slot_spec(
     grants: ProcessGrants,
     limits: ProcessLimits,
@@ -272,10 +277,13 @@ def build_slot_spec(
     scratch: Path,
     job_user: int | None,
     group: str,
+    supervised: bool = True,
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
+
+    With `supervised`, jobs that need supervised calls have them.
 
     The grants do not include Paddock's `own` directories (`state_paths`); where it is `installed`, they are read-only.
     """
@@ -300,6 +308,7 @@ def build_slot_spec(
         user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
         filter="" if tier == "unconfined" else _FILTERS[grants.network],
+        supervised=supervised and needs_supervised_calls(grants, job_user, tier),
         network=grants.network,
         readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108

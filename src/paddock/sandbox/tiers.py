@@ -35,8 +35,13 @@ _ALWAYS = (
     _LOCKS,
     "protected paths that a program makes are removed after the run, not prevented",
 )
+_CHANGE_OWN = 'chmod 700 "$TMPDIR"'
+"""What an honest program does after the canary: it needs supervised calls that work."""
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs that run as the same user can end each other's processes (Landlock before ABI 6)"
+_SUPERVISED = "supervised system calls"
+_CALLS = "chmod, chown, utime, setxattr and inotify_add_watch"
+_WATCHED_FILES = "programs can watch the use of outside files that their user may read (inotify)"
 _OWNED_FILES = (
     "programs can change mode, times and attributes of outside files that their user owns (chmod, utime)"
 )
@@ -48,7 +53,7 @@ _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
         "programs can see names, sizes and owners of outside files (stat)",
-        "programs can watch the use of outside files that their user may read (inotify)",
+        _WATCHED_FILES,
         "programs can read the mounts and connections of the machine (/proc)",
         _OWNED_FILES,
         "changes to protected paths of a writable workspace are undone after the run, not prevented",
@@ -76,13 +81,29 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     )
     allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
     effective = allowed[0] if allowed else None
-    async with KernelSandbox(tiers[0].facts, effective.tier if effective else minimum, job_user) as sandbox:
+    async with KernelSandbox(
+        tiers[0].facts,
+        effective.tier if effective else minimum,
+        job_user,
+        supervised=effective is None or not effective.unsupervised,
+    ) as sandbox:
         group = await _limit_by_group(sandbox)
         if effective is not None:
             effective = effective.model_copy(
-                update={"facts": _facts(effective.tier, job_user, sandbox.group)}
+                update={
+                    "facts": _facts(
+                        effective.tier, job_user, sandbox.group, supervised=not effective.unsupervised
+                    )
+                }
             )
-    layers = (_landlock(), _bubblewrap(), _user_namespaces(), group, *find_job_user(job_user))
+    layers = (
+        _landlock(),
+        _bubblewrap(),
+        _user_namespaces(),
+        *_examine_supervised_calls(tiers[1], job_user),
+        group,
+    )
+    layers = (*layers, *find_job_user(job_user))
     users = "" if effective is None else _users(effective.tier, job_user)
     return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective, users=users)
 
@@ -131,6 +152,7 @@ async def choose(
                 own=own,
                 installed=installed,
                 files=files,
+                supervised=not report.unsupervised,
                 spares=spares,
             )
             try:
@@ -150,8 +172,24 @@ async def choose(
 
 
 async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
-    """Run the canary in a tier, as every user that jobs run as, and then a program; return the findings."""
-    facts = _facts(tier, job_user)
+    """Run the canary in a tier, as every user that jobs run as, and then a program; return the findings.
+
+    Supervised calls are proved, too, where programs need them. If they do not hold, the tier is proved without them.
+    """
+    report = await _prove(tier, job_user, supervised=True)
+    if report.proved or not _needs_supervised_calls(tier, job_user):
+        return report
+    plain = await _prove(tier, job_user, supervised=False)
+    return plain.replace(unsupervised=report.why)
+
+
+def _needs_supervised_calls(tier: Tier, job_user: int | None) -> bool:
+    grants = ProcessGrants(access="read-only")
+    return not preflight.find_missing() and spec.needs_supervised_calls(grants, job_user, tier)
+
+
+async def _prove(tier: Tier, job_user: int | None, *, supervised: bool) -> TierReport:
+    facts = _facts(tier, job_user, supervised=supervised)
     for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
         if not layer.available:
             return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
@@ -164,12 +202,13 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
         return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
         with make_temporary_directory("paddock-canary-") as folder:
-            attempts = await attack(folder, KernelSandbox(facts, tier, job_user))
+            attempts = await attack(folder, KernelSandbox(facts, tier, job_user, supervised=supervised))
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
     except _CanaryError as error:
         return _explain_failure(tier, facts, str(error))
-    worked = [name for name, refused in attempts.items() if not refused]
+    accepted = () if supervised else (canary.CHANGE_METADATA,)
+    worked = [name for name, refused in attempts.items() if not refused and name not in accepted]
     if worked:
         why = f"the canary could {', '.join(worked)}"
         return TierReport(
@@ -202,8 +241,10 @@ async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
             for name, refused in json.loads(result.stdout.head).items():
                 attempts[name] = refused and attempts.get(name, True)
         ran = await sandbox.run(["/bin/true"], limits=limits)
-    if ran.status is not Status.OK:
-        raise _CanaryError(f"/bin/true: {ran.reason or ran.status}")
+        changed = await sandbox.run(["/bin/sh", "-c", _CHANGE_OWN], grants, limits)
+    for program, result in (("/bin/true", ran), (_CHANGE_OWN, changed)):
+        if result.status is not Status.OK:
+            raise _CanaryError(f"{program}: {result.reason or result.stderr.head.strip() or result.status}")
     # A jail has its own directory of that name; what counts is whether the file exists outside of the jail.
     attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
     return attempts
@@ -270,18 +311,27 @@ async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
         outcome = result.reason or result.status
         detail = f"the memory limit of a control group was tried and did not hold ({outcome}); {_SAMPLES}"
         return Layer(name=name, available=False, detail=detail)
-    sandbox.facts = _facts(sandbox.tier, sandbox.job_user, group)
+    sandbox.facts = _facts(sandbox.tier, sandbox.job_user, group, supervised=sandbox.supervised)
     return Layer(name=name, available=True, detail="memory and processes are limited by the kernel")
 
 
-def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) -> SandboxFacts:
+def _facts(
+    tier: Tier, job_user: int | None, group: cgroup.Group | None = None, *, supervised: bool = True
+) -> SandboxFacts:
+    supervised = supervised and _needs_supervised_calls(tier, job_user)
     layers = list(_LAYERS[tier])
     if tier != "unconfined":
         layers += [f"Landlock ABI {landlock.read_abi_version()}", "system call filter"]
+    layers += [_SUPERVISED] if supervised else []
     layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
     layers += ["control group (memory, processes)"] if group else []
     scoped = tier != "landlock" or landlock.read_abi_version() >= landlock.SCOPE_ABI
-    residual = _explain_owner(_RESIDUAL[tier], job_user)
+    residual = _RESIDUAL[tier]
+    if supervised:
+        residual = tuple(risk for risk in residual if risk != _OWNED_FILES)
+        if spec.needs_supervised_calls(ProcessGrants(), job_user, tier):  # also programs without a workspace
+            residual = tuple(risk for risk in residual if risk != _WATCHED_FILES)
+    residual = _explain_owner(residual, job_user)
     residual = residual if scoped else (_SIGNALS, *residual)
     if group:
         residual = tuple(
@@ -329,6 +379,22 @@ def _landlock() -> Layer:
         detail="this kernel offers no Landlock",
         fix="run Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y, and add `landlock` to the lsm= boot parameter",
     )
+
+
+def _examine_supervised_calls(report: TierReport, job_user: int | None) -> list[Layer]:
+    """Return whether system calls that change metadata are supervised; nothing if no program needs that."""
+    name, tier = "supervised calls", report.tier
+    if not report.proved or not _needs_supervised_calls(tier, job_user):
+        return []
+    if not report.unsupervised:
+        return [Layer(name=name, available=True, detail=f"{_CALLS} in the tier {tier}")]
+    detail = (
+        f"{report.unsupervised}; programs in the tier {tier} can change files outside that their user owns"
+    )
+    fix = (
+        "run Linux 5.6 or later, and allow seccomp(2) with a listener; as root, leave sandbox.job_user empty"
+    )
+    return [Layer(name=name, available=False, detail=detail, fix=fix)]
 
 
 def _bubblewrap() -> Layer:

@@ -57,8 +57,9 @@ class SandboxSettings(Value):
     job_user: str = ""
     """User, by name or number, that processes run as when Paddock runs as root. Empty means user 65531, which no system
     assigns. In the tier `namespaces`, processes with a workspace then stay root, without capabilities. `root` keeps
-    them root in the tier `landlock`, too; there they can change the mode of every file that root owns. If processes
-    cannot change to the user, each result says so under `sandbox`, and so does `paddock doctor`."""
+    them root in the tier `landlock`, too; there they can change the mode of every file that root owns, unless
+    `paddock doctor` shows supervised system calls. If processes cannot change to the user, each result says so under
+    `sandbox`, and so does `paddock doctor`."""
     spares: Count = 1
     """Number of sandboxes started ahead for each set of grants, once the same grants were used twice. Each one costs
     a few idle processes."""

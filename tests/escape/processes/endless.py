@@ -91,6 +91,19 @@ PROGRAMS = {
         (("output_limit", "scratch"),),
         {"scratch_bytes": 20 << 20, "timeout_ms": 3000},
     ),
+    "supervised_flood": Program(
+        "import os, threading\nopen('f', 'w').close()\nfor _ in range(3): os.fork()\n"
+        "def flood():\n while True: os.chmod('f', 0o600)\n"
+        "for _ in range(4): threading.Thread(target=flood).start()",
+        WALL,
+        workspace=True,
+    ),
+    "supervised_flood_of_children": Program(
+        "import os\nopen('f', 'w').close()\nfor _ in range(3): os.fork()\nwhile True:\n"
+        " if not os.fork(): os.chmod('f', 0o600); os._exit(0)\n os.wait()",
+        WALL,
+        workspace=True,
+    ),
     "large_file": Program(
         "import os, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
         "with open(f'{os.environ[\"TMPDIR\"]}/f', 'wb') as f:\n while True: f.write(b'x' * (1 << 20))",

@@ -102,20 +102,32 @@ def damage(facts: dict) -> dict:
         "home_of_user": any((workspace / name).exists() for name in HOME),
         "script_by_name": any((workspace / name).exists() for name in (".paddock", ".mentu")),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_by_other_names": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_from_elsewhere": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_race_of_links": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "chmod_race_of_memory": (outside / "mode").stat().st_mode & 0o777 == 0o777,
         "close_folder": (outside.parent / "private").stat().st_mode & 0o777 == 0,
         "utime_outside": (outside / "mode").stat().st_mtime == 1,
+        "times_by_other_calls": (outside / "mode").stat().st_mtime == 1,
+        "attributes_by_other_calls": bool(os.listxattr(outside / "mode")),
         "rename_outside": not (outside / "movable").exists(),
         "shared_memory_files": Path("/dev/shm", Path(facts["workspace"]).parent.name).exists(),
     }
 
 
-async def main(tier: str, network: str, names: list[str]) -> None:
+async def main(place: str, tier: str, network: str, names: list[str]) -> None:
     report = {}
     # A warden that must end survivors puts protected paths back after its report, so the worlds outlive the sandbox.
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(prefix="worlds-") as worlds:
         for folder in (scratch, worlds):
             Path(folder).chmod(0o755)  # noqa: ASYNC240
-        sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch))
+        sandbox = KernelSandbox(
+            SandboxFacts(tier=tier),
+            tier,
+            0 if place == "job-root" else None,
+            scratch_root=Path(scratch),
+            supervised=place != "unsupervised",
+        )
         await attack_all(sandbox, network, names, worlds, report)
     print(json.dumps(report))  # noqa: T201
 
@@ -168,6 +180,4 @@ async def attack_all(
 
 if __name__ == "__main__":
     places.enter(sys.argv[1])
-    asyncio.run(
-        main(sys.argv[2], sys.argv[3], sys.argv[4:] or sorted(path.stem for path in ATTACKS.glob("*.py")))
-    )
+    asyncio.run(main(*sys.argv[1:4], sys.argv[4:] or sorted(path.stem for path in ATTACKS.glob("*.py"))))

@@ -1,10 +1,12 @@
 """The places where Paddock runs, emulated. A driver calls `enter` before it does anything else.
 
-root       as started
-user       an unprivileged user (setuid to a number that nobody has)
-no-userns  root in a user namespace of an unprivileged user with no further ones: user.max_user_namespaces is 0
-           in it, as on kernels and distributions that switch them off, and in rootless containers
-docker     a seccomp filter with the denials of Docker's default profile (EPERM; clone3 ENOSYS)
+root          as started
+job-root      the same, with programs that stay root (`sandbox.job_user`)
+user          an unprivileged user (setuid to a number that nobody has)
+unsupervised  the same, without supervised calls
+no-userns     root in a user namespace of an unprivileged user with no further ones: user.max_user_namespaces is 0
+              in it, as on kernels and distributions that switch them off, and in rootless containers
+docker        a seccomp filter with the denials of Docker's default profile (EPERM; clone3 ENOSYS)
 """
 
 import concurrent.futures.thread  # noqa: F401 - a later import may not be allowed
@@ -37,7 +39,7 @@ def enter(place: str) -> None:
         for flag in NEW_NAMESPACES:
             rules.add_rule(seccomp.ERRNO(errno.EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
         rules.load()
-    elif place in {"user", "no-userns"}:
+    elif place in {"user", "unsupervised", "no-userns"}:
         sys.executable = "/usr/bin/python3"  # the one of the tests may stand in a private home
         os.setgroups([])
         os.setresgid(THROW_AWAY_USER, THROW_AWAY_USER, THROW_AWAY_USER)

@@ -18,7 +18,7 @@ PLACES = [
     ("user", "namespaces"),
 ]
 LATE_MS = int(os.environ.get("PADDOCK_KILL_LATE_MS", "5000"))
-PROGRAMS = 21
+PROGRAMS = 23
 
 
 @pytest.mark.parametrize(("place", "tier"), PLACES)

@@ -9,7 +9,9 @@ ATTACKS = sorted((Path(__file__).parent / "attacks").glob("*.py"))
 AS_ROOT = {"root", "docker"}
 PLACES = [
     ("root", "landlock", "none"),
+    ("job-root", "landlock", "none"),
     ("user", "landlock", "none"),
+    ("unsupervised", "landlock", "none"),
     ("no-userns", "landlock", "none"),
     ("docker", "landlock", "none"),
     ("root", "namespaces", "none"),
@@ -23,7 +25,7 @@ OWN_NETWORKS = {"loopback", "hosts"}
 
 def expected(path, place, tier, network):
     """Return what an attack's file says of a tier, or of a case of it where that differs."""
-    cases = [tier, *([f"{tier} as root"] if place in AS_ROOT else [])]
+    cases = [tier, f"{tier} {'as root' if place in AS_ROOT else place}"]
     cases += [f"{tier} with loopback"] if network in OWN_NETWORKS else []
     told = dict(re.findall(r"^([a-z ]+): (.+)$", path.read_text(), re.MULTILINE))
     return next(told[case] for case in reversed(cases) if case in told)

@@ -144,8 +144,8 @@ def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
     assert by_default.reason == (
         f"{closed} is out of reach: programs run as user 65531, which may not enter {closed}; let others through "
         f"(chmod o+x {closed}), move it, make the tier namespaces available (paddock doctor says how), or set "
-        'job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
-        "mode, times and attributes of every file that root owns"
+        'job_user = "root" under [sandbox] in the settings of root; where calls are not supervised (paddock doctor), '
+        "programs with a workspace can then change the mode, times and attributes of every file that root owns"
     )
 
 
@@ -154,8 +154,9 @@ def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
     [
         (
             0,
-            'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace '
-            "change the mode, times and attributes of every file that root owns",
+            'set job_user = "root" under [sandbox] in the settings of root; where calls are not supervised (paddock '
+            "doctor), programs with a workspace can then change the mode, times and attributes of every file that "
+            "root owns",
         ),
         (54321, 'set job_user = "54321" under [sandbox]'),
     ],
@@ -175,8 +176,8 @@ def test_who_owns_a_workspace_that_is_to_be_written_to_in_the_weaker_tier(open_p
     assert tried("landlock") == (
         "invalid",
         f"{workspace} cannot be granted for writing: it belongs to user {owner}, and programs run as user 65531, "
-        "because Paddock is root and the tier landlock cannot keep a program that is root from changing the mode of "
-        "root's files; make the tier namespaces available (paddock doctor says how), give that user the workspace "
+        "because Paddock is root, and in the tier landlock its programs run as a user that owns no other file; make "
+        "the tier namespaces available (paddock doctor says how), give that user the workspace "
         f"(chown -R 65531:65531 {workspace}), or {remedy}",
         "",
     )

@@ -22,7 +22,7 @@ LOAD_ARCHITECTURE = (0x20, 0, 0, 4)
 JUMP_IF_EQUAL, RETURN = 0x15, 0x06
 KILL_PROCESS, KILL_THREAD = 0x80000000, 0
 JOB_PROFILES = ["job", "job-loopback", "job-network"]
-PROFILES = ["guest", "guest-jit", *JOB_PROFILES]
+PROFILES = ["guest", "guest-jit", *JOB_PROFILES, "supervised"]
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 PRETENDED = ERRNO
 """Not done, and said to be."""
@@ -60,6 +60,12 @@ REFUSED_TO_JOBS = (
     "ptrace", "chroot", "mount", "init_module", "mq_open", "shmget", "kexec_load", "add_key", "keyctl", "unshare",
     "perf_event_open", "setns", "process_vm_readv", "bpf", "userfaultfd", "fsopen", "pidfd_getfd",
 )  # fmt: skip
+SUPERVISED = {  # the tables named above
+    "x86_64": (90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 254, 260, 261, 268, 280, 452),
+    "aarch64": (5, 6, 7, 14, 15, 16, 27, 52, 53, 54, 55, 88, 452),
+}
+"""chmod, chown, utime, setxattr, removexattr and their relatives, and inotify_add_watch."""
+NOTIFY, SETXATTRAT, REMOVEXATTRAT = 0x7FC00000, 463, 466
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK = 1, 2, 10, 16, 17, 40
 STREAM, DATAGRAM, RAW, SEQUENCED = 1, 2, 3, 5
 NON_BLOCKING, CLOSED_BY_EXEC = 0o4000, 0o2000000
@@ -277,3 +283,10 @@ def test_guests_get_little_more_than_memory(profile, architecture):
         assert [told("mmap", 0, 0, how, kind) for how in (READ_WRITE, READ_EXECUTE)] == [PERMISSION] * 2
     assert told("mmap", 0, 0, READ_WRITE, PRIVATE) == ALLOW
     assert (told("prlimit64", 0), told("prlimit64", 1)) == (ALLOW, PERMISSION)
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+def test_supervised_calls_are_notified_and_all_others_allowed(architecture):
+    told = {call: verdict("supervised", architecture, call) for call in (*range(1000), X32 - 1)}
+    expected = dict.fromkeys(told, ALLOW) | dict.fromkeys(SUPERVISED[architecture], NOTIFY)
+    assert told == expected | dict.fromkeys((SETXATTRAT, REMOVEXATTRAT), MISSING)

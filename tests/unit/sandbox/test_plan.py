@@ -237,6 +237,7 @@ def test_what_the_room_of_a_job_says(folder):
         scratch="/scratch",
         landlock_abi=3,
         filter="job",
+        supervised=True,
         writable=[str(workspace), "/scratch"],
         devices=["/dev/null", "/dev/zero", "/dev/full"],
         workspace=str(workspace),
@@ -247,7 +248,7 @@ def test_what_the_room_of_a_job_says(folder):
     found = room(grants)
     assert found._replace(readable=()) == expected
     assert found.readable[-2:] == ["/dev/random", "/dev/urandom"]
-    unconfined = expected._replace(landlock_abi=0, filter="")
+    unconfined = expected._replace(landlock_abi=0, filter="", supervised=False)
     assert room(grants, "unconfined")._replace(readable=()) == unconfined
     looking = room(ProcessGrants(workspace=workspace, access="read-only"))
     assert looking._replace(readable=()) == expected._replace(writable=["/scratch"], workspace="", fixed=[])

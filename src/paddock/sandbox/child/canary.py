@@ -10,6 +10,7 @@ import os
 import platform
 import resource
 import socket
+import stat
 from collections.abc import Callable
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -20,7 +21,9 @@ _SYSCALL_NUMBERS = {
 _AF_VSOCK, _AF_NETLINK = 40, 16
 _CLONE_NEWUSER = 0x10000000
 _PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
-_PR_GET_NO_NEW_PRIVS = 39
+_PR_SET_DUMPABLE, _PR_GET_NO_NEW_PRIVS = 4, 39
+CHANGE_METADATA = "change the mode of a file outside"
+"""The attempt that only supervised calls refuse, where the program's user owns the file."""
 _UNUSED_PID = 2**22 + 1
 """A number that no process has: it is above the maximum of pid_max (proc(5))."""
 
@@ -45,6 +48,7 @@ def attempt_all(target: str) -> bytes:
         "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),
         "write a file outside": lambda: os.close(os.open(secret, os.O_WRONLY)),
         "make a file outside": lambda: os.mkdir(f"{secret}.made"),
+        CHANGE_METADATA: lambda: _change_metadata(secret),
         "read the server's environment": lambda: os.close(os.open(f"/proc/{server}/environ", os.O_RDONLY)),
         "signal the server": lambda: os.kill(server, 0),
         "trace the server": lambda: _trace(server),
@@ -99,6 +103,12 @@ def _trace(pid: int) -> None:
 def _limit(pid: int) -> None:
     kind = resource.RLIMIT_CORE
     resource.prlimit(pid, kind, resource.prlimit(pid, kind))
+
+
+def _change_metadata(path: str) -> None:
+    """Set a file's mode to what it is, as a process whose memory may be read, as that of programs may."""
+    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode))
 
 
 def _may_gain_privileges() -> None:

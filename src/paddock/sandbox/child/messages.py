@@ -48,6 +48,8 @@ class JobSpec(NamedTuple):
     """0 means no Landlock, only in the tier `unconfined`."""
     filter: str = ""
     """Name of the system call filter; empty only in the tier `unconfined`."""
+    supervised: bool = False
+    """Whether the supervisor changes metadata of files for the job (`paddock.sandbox.child.supervised_calls`)."""
     network: str = "none"
     """`none`, `loopback`, `hosts` or `full` (`model.program.Network`)."""
     readable: Sequence[str] = ()

@@ -6,7 +6,7 @@ import os
 _OPENAT2 = 437
 """System call number, the same on every architecture."""
 _AT_FDCWD = -100
-_NO_SYMLINKS, _BENEATH = 0x04, 0x08
+_NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _MAX_LINKS = 40
 """The kernel's limit."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -18,12 +18,24 @@ def open_itself(path: str, within: int | None = None, *, flags: int = 0) -> int:
     Raises OSError, with ELOOP for a link.
     """
     resolve = _NO_SYMLINKS if within is None else _NO_SYMLINKS | _BENEATH
+    return _open_path(os.fsencode(path), within, flags, resolve)
+
+
+def open_without_magic(path: bytes, within: int | None = None, *, follows: bool) -> int:
+    """Return a descriptor (O_PATH) of a path that does not lead through a magic link, such as those of /proc.
+
+    Relative paths begin `within` a directory. A link at the end is opened itself unless `follows`. Raises OSError.
+    """
+    return _open_path(path, within, 0 if follows else os.O_NOFOLLOW, _NO_MAGIC_LINKS)
+
+
+def _open_path(path: bytes, within: int | None, flags: int, resolve: int) -> int:
     how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | flags, 0, resolve)
     folder = _AT_FDCWD if within is None else within
-    found = int(_LIBC.syscall(_OPENAT2, folder, os.fsencode(path), how, ctypes.sizeof(how)))
+    found = int(_LIBC.syscall(_OPENAT2, folder, path, how, ctypes.sizeof(how)))
     if found < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
+        raise OSError(number, os.strerror(number), os.fsdecode(path))
     return found
 
 

@@ -8,6 +8,7 @@ _SYSCALL = {"x86_64": 317, "aarch64": 277}
 _MACHINE = os.uname().machine
 _SET_MODE_FILTER = 1
 _TSYNC = 1
+_NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 _INSTRUCTION_BYTES = 8
 
 FILTERS_FOLDER = f"{os.path.dirname(__file__)}/filters"  # pathlib would be copied by every fork
@@ -36,3 +37,17 @@ def install_filter(program: bytes) -> None:
     failed = _LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
     if failed:
         raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_SET_MODE_FILTER)")
+
+
+def install_listener(program: bytes) -> int:
+    """Apply `program`, which notifies, to this process of one thread; return the listener (seccomp_unotify(2)).
+
+    Where the kernel can (Linux 5.19), a received call is interrupted only by a fatal signal, so that it is not done
+    twice. Raises OSError if the kernel refuses, such as for a second listener.
+    """
+    argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
+    for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
+        listener = int(_LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, flags, ctypes.byref(argument)))
+        if listener >= 0:
+            return listener
+    raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER)")

@@ -5,14 +5,14 @@ import os
 import socket
 import time
 
-from paddock.sandbox.child import lockdown, process_tree, scratch
+from paddock.sandbox.child import lockdown, process_tree, scratch, supervised_calls
 from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAM_COUNT, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRootCache
 from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
 from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
 
-FILTER_NAMES = ("job", "job-loopback", "job-network")
-"""The system call filters that job specs may name."""
+FILTER_NAMES = ("job", "job-loopback", "job-network", supervised_calls.FILTER_NAME)
+"""The system call filters of jobs."""
 
 _IDLE_S = 0.01
 """Idle time after which a supervisor starts its next shim ahead, in seconds."""

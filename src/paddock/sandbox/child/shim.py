@@ -8,6 +8,7 @@
                         supervisor
     user, capabilities  nothing that could undo the rest is left afterwards
     no_new_privs, Landlock, seccomp
+    supervised calls    the supervisor gets the listener of a second filter
     receive             the program, its streams and limits; the supervisor sends them at once or much later
     rlimits, directory, exec; in a jail the program is a child of the shim (`paddock.sandbox.child.jail`)
 
@@ -29,6 +30,7 @@ from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, ne
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
+from paddock.sandbox.child.supervised_calls import send_listener
 
 _OTHER_JOBS_THREADS = 256
 """Allowance for threads that other jobs of the same user start: RLIMIT_NPROC counts by user, not by job."""
@@ -118,6 +120,10 @@ class Shim:
         message = self._words.popleft() if self._words else self._receive_message()
         return json.loads(message) if message else {}
 
+    def take_handle(self) -> int:
+        """Return the descriptor that came with the last message, other than a proxy's socket; the caller closes it."""
+        return self._handles.pop()
+
     def take_listener(self) -> socket.socket | None:
         """Return the socket of the job's proxy, which the caller closes; None if it has none."""
         listener, self._listener = self._listener, None
@@ -162,8 +168,10 @@ class Shim:
         """Return the next message; empty at the end."""
         try:
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
-        except ConnectionResetError:  # it ended before it read its job spec
-            return b""
+        except (
+            ConnectionResetError
+        ):  # it ended before it read all; what it has sent, such as the reason, is next
+            message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
         if message == _LISTENS and files:
             self._listener = socket.socket(fileno=files.pop())
         self._handles += files
@@ -198,6 +206,9 @@ def _become_program(
                 rehearse_start(spec)
             spec, handles = _receive_slot_spec(channel)
         _confine_process(spec, handles, progress, channel if jailed else None)
+        if spec.supervised:
+            progress.append("supervised calls")
+            send_listener(channel)
         progress.append("program")
         spec, others = _receive_program(channel, spec)
         progress.append("resource limits")
@@ -206,6 +217,8 @@ def _become_program(
         os.chdir(spec.cwd)
         if spec.canary:
             progress.append("canary")
+            if not jailed:
+                channel.close()  # as an exec does: the supervisor then watches, and serves calls
             os.write(1, _run_canary(spec.canary))
             os._exit(0)
         progress.append("exec")

@@ -29,6 +29,7 @@ from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.shim import Shim, ruleset_of
+from paddock.sandbox.child.supervised_calls import CallListener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +83,8 @@ class Supervisor:
         self._statuses: dict[int, int] = {}
         self._pid = 0
         self._ending: frozenset[int] = frozenset()
+        """The first process of a jail that ends by itself."""
+        self._calls: CallListener | None = None
         self._sample: process_tree.Sample | None = None
         self._leaf: JobCgroup | None = None
         self._before: protected_paths.ProtectedPaths | None = None
@@ -145,6 +148,11 @@ class Supervisor:
             report.missing = isinstance(error, StartError) and error.missing
         _close(files)
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
+        if self._calls is not None:
+            self._calls.close()
+            _wait_for_end(
+                self._calls.broker
+            )  # so that no call changes a protected path after its restoration
         self._end_processes()
         return report
 
@@ -190,12 +198,16 @@ class Supervisor:
         self._shim.start(others, tuple(files))
         _close(files)
         while word := self._shim.read_message():
+            if "calls" in word:
+                self._calls = CallListener(self._shim.take_handle(), self._spec)
             if "step" not in word:
                 self._pass_on_listener()
                 continue
             if word["step"] == "exec":
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
+        if self._spec.supervised and self._calls is None:  # its calls would wait for ever
+            raise StartError("supervised calls: the program ended before it started")
         return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
 
     def _pass_on_listener(self) -> None:
@@ -220,23 +232,37 @@ class Supervisor:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._server, select.POLLIN)
+        if self._calls is not None:
+            poll.register(self._calls, select.POLLIN)
         self._deadline = started + self._spec.ceilings.timeout_ms / 1000
         self._turn = Turn(started)
+        sample_due = time.monotonic() + self._look
         while True:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= self._deadline:
                 return "wall"
-            ready = dict(poll.poll(1000 * min(self._look, left)))
+            ready = dict(poll.poll(1000 * max(0.0, min(sample_due, self._deadline) - now)))
             if handle in ready:
                 _leave_priority()
                 return "exit"
-            if ready:
-                if reason := self._obey_server(poll, handle):
-                    return reason
-            elif hit := self._ceiling_hit():
-                return hit
+            if self._server.fileno() in ready and (reason := self._obey_server(handle)):
+                return reason
+            self._serve_call(poll, ready)
+            if time.monotonic() >= sample_due:  # calls without end do not keep it from looking
+                if hit := self._ceiling_hit():
+                    return hit
+                sample_due = time.monotonic() + self._look
 
-    def _obey_server(self, poll: select.poll, handle: int) -> str:
+    def _serve_call(self, poll: select.poll, ready: dict[int, int]) -> None:
+        """Pass on the supervised call that waits, if there is one."""
+        if self._calls is None or (event := ready.get(self._calls.fileno(), 0)) == 0:
+            return
+        if event & select.POLLIN:
+            self._calls.pass_on()
+        else:  # no process is left that could make one
+            poll.unregister(self._calls)
+
+    def _obey_server(self, handle: int) -> str:
         """Read a message of the server and do what it says; return why the job ends, or ""."""
         word, argument = self._read_message()
         if word == "interrupt":
@@ -244,6 +270,7 @@ class Supervisor:
             return ""
         if word != "pause":
             return argument if word == "stop" else "cancelled"
+        # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
         stopped = process_tree.stop_descendants(
             seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
         )
@@ -254,9 +281,12 @@ class Supervisor:
             return hit
         self._tell_pause()
         _leave_priority()
+        paused = select.poll()  # a stopped process makes no supervised call
+        paused.register(handle, select.POLLIN)
+        paused.register(self._server, select.POLLIN)
         word = "interrupt"
         while word == "interrupt":  # it came too late
-            if handle in dict(poll.poll()):
+            if handle in dict(paused.poll()):
                 return "exit"
             word, argument = self._read_message()
         if word != "resume":
@@ -332,8 +362,14 @@ class Supervisor:
             self._server.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
         return False
 
+    @property
+    def _spare(self) -> frozenset[int]:
+        """Children that do not belong to the job. The pid of one that was reaped may be that of a job's process."""
+        broker = self._calls.broker if self._calls is not None else 0
+        return self._roots.keepers | {broker} if broker else self._roots.keepers
+
     def _measure_usage(self) -> process_tree.Sample:
-        return process_tree.measure_tree(spare=self._roots.keepers, first=self._pid if self._spec.jail else 0)
+        return process_tree.measure_tree(spare=self._spare, first=self._pid if self._spec.jail else 0)
 
     def _takes_too_much(self, sample: process_tree.Sample) -> bool:
         limit = self._spec.ceilings.memory_bytes
@@ -395,7 +431,7 @@ class Supervisor:
         killed, report.survivors = process_tree.kill_descendants(
             seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
             reaped=self._record_reaped,
-            spare=self._roots.keepers | self._ending,
+            spare=self._spare | self._ending,
         )
         status, left = (jail.status, jail.left) if jail is not None else (self._statuses.get(self._pid), 0)
         # The group kill may leave nothing for the sweep to count. A program that exited was not killed.
@@ -445,6 +481,9 @@ class Supervisor:
         self._statuses[pid] = status
         if pid in self._ending:  # its report has the cost
             return
+        if self._calls is not None and pid == self._calls.broker:  # it is not part of the job
+            self._calls.forget_broker()
+            return
         report = self._report
         report.cpu_user_ms += cost.ru_utime * 1000
         report.cpu_system_ms += cost.ru_stime * 1000
@@ -457,8 +496,8 @@ def _close(files: list[int]) -> None:
 
 
 def _wait_for_end(first: int) -> None:
-    """Wait until the kernel has ended the jail of a first process, but only for a short time."""
-    with contextlib.suppress(ProcessLookupError):
+    """Wait until the kernel has ended a broker, or the jail of a first process, but only for a short time."""
+    with contextlib.suppress(OSError):  # there is none
         handle = os.pidfd_open(first)
         select.select([handle], [], [], _END_S)
         os.close(handle)

@@ -1,7 +1,7 @@
 """Give a file outside that the job's user owns another attribute, as an access list is one.
 
-landlock: open
-landlock as root: closed
+landlock: closed
+landlock unsupervised: open
 namespaces: closed
 unconfined: open
 """

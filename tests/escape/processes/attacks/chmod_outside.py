@@ -1,7 +1,7 @@
 """Change the mode of a file outside that the job's user owns.
 
-landlock: open
-landlock as root: closed
+landlock: closed
+landlock unsupervised: open
 namespaces: closed
 unconfined: open
 """

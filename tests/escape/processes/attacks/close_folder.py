@@ -1,7 +1,7 @@
 """Close a folder outside that the job's user owns, such as that of the record, so that its owner gets at nothing in it.
 
-landlock: open
-landlock as root: closed
+landlock: closed
+landlock unsupervised: open
 namespaces: closed
 unconfined: open
 """

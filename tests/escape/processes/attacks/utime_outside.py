@@ -1,7 +1,7 @@
 """Change the times of a file outside.
 
-landlock: open
-landlock as root: closed
+landlock: closed
+landlock unsupervised: open
 namespaces: closed
 unconfined: open
 """

@@ -1,7 +1,7 @@
 """See by inotify when files in a folder outside that its owner has closed to others are made and opened.
 
-landlock: open
-landlock as root: closed
+landlock: closed
+landlock unsupervised: open
 namespaces: closed
 unconfined: open
 """
