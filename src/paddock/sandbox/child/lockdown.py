@@ -109,6 +109,12 @@ def drop_capabilities() -> None:
     check_result("capset", _capset(_THIS_THREAD, _NO_CAPABILITIES))
 
 
+def keep_capability(number: int) -> None:
+    """Give up every capability of this process except one, a number below 32. Raises OSError if the kernel refuses."""
+    held = 1 << number
+    check_result("capset", _capset(_THIS_THREAD, (ctypes.c_uint32 * 6)(held, held, 0, 0, 0, 0)))
+
+
 def refuse_new_privileges() -> None:
     """Prevent every later exec from granting privileges (prctl(2), PR_SET_NO_NEW_PRIVS)."""
     check_result("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
