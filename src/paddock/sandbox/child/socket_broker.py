@@ -31,8 +31,8 @@ from paddock.sandbox.child.paths import open_itself
 
 CALL_NUMBERS = {"x86_64": {"connect": 42, "bind": 49}, "aarch64": {"connect": 203, "bind": 200}}
 """Numbers of the calls on each architecture (the kernel's syscall tables)."""
-_MAX_THREADS = 128
-"""Maximum number of calls that wait at the same time for a server. Further calls wait for one of them."""
+_MAX_THREADS = 256
+"""Maximum number of threads of a broker. With one left, connections that may have to wait fail with EAGAIN."""
 _THREAD_STACK_BYTES = 256 * 1024
 _MAX_ADDRESS_BYTES = 128
 """Size of sockaddr_storage, the kernel's limit."""
@@ -47,10 +47,9 @@ _OUTSIDE = frozenset({errno.ENOENT, errno.EROFS, errno.ENOTDIR})
 """Errors of a path that leads out of the private directories."""
 _STATUS_PATTERN = re.compile(rb"^(Umask|Tgid):\s*(\d+)", re.MULTILINE)
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_CALLS = {
-    number: getattr(_LIBC, name)
-    for name, number in CALL_NUMBERS.get(os.uname().machine, CALL_NUMBERS["x86_64"]).items()
-}
+_NUMBERS = CALL_NUMBERS.get(os.uname().machine, CALL_NUMBERS["x86_64"])
+_CONNECT = _NUMBERS["connect"]
+_CALLS = {number: getattr(_LIBC, name) for name, number in _NUMBERS.items()}
 
 
 def serve_socket_calls(files: Sequence[int], private: Sequence[str]) -> NoReturn:
@@ -130,17 +129,20 @@ class Broker:
             notification = self._receive_call()
             with self._lock:
                 self._idle -= 1
-                if not self._idle and self._threads < _MAX_THREADS:
-                    self._start_thread()
+                may_wait = self._idle > 0 or self._start_thread()
             if notification is not None:
-                notification.answer(self._listener, self._find_error(notification))
+                notification.answer(self._listener, self._find_error(notification, may_wait=may_wait))
 
-    def _start_thread(self) -> None:
+    def _start_thread(self) -> bool:
+        """Start another thread; return whether there can be one more."""
+        if self._threads == _MAX_THREADS:
+            return False
         try:
             _thread.start_new_thread(self._run_thread, ())
-            self._threads += 1
-        except RuntimeError:  # the user has too many threads: this one receives the next call, after its own
-            pass
+        except RuntimeError:  # the user has too many
+            return False
+        self._threads += 1
+        return True
 
     def _run_thread(self) -> None:
         try:
@@ -163,11 +165,11 @@ class Broker:
             return None
         return Notification.from_bytes(bytes(buffer))
 
-    def _find_error(self, notification: Notification) -> int:
+    def _find_error(self, notification: Notification, *, may_wait: bool) -> int:
         """Do a call; return the number of its error, or 0. Keeps nothing of the caller open."""
         opened: list[int] = []
         try:
-            return self._carry_out(notification, opened)
+            return self._carry_out(notification, opened, may_wait=may_wait)
         except OSError as error:
             return error.errno or errno.EPERM
         except (ValueError, OverflowError):
@@ -176,11 +178,13 @@ class Broker:
             for file in opened:
                 os.close(file)
 
-    def _carry_out(self, notification: Notification, opened: list[int]) -> int:
+    def _carry_out(self, notification: Notification, opened: list[int], *, may_wait: bool) -> int:
         caller, (descriptor, pointer, size) = notification.thread, notification.arguments[:3]
         status = dict(_STATUS_PATTERN.findall(self._read_file(f"{caller}/status")))
         opened.append(process := os.pidfd_open(int(status[b"Tgid"])))
         opened.append(copy := _copy_descriptor(process, descriptor))
+        if not may_wait and notification.number == _CONNECT and os.get_blocking(copy):
+            raise BlockingIOError(errno.EAGAIN, "threads")
         address = self._read_address(caller, pointer, ctypes.c_int32(size).value)
         folder = ""
         if (path := find_path(address)) and not path.startswith(b"/"):
