@@ -222,8 +222,10 @@ def _become_program(
         os.chdir(spec.cwd)
         if spec.canary:
             progress.append("canary")
-            if not jailed:
-                channel.close()  # as an exec does: the supervisor then watches, and serves calls
+            if jailed:
+                channel.send(b"{}")  # as after the start of a program: the supervisor then watches, and serves calls
+            else:
+                channel.close()  # as an exec does
             os.write(1, _run_canary(spec.canary))
             os._exit(0)
         progress.append("exec")

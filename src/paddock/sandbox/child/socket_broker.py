@@ -33,6 +33,8 @@ CALL_NUMBERS = {"x86_64": {"connect": 42, "bind": 49}, "aarch64": {"connect": 20
 """Numbers of the calls on each architecture (the kernel's syscall tables)."""
 _MAX_THREADS = 256
 """Maximum number of threads of a broker. With one left, connections that may have to wait fail with EAGAIN."""
+_MAX_IDLE_THREADS = 2
+"""Number of waiting threads with which a thread ends that has done its call."""
 _THREAD_STACK_BYTES = 256 * 1024
 _MAX_ADDRESS_BYTES = 128
 """Size of sockaddr_storage, the kernel's limit."""
@@ -117,21 +119,22 @@ class Broker:
         self._idle = 0
         self._threads = 1
 
-    def serve_calls(self) -> None:
-        """Receive and do calls until no process is left that could make one.
-
-        Before a thread does a call, it starts another one to receive the next call, unless one waits for it.
-        """
+    def serve_calls(self) -> NoReturn:
+        """Receive and do calls until no process is left that could make one."""
         lockdown.check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
         while True:
-            with self._lock:
-                self._idle += 1
-            notification = self._receive_call()
-            with self._lock:
-                self._idle -= 1
-                may_wait = self._idle > 0 or self._start_thread()
-            if notification is not None:
-                notification.answer(self._listener, self._find_error(notification, may_wait=may_wait))
+            self._serve_call()
+
+    def _serve_call(self) -> None:
+        """Receive and do a call, after starting another thread for the next call unless one waits for it already."""
+        with self._lock:
+            self._idle += 1
+        notification = self._receive_call()
+        with self._lock:
+            self._idle -= 1
+            may_wait = self._idle > 0 or self._start_thread()
+        if notification is not None:
+            notification.answer(self._listener, self._find_error(notification, may_wait=may_wait))
 
     def _start_thread(self) -> bool:
         """Start another thread; return whether there can be one more."""
@@ -146,9 +149,19 @@ class Broker:
 
     def _run_thread(self) -> None:
         try:
-            self.serve_calls()
-        finally:  # a failure ends the broker, so that the calls fail
+            lockdown.check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
+            while self._is_needed():
+                self._serve_call()
+        except BaseException:  # a failure ends the broker, so that the calls fail
             os._exit(1)
+
+    def _is_needed(self) -> bool:
+        """Return whether a further thread should wait for calls; if not, count it as ended."""
+        with self._lock:
+            if self._idle < _MAX_IDLE_THREADS:
+                return True
+            self._threads -= 1
+            return False
 
     def _receive_call(self) -> Notification | None:
         """Return the next call; None if its caller was killed meanwhile."""
