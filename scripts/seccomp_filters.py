@@ -167,9 +167,7 @@ def build(profile: str, architecture: str) -> bytes:
         return (without_unknown(architecture) if for_jobs else b"") + file.read()
 
 
-def notifying(
-    architecture: str, calls: dict[str, dict[str, int]], *, missing: tuple[int, ...] = ()
-) -> bytes:
+def notifying(architecture: str, calls: dict[str, dict[str, int]], *, missing: tuple[int, ...] = ()) -> bytes:
     """Return a filter that notifies of supervised calls; libseccomp would not know the youngest ones."""
     verdicts = dict.fromkeys(sorted(calls[architecture].values()), NOTIFY)
     verdicts |= dict.fromkeys(missing, MISSING)

@@ -90,7 +90,7 @@ _PATHLESS = (
     "Queue or Pipe instead of a Manager"
 )
 _OUTSIDE_PRIVATE = (
-    "its Unix sockets must be streams below $TMPDIR, /tmp or /dev/shm, or have abstract names; sockets of the workspace "
+    "its Unix sockets must be streams below $TMPDIR, /tmp or /dev/shm, or have abstract names; those of the workspace "
     "and of the machine cannot be reached"
 )
 _NO_REPOSITORY = "not a git repository"

@@ -194,7 +194,10 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
     assert families == dict.fromkeys(families, PERMISSION) | dict.fromkeys(granted[profile], ALLOW)
     with_unix = ALLOW if profile == "job-loopback" else PERMISSION
     flags = (0, NON_BLOCKING, CLOSED_BY_EXEC, 1 << 32)
-    kinds = {kind: {told("socket", AF_UNIX, kind | flag) for flag in flags} for kind in (STREAM, DATAGRAM, RAW, SEQUENCED)}
+    kinds = {
+        kind: {told("socket", AF_UNIX, kind | flag) for flag in flags}
+        for kind in (STREAM, DATAGRAM, RAW, SEQUENCED)
+    }
     assert kinds == {STREAM: {with_unix}, DATAGRAM: {PERMISSION}, RAW: {PERMISSION}, SEQUENCED: {with_unix}}
     others = [told("socket", AF_NETLINK, RAW, protocol) for protocol in (4, 9, 15, 16, 1 << 32)]
     assert others == [PERMISSION] * 5

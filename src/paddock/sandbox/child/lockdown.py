@@ -80,6 +80,11 @@ def make_undumpable() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def make_dumpable() -> None:
+    """Undo `make_undumpable`, as an exec does."""
+    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
 def name_itself(title: bytes) -> None:
     """Replace /proc/<pid>/cmdline, which every user may read, by `title`, to show no host path (proc(5), arg_start)."""
     with open("/proc/self/stat", "rb") as file:  # pathlib costs a fork server's child a millisecond

@@ -223,7 +223,10 @@ def _become_program(
         if spec.canary:
             progress.append("canary")
             if jailed:
-                channel.send(b"{}")  # as after the start of a program: the supervisor then watches, and serves calls
+                lockdown.make_dumpable()  # a broker reads the addresses of calls
+                channel.send(
+                    b"{}"
+                )  # as after the start of a program: the supervisor then watches, and serves calls
             else:
                 channel.close()  # as an exec does
             os.write(1, _run_canary(spec.canary))

@@ -61,6 +61,7 @@ def serve_socket_calls(files: Sequence[int], private: Sequence[str]) -> NoReturn
     are further directories that each jail has for itself.
     """
     try:
+        lockdown.die_with_parent()
         listener, jail, spec_file, processes, scratch = files
         lockdown.close_all_except(*files)
         spec = JobSpec.from_file(spec_file)
@@ -70,7 +71,6 @@ def serve_socket_calls(files: Sequence[int], private: Sequence[str]) -> NoReturn
         lockdown.keep_capability(_SYS_PTRACE)
         lockdown.refuse_new_privileges()
         lockdown.make_undumpable()
-        lockdown.die_with_parent()
         _thread.stack_size(_THREAD_STACK_BYTES)
         Broker(listener, processes, (*private, spec.scratch)).serve_calls()
     finally:  # nothing may return into the keeper's code
@@ -104,7 +104,9 @@ def _enter_private_root(jail: int, spec: JobSpec, scratch: int, private: Sequenc
     for path in spec.carried:  # their mount points, which a program does not see
         if os.path.isdir(path):
             mounts.mount_filesystem("tmpfs", path, mounts.RDONLY, "size=4k,mode=555")
-    mounts.mount_filesystem("", "/", mounts.REMOUNT | mounts.BIND | mounts.RDONLY | mounts.NOSUID | mounts.NODEV)
+    mounts.mount_filesystem(
+        "", "/", mounts.REMOUNT | mounts.BIND | mounts.RDONLY | mounts.NOSUID | mounts.NODEV
+    )
 
 
 class Broker:
@@ -152,7 +154,7 @@ class Broker:
             lockdown.check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
             while self._is_needed():
                 self._serve_call()
-        except BaseException:  # a failure ends the broker, so that the calls fail
+        except BaseException:  # noqa: BLE001 - any failure ends the broker, so that the calls fail
             os._exit(1)
 
     def _is_needed(self) -> bool:
@@ -209,7 +211,9 @@ class Broker:
         if not _CALLS[notification.number](copy, address, len(address)):
             return 0
         error = ctypes.get_errno()
-        is_outside = path and error in _OUTSIDE and not self._is_private(os.path.join(folder, os.fsdecode(path)))
+        is_outside = (
+            path and error in _OUTSIDE and not self._is_private(os.path.join(folder, os.fsdecode(path)))
+        )
         return errno.EPERM if is_outside else error
 
     def _read_file(self, name: str) -> bytes:

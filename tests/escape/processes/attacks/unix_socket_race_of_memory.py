@@ -18,7 +18,8 @@ server = socket.socket(socket.AF_UNIX)
 server.bind(f"{own}/socket")
 server.listen(4096)
 addresses = [
-    struct.pack("=H108s", socket.AF_UNIX, path) for path in (f"{own}/socket".encode(), outside.encode(), b"\0abstract")
+    struct.pack("=H108s", socket.AF_UNIX, path)
+    for path in (f"{own}/socket".encode(), outside.encode(), b"\0abstract")
 ]
 libc = ctypes.CDLL(None)
 buffer = ctypes.create_string_buffer(addresses[0], 110)
