@@ -44,9 +44,9 @@ nothing runs.
   with nothing but `127.0.0.1` and `::1`. It can listen and connect there. No other program and nothing of the
   machine is in it. Four attacks of the table are therefore open with these grants: they use sockets, and reach
   only the program itself.
-* **Unix sockets.** With `loopback` or `hosts` a program can bind and connect Unix sockets of the types stream and
-  sequential packet below `$TMPDIR`, `/tmp` and `/dev/shm`, and with abstract names. Sockets of the workspace and
-  of the machine cannot be reached. With any other grant there are only pairs (`socketpair`).
+* **Unix sockets.** With `loopback` or `hosts` a program can bind and connect Unix sockets below `$TMPDIR`, `/tmp`
+  and `/dev/shm`, and with abstract names. Their type must be stream or sequential packet. Sockets of the workspace
+  and of the machine cannot be reached. With any other grant there are only pairs (`socketpair`).
 * **User.** If Paddock runs as root, programs run as user 65531, or as the user of `sandbox.job_user`. In the
   tier `namespaces` a program with a workspace runs as root without any capability, so that it can access the
   user's files. In the tier `landlock` it does not. It reads what all users may read, and write access to a

@@ -54,6 +54,12 @@ _CONNECT = _NUMBERS["connect"]
 _CALLS = {number: getattr(_LIBC, name) for name, number in _NUMBERS.items()}
 
 
+class _Extent(ctypes.Structure):
+    """struct iovec."""
+
+    _fields_ = (("start", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
+
+
 def serve_socket_calls(files: Sequence[int], private: Sequence[str]) -> NoReturn:
     """Turn this process, which a keeper has forked, into the broker of a job's sockets.
 
@@ -200,7 +206,7 @@ class Broker:
         opened.append(copy := _copy_descriptor(process, descriptor))
         if not may_wait and notification.number == _CONNECT and os.get_blocking(copy):
             raise BlockingIOError(errno.EAGAIN, "threads")
-        address = self._read_address(caller, pointer, ctypes.c_int32(size).value)
+        address = _read_address(caller, pointer, ctypes.c_int32(size).value)
         folder = ""
         if (path := find_path(address)) and not path.startswith(b"/"):
             folder = os.readlink(f"{caller}/cwd", dir_fd=self._processes)
@@ -223,21 +229,6 @@ class Broker:
         finally:
             os.close(file)
 
-    def _read_address(self, caller: int, pointer: int, size: int) -> bytes:
-        """Copy an address as the kernel does. Raises OSError."""
-        if not 0 <= size <= _MAX_ADDRESS_BYTES:
-            raise OSError(errno.EINVAL, "address")
-        file = os.open(f"{caller}/mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._processes)
-        try:
-            address = os.pread(file, size, pointer) if size else b""
-        except (OSError, OverflowError):
-            address = b""
-        finally:
-            os.close(file)
-        if len(address) < size:
-            raise OSError(errno.EFAULT, "address")
-        return address
-
     def _is_private(self, path: str) -> bool:
         """Return whether a path names something in a private directory. It decides only which error is reported."""
         return os.path.normpath(path).startswith(tuple(f"{folder}/" for folder in self._private))
@@ -248,6 +239,20 @@ def find_path(address: bytes) -> bytes:
     if address[:_FAMILY_BYTES] != struct.pack("=H", socket.AF_UNIX):
         return b""
     return address[_FAMILY_BYTES:].partition(b"\0")[0]
+
+
+def _read_address(caller: int, pointer: int, size: int) -> bytes:
+    """Copy an address as the kernel does (process_vm_readv(2)). Raises OSError."""
+    if not 0 <= size <= _MAX_ADDRESS_BYTES:
+        raise OSError(errno.EINVAL, "address")
+    if not size:
+        return b""
+    buffer = ctypes.create_string_buffer(size)
+    here, there = _Extent(ctypes.addressof(buffer), size), _Extent(pointer, size)
+    count = _LIBC.process_vm_readv(caller, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    if lockdown.check_result("process_vm_readv", count) < size:
+        raise OSError(errno.EFAULT, "address")
+    return buffer.raw
 
 
 def _copy_descriptor(process: int, descriptor: int) -> int:
