@@ -92,7 +92,7 @@ $ paddock exec awk -c 'BEGIN { print ARGV[1] * 7 }' -- 6
 42
 $ paddock policy check awk --network full
 denied to agents and programs; for a person's own `paddock exec --access read-only --network full`: allowed
-  network full is not granted (granted: loopback); set `network = "full"` under [runtimes] in the paddock.toml of the user or the system
+  the network is not granted; set `network = "full"` under [runtimes] in the paddock.toml of the user or the system
   no setting decides this, so the flags of your own command do
 ```
 
