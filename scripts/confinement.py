@@ -46,10 +46,13 @@ nothing runs.
   workspace if that is granted.
 * **Writing.** It writes to a scratch directory, which Paddock deletes after it, and to the workspace if write
   access is granted.
-* **Network.** It has no network without a grant, and never Unix sockets. With `loopback` or `hosts` each program
-  has a network of its own with nothing but `127.0.0.1` and `::1`. It can listen and connect there. No other program
-  and nothing of the machine is in it. Four attacks of the table are therefore open with these grants: they use
-  sockets, and reach only the program itself.
+* **Network.** It has no network without a grant. With `loopback` or `hosts` each program has a network of its own
+  with nothing but `127.0.0.1` and `::1`. It can listen and connect there. No other program and nothing of the
+  machine is in it. Four attacks of the table are therefore open with these grants: they use sockets, and reach
+  only the program itself.
+* **Unix sockets.** With `loopback` or `hosts` a program can bind and connect Unix sockets below `$TMPDIR`, `/tmp`
+  and `/dev/shm`, and with abstract names. Their type must be stream or sequential packet. Sockets of the workspace
+  and of the machine cannot be reached. With any other grant there are only pairs (`socketpair`).
 * **User.** If Paddock runs as root, programs run as user 65531, or as the user of `sandbox.job_user`. In the
   tier `namespaces` a program with a workspace runs as root without any capability, so that it can access the
   user's files. In the tier `landlock` it does not. It reads what all users may read, and write access to a
@@ -154,6 +157,19 @@ the file. All other files are refused with `EPERM`. If the broker ends, the call
 * A call takes a tenth of a millisecond. `paddock doctor` reports whether supervised calls hold on the machine.
   Where they do not, a program can change all files that its user owns, and watch those that it may read. With
   `sandbox.job_user = "root"` it can change all files of root. `doctor` and each result name that.
+
+### Unix sockets with a path
+
+A Unix socket with a path belongs to no network namespace. Through a granted directory a program could otherwise
+connect to an editor, a database or `docker.sock`. With `loopback` or `hosts` the kernel therefore holds each
+`connect` and `bind`, and a broker process does it. The root of the broker holds only the private directories of
+the program, so that no path leads elsewhere. If the broker ends, the calls fail with `ENOSYS`.
+
+* A path outside of the private directories fails with `EPERM`. Paths through `/proc` do, too.
+* `SO_PEERCRED` of an accepted connection has the process number 0. User and group are right.
+* At most 256 connections of a program can wait for a server at once. Further blocking ones fail with `EAGAIN`.
+* A signal other than `SIGKILL` does not interrupt a `connect` that waits.
+* A call takes a tenth of a millisecond, also for `127.0.0.1`.
 
 ## Enforcement of limits
 

@@ -16,7 +16,8 @@ architecture, x32 included, kill.
 
 `supervised` stands beside a job's filter where the job's user may own files outside of its grants. It notifies a
 supervisor of calls for which Landlock has no rule (`paddock.sandbox.child.call_broker`). A refusal of the other filter
-takes precedence.
+takes precedence. `sockets` stands beside `job-loopback`, and notifies of the calls that name a socket
+(`paddock.sandbox.child.socket_broker`).
 """
 
 import errno
@@ -29,7 +30,7 @@ from pathlib import Path
 
 import pyseccomp as seccomp
 
-from paddock.sandbox.child.call_broker import CALL_NUMBERS
+from paddock.sandbox.child import call_broker, socket_broker
 
 TARGET = Path(__file__).parent.parent / "src/paddock/sandbox/child/filters"
 ARCHITECTURES = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}
@@ -128,6 +129,8 @@ PRETENDED = 0
 """For what is not done and said to be done."""
 SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
 """SOCK_DGRAM, and SOCK_RAW, which is the same for unix sockets (unix(7))."""
+UNIX = 1
+"""AF_UNIX."""
 INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
 NETLINK, NETLINK_ROUTE = 16, 0
@@ -153,7 +156,9 @@ priority: programs hear that it is done.
 def build(profile: str, architecture: str) -> bytes:
     """Return the BPF program of a profile for an architecture."""
     if profile == "supervised":
-        return supervised(architecture)
+        return notifying(architecture, call_broker.CALL_NUMBERS, missing=(SETXATTRAT, REMOVEXATTRAT))
+    if profile == "sockets":
+        return notifying(architecture, socket_broker.CALL_NUMBERS)
     for_jobs = profile.startswith("job")
     rules = job(profile, architecture) if for_jobs else guest(profile, architecture)
     with tempfile.TemporaryFile() as file:
@@ -162,10 +167,10 @@ def build(profile: str, architecture: str) -> bytes:
         return (without_unknown(architecture) if for_jobs else b"") + file.read()
 
 
-def supervised(architecture: str) -> bytes:
-    """Return the filter that notifies of supervised calls; libseccomp would not know the youngest ones."""
-    verdicts = dict.fromkeys(sorted(CALL_NUMBERS[architecture].values()), NOTIFY)
-    verdicts |= dict.fromkeys((SETXATTRAT, REMOVEXATTRAT), MISSING)
+def notifying(architecture: str, calls: dict[str, dict[str, int]], *, missing: tuple[int, ...] = ()) -> bytes:
+    """Return a filter that notifies of supervised calls; libseccomp would not know the youngest ones."""
+    verdicts = dict.fromkeys(sorted(calls[architecture].values()), NOTIFY)
+    verdicts |= dict.fromkeys(missing, MISSING)
     instructions = [
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, AUDIT_ARCH[architecture]),
@@ -227,9 +232,9 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
 
 
 def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
-    """Leave pairs of unix sockets, and those of the internet families where the profile says so.
+    """Leave pairs of unix sockets, and where the profile says so, unix sockets and those of the internet families.
 
-    A pair of streams stays a pair; either end of one of datagrams can send to any other socket, such as the system log.
+    A pair of streams stays a pair. A datagram socket can send to any other one, such as the system log.
     """
     deny(
         PRETENDED,
@@ -242,11 +247,14 @@ def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
     if profile == "job":
         deny(errno.EPERM, "socket")
         return
-    families = (*INTERNET, NETLINK) if profile == "job-loopback" else INTERNET
+    families = (UNIX, *INTERNET, NETLINK) if profile == "job-loopback" else INTERNET
     for family in set(range(max(families))) - set(families):
         deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, family))
     deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.GT, max(families)))
     if profile == "job-loopback":
+        for kind in DATAGRAMS:
+            alike = seccomp.Arg(1, seccomp.MASKED_EQ, SOCKET_TYPE, kind)
+            deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, UNIX), alike)
         route = seccomp.Arg(2, seccomp.NE, NETLINK_ROUTE)
         deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, NETLINK), route)
 
@@ -327,7 +335,7 @@ def guest(profile: str, architecture: str) -> seccomp.SyscallFilter:
 def main() -> int:
     """Write or check every filter."""
     stale = io.StringIO()
-    for profile in ("guest", "guest-jit", "job", "job-loopback", "job-network", "supervised"):
+    for profile in ("guest", "guest-jit", "job", "job-loopback", "job-network", "supervised", "sockets"):
         for architecture in ARCHITECTURES:
             path = TARGET / f"{profile}.{architecture}.bpf"
             program = build(profile, architecture)

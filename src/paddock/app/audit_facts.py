@@ -23,9 +23,20 @@ def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, F
 
 def connection_facts(request: ExecutionRequest, connection: Connection) -> dict[str, Field]:
     """Return the facts of a connection of a program for the record; they contain neither paths nor content."""
-    facts: dict[str, Field] = {
+    return {
         "actor": shorten_name(request.actor),
         "surface": shorten_name(request.surface),
+        **_list_connection_facts(connection),
+    }
+
+
+def server_connection_facts(server: str, connection: Connection) -> dict[str, Field]:
+    """Return the facts of a connection of a confined server, which belongs to no request."""
+    return {"server": shorten_name(server), **_list_connection_facts(connection)}
+
+
+def _list_connection_facts(connection: Connection) -> dict[str, Field]:
+    facts: dict[str, Field] = {
         "kind": "connection",
         "host": shorten_name(connection.host),
         "port": connection.port,

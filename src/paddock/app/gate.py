@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paddock.app import visible_tools
 from paddock.app.approvals import Approvals, Asker, CallContext
-from paddock.app.audit_facts import connection_facts, end_facts, identity_facts
+from paddock.app.audit_facts import connection_facts, end_facts, identity_facts, server_connection_facts
 from paddock.app.host_access import ConnectionWatch
 from paddock.app.host_calls import OnResult
 from paddock.app.work import KINDS, kind_of
@@ -41,8 +41,9 @@ from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
 from paddock.model.errors import EngineError, PaddockError
+from paddock.model.host_names import Authority
 from paddock.model.ids import mint_id, new_id, spend_id
-from paddock.model.network import Connection
+from paddock.model.network import Connection, HostDecision
 from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decision import Policy
@@ -231,14 +232,29 @@ class Gate:
         """Return what asks about and records the connections of a program to hosts."""
 
         def record(connection: Connection) -> Connection:
-            hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
-            shown = connection.model_copy(update=hidden)
-            facts = connection_facts(request, shown)
-            self.audit.append_soon("connected", new_id(), facts, parent=request.id)
+            shown = self._hide_secrets(connection)
+            self.audit.append_soon("connected", new_id(), connection_facts(request, shown), parent=request.id)
             return shown
 
         ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))
         return ConnectionWatch(ask, record, self._network, self.engines.sdk.find_secret)
+
+    def watch_server(self, server: str) -> ConnectionWatch:
+        """Return what records the connections of a confined server. They belong to no request: no question is asked."""
+
+        def record(connection: Connection) -> Connection:
+            shown = self._hide_secrets(connection)
+            self.audit.append_soon("connected", new_id(), server_connection_facts(server, shown))
+            return shown
+
+        async def refuse(_authority: Authority, _decision: HostDecision) -> bool:
+            return False
+
+        return ConnectionWatch(refuse, record, self._network, self.engines.sdk.find_secret)
+
+    def _hide_secrets(self, connection: Connection) -> Connection:
+        hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
+        return connection.model_copy(update=hidden)
 
     def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
         reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)

@@ -13,12 +13,13 @@ from paddock.model.host_names import Authority
 from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
 from paddock.model.outcome import RawResult
 from paddock.policy.environment import TRUST
-from paddock.policy.network import decide_host
+from paddock.policy.network import decide_host, list_opened_hosts
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
 from paddock.sandbox.spec import is_system_path
 
 if TYPE_CHECKING:
     from paddock.network.authority import CertificateAuthority
+    from paddock.network.connector import Decide
 
 _BUNDLE = ".certificates.pem"
 MAX_LISTED = 200
@@ -41,26 +42,35 @@ class ConnectionWatch(NamedTuple):
 class HostAccess:
     """The access of one program, or of one session, to hosts."""
 
-    def __init__(self, grant: HostGrant) -> None:
+    def __init__(self, grant: HostGrant, decide: "Decide | None" = None) -> None:
+        """Decide by `decide`, or else by the grant alone."""
         self._grant = grant
         self._authority = _make_authority(grant)
+        self._decide = decide or partial(decide_host, grant)
         self._turn: HostTurn | None = None
         self._served: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
-    def prepare(self, scratch: Path) -> dict[str, str]:
-        """Return the variables that lead the clients of the program to its proxy, and write what they name."""
-        from paddock.network.environment import (
-            make_node_options,
-            make_proxy_environment,
-            make_trust_environment,
-        )
+    @property
+    def opens_tls(self) -> bool:
+        """Whether TLS of a host is opened, so that the program must trust an authority of ours."""
+        return self._authority is not None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead the clients of the program to its proxy."""
+        from paddock.network.environment import make_node_options, make_proxy_environment
 
         variables = make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
-        trusted = _list_trusted_authorities()
-        if self._authority is not None:
-            trusted = make_trust_environment(_write_bundle(scratch, self._authority))
-        return {**trusted, **variables, "NODE_OPTIONS": make_node_options()}
+        return {**_list_trusted_authorities(), **variables, "NODE_OPTIONS": make_node_options()}
+
+    def prepare(self, scratch: Path) -> dict[str, str]:
+        """Return the variables of the program, and write the certificates that they name into scratch."""
+        from paddock.network.environment import make_trust_environment
+
+        if self._authority is None:
+            return self.environment
+        return {**self.environment, **make_trust_environment(_write_bundle(scratch, self._authority))}
 
     @property
     def is_closed(self) -> bool:
@@ -82,7 +92,7 @@ class HostAccess:
 
         assert self._turn is not None
         terms = ProxyTerms(
-            decide=partial(decide_host, self._grant),
+            decide=self._decide,
             on_connection=self._take,
             limits=self._turn.watch.limits,
             ask=self._ask,
@@ -110,8 +120,7 @@ class HostAccess:
 
 def _make_authority(grant: HostGrant) -> "CertificateAuthority | None":
     """Return what signs for the hosts whose TLS is opened; None if no rule looks at requests."""
-    hosts = [rule.host for rule in grant.rules if rule.inspects]
-    if not hosts:
+    if not (hosts := list_opened_hosts(grant)):
         return None
     from paddock.network.authority import CertificateAuthority  # few rules look at requests
 

@@ -12,6 +12,7 @@ from platformdirs import user_cache_path, user_config_path, user_data_path, user
 from paddock.settings.schema import SandboxSettings, Settings
 
 if TYPE_CHECKING:
+    from paddock.model.sandbox import Tier
     from paddock.sandbox.protocol import GuardingSandbox, Sandbox
     from paddock.sandbox.sandbox import KernelSandbox
     from paddock.sandbox.state_paths import StateFile
@@ -129,7 +130,7 @@ class Processes:
         self._sandbox, self._close = sandbox, sandbox.close
         return sandbox
 
-    async def prove_tier(self) -> str:
+    async def prove_tier(self) -> "Tier":
         """Return the proved tier of the session. Raises the errors of `open_sandbox`."""
         return (await self.open_sandbox()).tier
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,16 +19,19 @@ from paddock.policy.environment import child_environment
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.app.confined_servers import ConfinedServers
     from paddock.catalog.catalog import Catalog
     from paddock.catalog.inferred_types import InferredTypes
     from paddock.catalog.provisioning.service import Provisioning
     from paddock.catalog.semantic_choice import SemanticSettings
     from paddock.hub.call_checks import CallChecks
     from paddock.hub.catalog_tool import CatalogTool
-    from paddock.hub.config import Server, ServersConfig
+    from paddock.hub.config import Server, ServersConfig, StdioServer
+    from paddock.hub.confinement import Confinement
     from paddock.hub.local_server import LocalServer
     from paddock.hub.pins import Pins
     from paddock.hub.pool import Hub, ServerStatus
+    from paddock.model.network import Connection
     from paddock.secrets.stored_logins import KeptLogins
 
 
@@ -57,6 +61,8 @@ class Servers:
         self._contents: dict[Path, bytes | OSError] = {}
         self._hub: Hub | None = None
         self.used = False
+        self.confined: ConfinedServers | None = None
+        """Starts the servers that are confined; None until the session has a sandbox."""
 
     @cached_property
     def config(self) -> "ServersConfig":
@@ -110,6 +116,15 @@ class Servers:
                 f"{name} is a server of the servers file, and the functions of this Paddock would have that name, too; "
                 f'give them another one: Paddock(tool_server="own_{name}")'
             )
+
+    def confine_server(self, server: "StdioServer", confine: "Confinement") -> None:
+        """Confine a server in this session as `confine` says, whatever its entry says. Call it before its first use."""
+        self.servers_by_name[server.name] = replace(server, confine=confine)
+
+    def list_connections(self, name: str) -> "tuple[Connection, ...]":
+        """Return the connections of the last process of a confined server that have ended or were refused."""
+        turn = self.confined.turns.get(name) if self.confined is not None else None
+        return turn.connections if turn is not None else ()
 
     def keep_config(self) -> None:
         """Keep the contents of the servers files, unless they were read before: programs may change them later."""
@@ -284,6 +299,7 @@ class Servers:
                 checks=self.call_checks,
                 absent=self.config.absent,
                 logins=self.logins,
+                start_confined=self.confined.start if self.confined is not None else None,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
                 answer_values=self._settings.answer_values,

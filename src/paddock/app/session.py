@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from platformdirs import user_cache_path
 
+from paddock.app.confined_servers import ConfinedServers
 from paddock.app.gate import Engines, Gate
 from paddock.app.processes import Processes, own_directories, own_files
 from paddock.app.runtime_service import Programs
@@ -243,8 +244,7 @@ async def open_session(
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
     no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction
     marks. `parts` are used instead of Paddock's own. Raises ConfigurationError for a workspace whose path is not UTF-8,
-    and LedgerError when the ledger cannot be opened: without a record nothing runs, except what `audit.required`
-    allows.
+    and LedgerError without a ledger: without a record nothing runs, except what `audit.required` allows.
     """
     _check_start(settings, workspace)
     with _open_audit(settings.audit, parts.audit) as ledger:
@@ -280,6 +280,7 @@ async def open_session(
             watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.wrap_sink(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
+            servers.confined = ConfinedServers(settings, workspace, processes.open_sandbox, gate.watch_server)
             servers.take_tools(outgoing.text)
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.on_end

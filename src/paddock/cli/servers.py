@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from paddock.cli import completions, login, options, provision
+from paddock.cli import completions, confine, login, options, provision
 from paddock.cli import tools as tools_of_all
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
@@ -20,6 +20,7 @@ from paddock.cli.table import print_json, print_table, warn
 from paddock.cli.variables import read_input
 from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
 from paddock.hub.result import ToolInfo, has_hidden
+from paddock.model.base import Json
 from paddock.model.errors import ServerError, UnknownServer
 from paddock.model.invisible import spell_invisible, spell_invisible_in_json
 from paddock.model.request import ExecutionRequest, ServerCall
@@ -40,12 +41,12 @@ if TYPE_CHECKING:
     ),
 )
 def command() -> None:
-    """Manage upstream MCP servers: list, search and call their tools, review changes, enable more."""
+    """Manage upstream MCP servers: list, search and call their tools, review changes, confine and enable servers."""
 
 
 for _command in (
     *(tools_of_all.search, tools_of_all.describe, tools_of_all.diff, tools_of_all.approve),
-    *(login.login, login.logout, provision.enable, provision.disable, provision.refresh),
+    *(confine.confine, login.login, login.logout, provision.enable, provision.disable, provision.refresh),
 ):
     command.add_command(_command)
 
@@ -59,10 +60,16 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     columns = ("name", "transport", "address", "login")
     servers, config = run_until_signal(_list_servers(load(workspace, flags=flags).settings, workspace))
     if as_json:
-        print_json([dict(zip(columns, row, strict=True)) for row in servers])
+        grants = {name: _describe_confinement(config.servers[name]) for name, *_ in servers}
+        rows = [dict(zip(columns, row, strict=True)) for row in servers]
+        print_json([{**row, "confine": grants[row["name"]]} for row in rows])
         return
     empty = tools_of_all.explain_no_servers(config)
-    print_table(("server", "transport", "command or address", "login"), servers, empty=empty)
+    shown = [
+        (name, _describe_transport(config.servers[name], transport), *rest)
+        for name, transport, *rest in servers
+    ]
+    print_table(("server", "transport", "command or address", "login"), shown, empty=empty)
     for name in sorted(config.disabled) if servers else ():
         click.echo(config.absent[name], err=True)
 
@@ -216,6 +223,16 @@ def _describe_address(server: Server) -> tuple[str, str]:
         case HttpServer():
             url = urlsplit(server.url)
             return "http", server.secrets.hide(f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
+
+
+def _describe_transport(server: Server, transport: str) -> str:
+    return transport if _describe_confinement(server) is None else f"{transport}, confined"
+
+
+def _describe_confinement(server: Server) -> dict[str, Json] | None:
+    """Return the grants of a confined server; None for one that is not confined."""
+    confined = server.confine if isinstance(server, StdioServer) else None
+    return None if confined is None else confined.as_json()
 
 
 def _first_line(text: str) -> str:

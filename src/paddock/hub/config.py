@@ -27,6 +27,7 @@ from pydantic import (
 
 from paddock.files import read_bounded
 from paddock.hub.auth.client_config import DEFAULT, OAuth, OAuthEntry
+from paddock.hub.confinement import Confinement, MisplacedConfine, PaddockEntry
 from paddock.hub.launchers import DOWNLOAD_MS, may_download
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber
@@ -75,6 +76,8 @@ class StdioServer:
     """Whether it may ask a person during a call."""
     start_ms: int = 0
     """Maximum time to start, in milliseconds, if that is longer than the maximum time of a call."""
+    confine: Confinement | None = None
+    """What it may use in the sandbox; None for a server that runs as the user."""
 
     def __repr__(self) -> str:
         command = self.secrets.hide(self.command)
@@ -158,6 +161,8 @@ class _Entry(BaseModel):
     enabled: bool = True
     """The same field in the spelling of other programs."""
     oauth: OAuthEntry = OAuthEntry()
+    paddock: PaddockEntry = PaddockEntry()
+    confine: MisplacedConfine = None
 
     @field_validator("oauth", mode="before")
     @classmethod
@@ -376,6 +381,8 @@ _TYPE_MESSAGES = {
     "int_from_float": "must be a whole number",
     "int_parsing": "must be a whole number",
     "bool_type": "must be true or false",
+    "model_type": "must be an object",
+    "extra_forbidden": "is unknown",
 }
 """Errors for a member of the wrong type."""
 
@@ -396,6 +403,9 @@ def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Se
         return None
     if entry.command is not None:
         return _stdio_server(name, entry.command, entry, base, fill)
+    if entry.paddock.confinement is not None:
+        fill.warn("`paddock.confine` is for servers with a `command`; skipped.")
+        return None
     if entry.url is not None:
         return _http_server(name, entry.url, entry, fill)
     fill.warn("has neither `command` nor `url`; skipped.")
@@ -422,6 +432,7 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
         timeout_ms=entry.timeout_ms,
         start_ms=0 if own_time or not may_download(program) else DOWNLOAD_MS,
         lifecycle=_make_lifecycle(entry),
+        confine=entry.paddock.confinement,
         secrets=ServerSecrets(fill.resolved | literal),
         credentials=ServerSecrets(
             {value for key, value in env.items() if is_credential(key, value)} | fill.credentials

@@ -36,7 +36,7 @@ from paddock.hub.launchers import may_download, suggest_remedy
 from paddock.hub.lifecycle import CallHealth
 from paddock.hub.output import MAX_LINE_BYTES
 from paddock.hub.person import UnanswerableQuestion
-from paddock.hub.process import ServerProcess
+from paddock.hub.process import ServerChild
 from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, Session
 from paddock.hub.stdio import PipeReader, PipeWriter
 from paddock.hub.stdio_rpc import OversizedAnswerError, StdioRpc
@@ -87,7 +87,7 @@ class Connection:
     def __init__(
         self,
         server: Server,
-        process: ServerProcess | None,
+        process: ServerChild | None,
         on_lost: Callable[[], None],
         auth: "BearerAuth | None" = None,
     ) -> None:
@@ -405,7 +405,7 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
 
 
 def _watch_output(
-    connection: Connection, process: ServerProcess, unasked: UnsolicitedBudget, max_values: int
+    connection: Connection, process: ServerChild, unasked: UnsolicitedBudget, max_values: int
 ) -> PipeReader:
     """Return a reader of a process's messages; it counts everything else that the process writes."""
     process.stdout.rpc, process.stdout.max_values = connection.rpc, max_values
@@ -429,7 +429,7 @@ def _watch_output(
 @contextlib.asynccontextmanager
 async def open_connection(
     server: Server,
-    process: ServerProcess | None,
+    process: ServerChild | None,
     *,
     probe: bool,
     on_lost: Callable[[], None],

@@ -22,7 +22,7 @@ from paddock.hub.config import Server, StdioServer
 from paddock.hub.lifecycle import CallHealth, IdleRules, Refusal, State
 from paddock.hub.local import LocalConnection
 from paddock.hub.local_server import LocalServer
-from paddock.hub.process import start_process
+from paddock.hub.process import ServerChild, start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.large_json import is_large
 from paddock.model.errors import (
@@ -90,6 +90,10 @@ class _Record:
     """What is missing from its last listing, and why."""
 
 
+StartConfined = Callable[[StdioServer, Mapping[str, str]], Awaitable[ServerChild]]
+"""Starts a server in the sandbox with the grants of its entry, and these variables plus its own. Raises CallFailed."""
+
+
 class CallChecks(Protocol):
     """The checks that a call must pass."""
 
@@ -115,8 +119,8 @@ class Hub:
 
     Every child inherits `environment`, and its own variables are added. With `checks`, every child is asked for its
     tools before its first call, and whenever it reports that they changed. `absent` says by name why further servers of
-    the file are not among `servers`. `answer_values` limits the JSON values in one message of a server. `clock` returns
-    seconds.
+    the file are not among `servers`. `start_confined` starts the servers whose entries confine them. `answer_values`
+    limits the JSON values in one message of a server. `clock` returns seconds.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class Hub:
         checks: CallChecks | None = None,
         absent: Mapping[str, str] | None = None,
         logins: Logins | None = None,
+        start_confined: StartConfined | None = None,
         max_live: int = on.MAX_LIVE,
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
         wait_ms: float = WAIT_MS,
@@ -143,6 +148,7 @@ class Hub:
         self._checks = checks
         self._absent = absent
         self._logins = logins
+        self._start_confined = start_confined
         self._wait_s = wait_ms / 1000
         self._sweep_s = sweep_ms / 1000
         self._answer_values = answer_values
@@ -374,7 +380,7 @@ class Hub:
         record.starts += 1
         try:
             if isinstance(server, StdioServer):
-                process = await start_process(server, self._environment)
+                process = await self._start_process(server)
                 record.pid = process.pid
             # Imported while the process is starting, because it takes most of a second.
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
@@ -410,6 +416,15 @@ class Hub:
             record.pid = None
             if process is not None:
                 await process.stop()
+
+    async def _start_process(self, server: StdioServer) -> ServerChild:
+        """Start a server as its entry says. One that is to be confined never starts in another way."""
+        if server.confine is None:
+            return await start_process(server, self._environment)
+        if self._start_confined is None:
+            text = "it is to be confined, and this hub has no sandbox."
+            raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE)
+        return await self._start_confined(server, self._environment)
 
     def _note_silence(self, record: _Record, connection: "Connection") -> None:
         """Record for later processes whether the server answered `server/discover`."""

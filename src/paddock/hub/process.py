@@ -50,8 +50,51 @@ class ServerPipes(SubprocessStreamProtocol):
             closed.exception()
 
 
-class ServerProcess:
-    """A running server process. Its owner must call `stop()`."""
+class ServerChild:
+    """The child of a stdio server, confined or not. Its owner must call `stop()`."""
+
+    def __init__(
+        self, stdin: asyncio.StreamWriter, stdout: ServerOutput, hide: Callable[[str], str], pid: int | None
+    ) -> None:
+        self.stdin, self.stdout = stdin, stdout
+        self.pid = pid
+        """Its process id; None for a child in a PID namespace."""
+        self.stopping = False
+        """Whether Paddock ended it."""
+        self._hide = hide
+        self._tail = self._strayed = b""
+        self.on_stderr: Callable[[int], object] = int
+        """Called with the number of bytes that arrived on stderr."""
+
+    async def exit_status(self) -> int | None:
+        """Return the status with which the server exited by itself (negative: signal); None if it did not."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """End the server and everything that it started."""
+        raise NotImplementedError
+
+    def note_skipped_line(self, line: bytes) -> None:
+        """Record an output line that is no message."""
+        self._strayed = (self._strayed + line)[-_TAIL_BYTES:]
+
+    def note_stderr(self, data: bytes) -> None:
+        """Record what arrived on stderr, of which only the tail is kept."""
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        self.on_stderr(len(data))
+
+    async def last_words(self) -> str:
+        """Return a sentence with the end of the server's readable output, secrets hidden; empty if there is none."""
+        for where, tail in (("stderr", self._tail), ("output", self._strayed)):
+            if words := _select_last_lines(
+                self._hide(tail.decode(errors="replace")), whole=len(tail) < _TAIL_BYTES
+            ):
+                return f" Its {where} ends: {words}"
+        return ""
+
+
+class ServerProcess(ServerChild):
+    """A server that runs as the user."""
 
     def __init__(
         self,
@@ -61,17 +104,11 @@ class ServerProcess:
         hide: Callable[[str], str],
     ) -> None:
         assert pipes.stdin is not None
-        self.stdin = pipes.stdin
-        self._output, self.stdout = output
-        self.pid = transport.get_pid()
-        self.stopping = False
-        """Whether Paddock ended it."""
+        self._leader = transport.get_pid()
+        super().__init__(pipes.stdin, output[1], hide, self._leader)
+        self._output = output[0]
         self._transport = transport
         self._stderr = pipes.stderr
-        self._hide = hide
-        self._tail = self._strayed = b""
-        self.on_stderr: Callable[[int], object] = int
-        """Called with the number of bytes that arrived on stderr."""
         self._drain = asyncio.create_task(self._drain_stderr())
 
     async def exit_status(self) -> int | None:
@@ -79,19 +116,10 @@ class ServerProcess:
         await _wait_until(lambda: self.stopping or not self._leader_alive(), _EXIT_VISIBLE_S)
         return None if self.stopping else self._transport.get_returncode()
 
-    def note_skipped_line(self, line: bytes) -> None:
-        """Record an output line that is no message."""
-        self._strayed = (self._strayed + line)[-_TAIL_BYTES:]
-
     async def last_words(self) -> str:
         """Return a sentence with the end of the server's readable output, secrets hidden; empty if there is none."""
         await asyncio.wait({self._drain}, timeout=_POLL_S)
-        for where, tail in (("stderr", self._tail), ("output", self._strayed)):
-            if words := _select_last_lines(
-                self._hide(tail.decode(errors="replace")), whole=len(tail) < _TAIL_BYTES
-            ):
-                return f" Its {where} ends: {words}"
-        return ""
+        return await super().last_words()
 
     async def stop(self) -> None:
         """End the whole process group: close stdin, then SIGTERM with growing waits, then SIGKILL.
@@ -122,8 +150,7 @@ class ServerProcess:
         """Read stderr without a pause, so that a full pipe never blocks the server; keep only the tail."""
         assert self._stderr is not None
         while chunk := await self._stderr.read(65536):
-            self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
-            self.on_stderr(len(chunk))
+            self.note_stderr(chunk)
 
     def _leader_alive(self) -> bool:
         return self._transport.get_returncode() is None
@@ -132,16 +159,16 @@ class ServerProcess:
         if self._leader_alive():
             return False
         try:
-            os.killpg(self.pid, 0)
+            os.killpg(self._leader, 0)
         except ProcessLookupError:
             return True
         except PermissionError:
             return False
-        return not is_any_running(self.pid)
+        return not is_any_running(self._leader)
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            os.killpg(self._leader, number)
 
 
 async def start_process(server: StdioServer, environment: Mapping[str, str]) -> ServerProcess:

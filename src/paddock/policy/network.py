@@ -81,6 +81,15 @@ def _overlap(left: str, right: str) -> bool:
     )
 
 
+def list_opened_hosts(grant: HostGrant) -> list[str]:
+    """Return the hosts of a grant, as the rules name them, whose TLS is opened to see requests."""
+    return [
+        rule.host
+        for rule in grant.rules
+        if rule.inspects and (grant.hosts is None or any(_overlap(rule.host, host) for host in grant.hosts))
+    ]
+
+
 def decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | None = None) -> HostDecision:
     """Return the decision on a port of a canonical host; with a `request`, on that one."""
     decision = _decide_host(grant, host, port, request)

@@ -85,8 +85,13 @@ _UNREACHABLE = (
 """Messages, in lower case, of programs that cannot reach a host from a network of their own."""
 _NO_UNIX_SOCKET = ("multiprocessing/forkserver.py", "multiprocessing/managers.py", "af_unix", "unixlistener")
 _PATHLESS = (
-    "programs cannot use Unix sockets, which multiprocessing needs for a Manager and the start method forkserver; "
-    "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
+    "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need a network of the "
+    "program's own; request `--network loopback`, or use multiprocessing.set_start_method('spawn') or 'fork', and a "
+    "Queue or Pipe instead of a Manager"
+)
+_OUTSIDE_PRIVATE = (
+    "its Unix sockets must be streams below $TMPDIR, /tmp or /dev/shm, or have abstract names; those of the workspace "
+    "and of the machine cannot be reached"
 )
 _NO_REPOSITORY = "not a git repository"
 _OUTSIDE_REPOSITORY = (
@@ -213,7 +218,8 @@ def withheld(
     for applies, words, hint in (
         (phase == "compile", _NO_SOURCE, _ALONE),
         (phase == "run" and ended.sandbox.tier == "landlock", _NO_SEMAPHORE, _UNSHARED),
-        (phase == "run", _NO_UNIX_SOCKET, _PATHLESS),
+        (phase == "run" and grants.network not in {"loopback", "hosts"}, _NO_UNIX_SOCKET, _PATHLESS),
+        (phase == "run" and grants.network in {"loopback", "hosts"}, _NO_UNIX_SOCKET, _OUTSIDE_PRIVATE),
         (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
         (phase == "run" and grants.network == "loopback", _UNREACHABLE, _LOOPBACK_ONLY),
         (phase == "run" and grants.network == "hosts", _UNREACHABLE, _PROXY_ONLY),

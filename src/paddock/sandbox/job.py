@@ -81,6 +81,8 @@ class RunningProcess:
         (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
         if streams.channel is not None:
             os.dup2(streams.channel.fileno(), stdin, inheritable=False)
+        if streams.output is not None:
+            os.dup2(streams.output.fileno(), stdout, inheritable=False)
         if streams.combined:
             os.dup2(stdout, stderr, inheritable=False)  # closes the pipe of standard error for writing
         try:

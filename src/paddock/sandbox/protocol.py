@@ -20,6 +20,14 @@ Sink = Callable[[bytes], None]
 """Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block or raise."""
 
 
+class OpenFile(Protocol):
+    """An open file, pipe or socket."""
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Streams:
     """Standard input of a process, and the receivers of its output."""
@@ -32,8 +40,11 @@ class Streams:
     """Receives standard error in the same way."""
     combined: bool = False
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
-    channel: socket.socket | None = None
-    """A connected socket that takes the place of standard input. The caller closes it."""
+    channel: OpenFile | None = None
+    """A connected socket, or the end of a pipe, that takes the place of standard input. The caller closes it."""
+    output: OpenFile | None = None
+    """The end of a pipe that takes the place of standard output, which is then neither kept nor limited. The caller
+    closes it."""
     listener: Callable[[socket.socket], None] | None = None
     """Receives, with the grant `hosts`, the socket at which the process connects to its proxy, and closes it. Must not
     block or raise."""

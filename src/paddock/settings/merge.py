@@ -174,8 +174,8 @@ def _refuse_headers(rules: Sequence[NetworkRule], where: str) -> None:
     """Raise ConfigurationError if the file of a workspace, which anyone may have written, adds header fields."""
     if any(rule.header for rule in rules):
         raise ConfigurationError(
-            f"{where}: `network.rule.header` adds secrets to requests, which the file of a workspace may not; set it in "
-            "the user's paddock.toml"
+            f"{where}: `network.rule.header` adds secrets to requests, which the file of a workspace may not; "
+            "set it in the user's paddock.toml"
         )
 
 

@@ -21,7 +21,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Answers with the request as JSON, without the secret unless the path begins with /echo."""
 
     protocol_version = "HTTP/1.1"
-    pieces = (1 << 30,)
 
     def do_GET(self):
         shown = {"method": self.command, "path": self.path, "header": {**self.headers}}
@@ -35,7 +34,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body if byte is None else bytes([byte]))
             self.wfile.flush()
 
-    do_POST = do_DELETE = do_GET
+    do_POST = do_DELETE = do_GET  # noqa: N815 - as the base class names them
 
     def log_message(self, *_):
         pass
@@ -165,9 +164,8 @@ def test_an_answer_that_contains_the_secret_is_cut_off(world, path):
         code, out = world.curl(f"{world.base}{path}")
         assert code == 18, "the transfer ends early"
         assert TOKEN not in out
-        [refused] = [each for each in proxy.wait_for(1) if each.verdict == "refused"]
     told = f"{HOST}:{world.port} sent back a secret that was added to the request; the answer was cut off"
-    assert refused.reason == told
+    assert {each.reason for each in proxy.connections if each.verdict == "refused"} == {told}
 
 
 def test_a_secret_that_is_missing_sends_nothing(world):

@@ -153,6 +153,7 @@ async def attack_all(
             folder = tempfile.mkdtemp(prefix="world-", dir=worlds)
             with (
                 socket.socket(socket.AF_UNIX) as by_path,
+                socket.socket(socket.AF_UNIX) as in_workspace,
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log,
             ):
                 facts = make_world(Path(folder))
@@ -160,6 +161,8 @@ async def attack_all(
                 facts |= {"unix": f"{facts['outside']}/socket", "abstract": Path(folder).name}
                 by_path.bind(facts["unix"])
                 by_path.listen()
+                in_workspace.bind(f"{facts['workspace']}/socket")
+                in_workspace.listen(4096)
                 log.bind(f"{facts['workspace']}/log")
                 grants = ProcessGrants(
                     workspace=Path(facts["workspace"]), access="workspace-write", network=network

@@ -76,6 +76,8 @@ def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confineme
 
 def test_a_tier_without_landlock_is_refused_not_weakened(monkeypatch):
     monkeypatch.setattr(tiers.landlock, "read_abi_version", lambda: 0)
+    assert asyncio.run(tiers.choose("landlock")).tier == "namespaces"
+    monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):
         asyncio.run(tiers.choose("landlock"))
     assert asyncio.run(tiers.choose("unconfined")).tier == "unconfined"

@@ -112,7 +112,7 @@ def test_nothing_outside_can_be_reached(grants):
 def test_other_kinds_of_sockets_are_refused(grants):
     program = """
         for family, kind, protocol in (
-            (socket.AF_UNIX, socket.SOCK_STREAM, 0), (socket.AF_UNIX, socket.SOCK_DGRAM, 0),
+            (socket.AF_UNIX, socket.SOCK_RAW, 0), (socket.AF_UNIX, socket.SOCK_DGRAM, 0),
             (socket.AF_PACKET, socket.SOCK_RAW, 768), (socket.AF_VSOCK, socket.SOCK_STREAM, 0),
             (socket.AF_ALG, socket.SOCK_SEQPACKET, 0), (socket.AF_NETLINK, socket.SOCK_RAW, 4),
             (socket.AF_NETLINK, socket.SOCK_RAW, 9), (socket.AF_NETLINK, socket.SOCK_RAW, 15),

@@ -129,8 +129,13 @@ PROXY_ONLY = (
     "variables, or give it the proxy"
 )
 PATHLESS = (
-    "programs cannot use Unix sockets, which multiprocessing needs for a Manager and the start method forkserver; "
-    "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
+    "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need a network of the "
+    "program's own; request `--network loopback`, or use multiprocessing.set_start_method('spawn') or 'fork', and a "
+    "Queue or Pipe instead of a Manager"
+)
+OUTSIDE_PRIVATE = (
+    "its Unix sockets must be streams below $TMPDIR, /tmp or /dev/shm, or have abstract names; those of the workspace "
+    "and of the machine cannot be reached"
 )
 OUTSIDE_REPOSITORY = (
     "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees only the "
@@ -222,6 +227,12 @@ def test_who_misses_a_host_is_told_how_to_reach_it(said: str) -> None:
 )
 def test_a_program_that_wants_a_unix_socket_gets_the_hint_that_helps(said: str, network: str) -> None:
     assert missed(said, network=network, has_input=False) == PATHLESS
+
+
+@pytest.mark.parametrize("network", ["loopback", "hosts"])
+def test_a_unix_socket_outside_of_private_directories_gets_a_hint_of_its_own(network: str) -> None:
+    said = "socket.socket(socket.AF_UNIX).bind('server')\nPermissionError: [Errno 1] Operation not permitted"
+    assert missed(said, network=network) == OUTSIDE_PRIVATE
 
 
 def test_git_in_a_part_of_a_repository_gets_a_hint(tmp_path: Path) -> None:

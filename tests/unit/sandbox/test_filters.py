@@ -22,7 +22,7 @@ LOAD_ARCHITECTURE = (0x20, 0, 0, 4)
 JUMP_IF_EQUAL, RETURN = 0x15, 0x06
 KILL_PROCESS, KILL_THREAD = 0x80000000, 0
 JOB_PROFILES = ["job", "job-loopback", "job-network"]
-PROFILES = ["guest", "guest-jit", *JOB_PROFILES, "supervised"]
+PROFILES = ["guest", "guest-jit", *JOB_PROFILES, "supervised", "sockets"]
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 PRETENDED = ERRNO
 """Not done, and said to be."""
@@ -183,11 +183,22 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
         PERMISSION
     ] * 2
     assert [told("fcntl", 0, request) for request in (SET_FLAGS, SET_LOCK, SIZE_OF_PIPE)] == [ALLOW] * 3
-    granted = {"job": (), "job-loopback": (AF_INET, AF_INET6, AF_NETLINK), "job-network": (AF_INET, AF_INET6)}
+    granted = {
+        "job": (),
+        "job-loopback": (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK),
+        "job-network": (AF_INET, AF_INET6),
+    }
     families = {
-        family: told("socket", family) for family in (*range(64), 1 << 31, 1 << 32, AF_UNIX | 1 << 32)
+        family: told("socket", family, STREAM) for family in (*range(64), 1 << 31, 1 << 32, AF_UNIX | 1 << 32)
     }
     assert families == dict.fromkeys(families, PERMISSION) | dict.fromkeys(granted[profile], ALLOW)
+    with_unix = ALLOW if profile == "job-loopback" else PERMISSION
+    flags = (0, NON_BLOCKING, CLOSED_BY_EXEC, 1 << 32)
+    kinds = {
+        kind: {told("socket", AF_UNIX, kind | flag) for flag in flags}
+        for kind in (STREAM, DATAGRAM, RAW, SEQUENCED)
+    }
+    assert kinds == {STREAM: {with_unix}, DATAGRAM: {PERMISSION}, RAW: {PERMISSION}, SEQUENCED: {with_unix}}
     others = [told("socket", AF_NETLINK, RAW, protocol) for protocol in (4, 9, 15, 16, 1 << 32)]
     assert others == [PERMISSION] * 5
     assert {AF_UNIX, AF_NETLINK, AF_PACKET, AF_VSOCK} <= families.keys()
@@ -290,3 +301,9 @@ def test_supervised_calls_are_notified_and_all_others_allowed(architecture):
     told = {call: verdict("supervised", architecture, call) for call in (*range(1000), X32 - 1)}
     expected = dict.fromkeys(told, ALLOW) | dict.fromkeys(SUPERVISED[architecture], NOTIFY)
     assert told == expected | dict.fromkeys((SETXATTRAT, REMOVEXATTRAT), MISSING)
+
+
+@pytest.mark.parametrize(("architecture", "calls"), [("x86_64", (42, 49)), ("aarch64", (203, 200))])
+def test_calls_that_name_a_socket_are_notified(architecture, calls):
+    told = {call: verdict("sockets", architecture, call) for call in (*range(1000), X32 - 1)}
+    assert told == dict.fromkeys(told, ALLOW) | dict.fromkeys(calls, NOTIFY)

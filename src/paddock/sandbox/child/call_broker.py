@@ -30,6 +30,8 @@ from paddock.sandbox.child.paths import open_itself, open_without_magic
 
 _SEND, _IS_VALID = 0xC0182101, 0x80082102
 """Requests of ioctl(2): SECCOMP_IOCTL_NOTIF_SEND, and _ID_VALID as every kernel accepts it."""
+RECEIVE = 0xC0502100
+"""SECCOMP_IOCTL_NOTIF_RECV, whose buffer must be zero."""
 _NOTIFICATION, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 """struct seccomp_notif and seccomp_notif_resp (linux/seccomp.h)."""
 NOTIFICATION_BYTES = _NOTIFICATION.size
@@ -41,7 +43,7 @@ _MAX_RENAMES = 64
 """Maximum number of names that a file may have, one after another, while it is looked for."""
 _DONT_FOLLOW = 0x02000000
 """IN_DONT_FOLLOW of inotify(7)."""
-_PIDFD_GETFD = 438
+PIDFD_GETFD = 438
 """System call number, the same on every architecture."""
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,9})")
 """Paths of the caller's own descriptors. C libraries use them where the kernel lacks fchmodat2."""
@@ -109,7 +111,7 @@ class Caller:
             process = int(file.read().partition(b"\nTgid:")[2].split(None, 1)[0])
         handle = self.keep(os.pidfd_open(process))
         return self.keep(
-            lockdown.check_result("pidfd_getfd", _LIBC.syscall(_PIDFD_GETFD, handle, descriptor, 0))
+            lockdown.check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, handle, descriptor, 0))
         )
 
     def read(self, address: int, size: int) -> bytes:

@@ -7,23 +7,28 @@ jail.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
 import signal
 import socket
-import stat
 from typing import NamedTuple, NoReturn, Self
 
-from paddock.sandbox.child.lockdown import check_result
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
+from paddock.sandbox.child.mounts import (
+    BIND,
+    NODEV,
+    NOEXEC,
+    NOSUID,
+    RDONLY,
+    REMOUNT,
+    attach_mount,
+    bind_path,
+    clone_mount_tree,
+    mount_filesystem,
+)
 from paddock.sandbox.child.namespaces import PRIVATE_FOLDERS
 
-_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
-_OPEN_TREE, _MOVE_MOUNT = 428, 429
-"""System call numbers, the same on every architecture."""
-_AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
 _MAX_COUNT = 2**53
 """Above every possible count or cost; JSON carries smaller integers exactly."""
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
@@ -34,7 +39,6 @@ _ROOT_ONLY_PROC_FILES = (
     "vmallocinfo",
 )  # fmt: skip
 """Files below /proc about the whole machine, which user 0 may read even without capabilities."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class JailReport(NamedTuple):
@@ -66,11 +70,11 @@ def open_up() -> int:
     While the descriptor is open, the jail's last process does not wait for the kernel to remove the mounts. Raises
     OSError.
     """
-    _mount_filesystem("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC)
+    mount_filesystem("proc", "/proc", RDONLY | NOSUID | NODEV | NOEXEC)
     if not os.getuid():
         for name in _ROOT_ONLY_PROC_FILES:
             with contextlib.suppress(FileNotFoundError):  # this kernel does not have it
-                _bind_path("/dev/null", f"/proc/{name}")
+                bind_path("/dev/null", f"/proc/{name}")
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -82,17 +86,17 @@ def furnish_jail(spec: JobSpec) -> None:
     """
     folder = os.path.dirname(spec.scratch)
     apart = not folder.startswith(tuple(f"{path}/" for path in PRIVATE_FOLDERS))
-    carried = [(path, _clone_mount_tree(path)) for path in (*spec.carried, spec.scratch)]
+    carried = [(path, clone_mount_tree(path)) for path in (*spec.carried, spec.scratch)]
     for path, size in zip(PRIVATE_FOLDERS, (spec.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
-        _mount_filesystem(
-            "tmpfs", path, _NOSUID | _NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777"
+        mount_filesystem(
+            "tmpfs", path, NOSUID | NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777"
         )
     if apart:
-        _mount_filesystem("tmpfs", folder, _NOSUID | _NODEV, "size=64k,mode=755")
+        mount_filesystem("tmpfs", folder, NOSUID | NODEV, "size=64k,mode=755")
     for path, tree in carried:
-        _attach_mount(path, tree)
+        attach_mount(path, tree)
     if apart:
-        _mount_filesystem("", folder, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+        mount_filesystem("", folder, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
 
 
 def run_first_process(spec: JobSpec, channel: socket.socket) -> NoReturn:
@@ -152,31 +156,3 @@ def _reap_children(how: int) -> int:
     except ChildProcessError:
         pass
     return found
-
-
-def _clone_mount_tree(path: str) -> int:
-    """Return a descriptor of a detached copy of the mounts at and below a path."""
-    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
-    return check_result(f"open_tree {path}", _LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags))
-
-
-def _attach_mount(path: str, tree: int) -> None:
-    if stat.S_ISDIR(os.fstat(tree).st_mode):
-        os.makedirs(path, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-    moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
-    check_result(f"move_mount {path}", moved)
-    os.close(tree)
-
-
-def _bind_path(source: str, path: str) -> None:
-    bound = _LIBC.mount(os.fsencode(source), os.fsencode(path), None, _BIND, None)
-    check_result(f"mount {source} {path}", bound)
-
-
-def _mount_filesystem(kind: str, path: str, flags: int, options: str = "") -> None:
-    name = kind.encode() or None
-    mounted = _LIBC.mount(name, os.fsencode(path), name, flags, options.encode() or None)
-    check_result(f"mount {kind} {path}", mounted)

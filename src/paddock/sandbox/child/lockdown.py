@@ -86,6 +86,11 @@ def make_undumpable() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def make_dumpable() -> None:
+    """Undo `make_undumpable`, as an exec does."""
+    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
 def name_itself(title: bytes) -> None:
     """Replace /proc/<pid>/cmdline, which every user may read, by `title`, to show no host path (proc(5), arg_start)."""
     with open("/proc/self/stat", "rb") as file:  # pathlib costs a fork server's child a millisecond
@@ -113,6 +118,12 @@ def forbid_capabilities() -> None:
 def drop_capabilities() -> None:
     """Give up every capability of this process. Raises OSError if the kernel refuses."""
     check_result("capset", _capset(_THIS_THREAD, _NO_CAPABILITIES))
+
+
+def keep_capability(number: int) -> None:
+    """Give up every capability of this process except one, a number below 32. Raises OSError if the kernel refuses."""
+    held = 1 << number
+    check_result("capset", _capset(_THIS_THREAD, (ctypes.c_uint32 * 6)(held, held, 0, 0, 0, 0)))
 
 
 def refuse_new_privileges() -> None:

@@ -4,6 +4,7 @@
        +-----fork--> keeper           waits in the root's user namespace, where it has bubblewrap's capabilities
        |                |  clone: mounts copied; new pid, ipc, uts and cgroup namespaces
        +-----------> the first process of a jail, whose parent is the supervisor (`paddock.sandbox.child.jail`)
+       +-----------> the broker of its sockets, in no new namespace (`paddock.sandbox.child.socket_broker`)
 
 bubblewrap takes five milliseconds of processor time, most of it for the root. A job may use a root only while its paths
 lead to the same files. Successive jobs of a root share the user namespace, in which they have no capability and cannot
@@ -22,13 +23,14 @@ import select
 import signal
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from paddock.sandbox.child import lockdown
 from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import JobSpec, StartError
 from paddock.sandbox.child.paths import identify_path
+from paddock.sandbox.child.socket_broker import serve_socket_calls
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's bubblewrap: AppArmor profiles allow user namespaces to this path."""
@@ -58,6 +60,9 @@ _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 """System call number; other architectures have no system call filter either."""
 _SETTINGS_FOLDER = "/etc"
 _MESSAGE_BYTES = 4096
+_FORK_JAIL, _FORK_BROKER = b"jail", b"broker"
+"""Requests to a keeper."""
+_MAX_FILES = 5
 _START_S = 10.0
 MAX_CACHED_ROOTS = 2
 """Maximum number of roots that a supervisor keeps, the most recently used ones."""
@@ -152,13 +157,23 @@ class MountRoot:
 
     def fork_jail(self, channel: socket.socket) -> int:
         """Make a jail whose first process gets `channel`, and return the pid of that process. Raises StartError."""
-        with contextlib.suppress(OSError):  # the keeper has died, so that no answer follows
-            socket.send_fds(self._keeper, [b"fork"], [channel.fileno()])
-        return self._receive_answer()
+        return self._fork_process(_FORK_JAIL, [channel.fileno()])
+
+    def fork_broker(self, files: Sequence[int]) -> int:
+        """Start the broker of a jail's sockets with the descriptors of `serve_socket_calls`; return its pid.
+
+        Raises StartError.
+        """
+        return self._fork_process(_FORK_BROKER, files)
 
     def close(self) -> None:
         """End the keeper. Jails that were made before are not affected."""
         self._keeper.close()
+
+    def _fork_process(self, request: bytes, files: Sequence[int]) -> int:
+        with contextlib.suppress(OSError):  # the keeper has died, so that no answer follows
+            socket.send_fds(self._keeper, [request], files)
+        return self._receive_answer()
 
     def _receive_answer(self) -> int:
         try:
@@ -264,16 +279,19 @@ def _serve_jails(
         server.send(b"0")
         copied = _COPIED_NAMESPACES | (_NETWORK if spec.network in OWN_NETWORKS else 0)
         while True:
-            _, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1)
+            request, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, _MAX_FILES)
             if not files:
                 break
             # The program must not inherit the channel: it could send messages as the first process.
             os.set_inheritable(files[0], False)
-            pid = _clone_process(copied)
+            pid = _clone_process(copied if request == _FORK_JAIL else 0)
             if pid == 0:
                 server.close()
+                if request == _FORK_BROKER:
+                    serve_socket_calls(files, PRIVATE_FOLDERS)
                 life(socket.socket(fileno=files[0]), spec)
-            os.close(files[0])
+            for file in files:
+                os.close(file)
             server.send(str(pid).encode())
     except OSError as error:
         with contextlib.suppress(OSError):  # the supervisor has died

@@ -11,7 +11,13 @@ from paddock.sandbox.child.namespaces import MountRootCache
 from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
 from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
 
-FILTER_NAMES = ("job", "job-loopback", "job-network", supervised_calls.FILTER_NAME)
+FILTER_NAMES = (
+    "job",
+    "job-loopback",
+    "job-network",
+    supervised_calls.METADATA_FILTER,
+    supervised_calls.SOCKET_FILTER,
+)
 """The system call filters of jobs."""
 
 _IDLE_S = 0.01

@@ -8,7 +8,7 @@
                         supervisor
     user, capabilities  nothing that could undo the rest is left afterwards
     no_new_privs, Landlock, seccomp
-    supervised calls    the supervisor gets the listener of a second filter
+    supervised calls    the supervisor gets the listener of a second filter, in a jail that of sockets
     receive             the program, its streams and limits; the supervisor sends them at once or much later
     rlimits, directory, exec; in a jail the program is a child of the shim (`paddock.sandbox.child.jail`)
 
@@ -30,7 +30,7 @@ from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, ne
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
-from paddock.sandbox.child.supervised_calls import send_listener
+from paddock.sandbox.child.supervised_calls import find_filter, send_listener
 
 _OTHER_JOBS_THREADS = 256
 """Allowance for threads that other jobs of the same user start: RLIMIT_NPROC counts by user, not by job."""
@@ -124,6 +124,11 @@ class Shim:
         """Return the descriptor that came with the last message, other than a proxy's socket; the caller closes it."""
         return self._handles.pop()
 
+    @property
+    def mounts(self) -> int:
+        """Return a descriptor of the jail's mounts, the first that a jail's shim sends."""
+        return self._handles[0]
+
     def take_listener(self) -> socket.socket | None:
         """Return the socket of the job's proxy, which the caller closes; None if it has none."""
         listener, self._listener = self._listener, None
@@ -206,9 +211,9 @@ def _become_program(
                 rehearse_start(spec)
             spec, handles = _receive_slot_spec(channel)
         _confine_process(spec, handles, progress, channel if jailed else None)
-        if spec.supervised:
+        if name := find_filter(spec):
             progress.append("supervised calls")
-            send_listener(channel)
+            send_listener(channel, name)
         progress.append("program")
         spec, others = _receive_program(channel, spec)
         progress.append("resource limits")
@@ -217,8 +222,13 @@ def _become_program(
         os.chdir(spec.cwd)
         if spec.canary:
             progress.append("canary")
-            if not jailed:
-                channel.close()  # as an exec does: the supervisor then watches, and serves calls
+            if jailed:
+                lockdown.make_dumpable()  # a broker reads the addresses of calls
+                channel.send(
+                    b"{}"
+                )  # as after the start of a program: the supervisor then watches, and serves calls
+            else:
+                channel.close()  # as an exec does
             os.write(1, _run_canary(spec.canary))
             os._exit(0)
         progress.append("exec")

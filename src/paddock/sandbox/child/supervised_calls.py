@@ -18,31 +18,36 @@ import signal
 import socket
 
 from paddock.sandbox.child import seccomp
-from paddock.sandbox.child.call_broker import NOTIFICATION_BYTES, Notification, serve_calls
+from paddock.sandbox.child.call_broker import NOTIFICATION_BYTES, RECEIVE, Notification, serve_calls
+from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import JobSpec
 
-FILTER_NAME = "supervised"
-_RECEIVE = 0xC0502100
-"""SECCOMP_IOCTL_NOTIF_RECV."""
+METADATA_FILTER, SOCKET_FILTER = "supervised", "sockets"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def send_listener(channel: socket.socket) -> None:
-    """Install the filter in this process, and pass its listener to the supervisor. Raises OSError."""
-    listener = seccomp.install_listener(seccomp.read_filter(FILTER_NAME))
+def find_filter(spec: JobSpec) -> str:
+    """Return the name of the filter that notifies of a job's calls; empty for none. A process can have only one."""
+    if spec.jail and spec.network in OWN_NETWORKS:
+        return SOCKET_FILTER
+    return METADATA_FILTER if spec.supervised else ""
+
+
+def send_listener(channel: socket.socket, name: str) -> None:
+    """Install a filter in this process, and pass its listener to the supervisor. Raises OSError."""
+    listener = seccomp.install_listener(seccomp.read_filter(name))
     try:
         socket.send_fds(channel, [b'{"calls": true}'], [listener])
     finally:
         os.close(listener)
 
 
-class CallListener:
-    """The supervisor's end of the supervised calls of one job."""
+class BrokeredCalls:
+    """The supervisor's end of the supervised calls of one job, which its broker does."""
 
     def __init__(self, listener: int, spec: JobSpec) -> None:
         self._listener = listener
         self._spec = spec
-        self._channel: socket.socket | None = None
         self.broker = 0
         """The broker's pid; 0 before the first call, and after the broker has been reaped."""
         self._is_open = True
@@ -51,13 +56,38 @@ class CallListener:
         """Return the number of the descriptor that becomes readable at a call; `close` does not change the number."""
         return self._listener
 
-    def pass_on(self) -> None:
-        """Receive the call that waits and pass it to the broker, which this starts if necessary."""
+    def close(self) -> None:
+        """Refuse all calls from now on, and kill the broker, which the caller reaps."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        os.close(self._listener)
+        if self.broker:
+            os.kill(self.broker, signal.SIGKILL)
+
+    def forget_broker(self) -> None:
+        """Note that the broker has been reaped: its pid may become that of another process."""
+        self.broker = 0
+        self.close()
+
+
+class CallListener(BrokeredCalls):
+    """The supervisor's end of calls for which Landlock has no rule."""
+
+    def __init__(self, listener: int, spec: JobSpec) -> None:
+        super().__init__(listener, spec)
+        self._channel: socket.socket | None = None
+
+    def pass_on(self) -> bool:
+        """Receive the call that waits and pass it to the broker, which this starts if necessary.
+
+        Returns whether the next call has to be passed on, too.
+        """
         buffer = bytearray(NOTIFICATION_BYTES)
         try:
-            fcntl.ioctl(self._listener, _RECEIVE, buffer)
+            fcntl.ioctl(self._listener, RECEIVE, buffer)
         except FileNotFoundError:  # the caller was killed, or interrupted by a signal
-            return
+            return True
         notification = Notification.from_bytes(bytes(buffer))
         memory = self._open_memory(notification.thread)
         try:
@@ -70,22 +100,13 @@ class CallListener:
         finally:
             for file in memory:
                 os.close(file)
+        return True
 
     def close(self) -> None:
         """Refuse all calls from now on, and kill the broker, which the caller reaps."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        os.close(self._listener)
+        super().close()
         if self._channel is not None:
             self._channel.close()
-        if self.broker:
-            os.kill(self.broker, signal.SIGKILL)
-
-    def forget_broker(self) -> None:
-        """Note that the broker has been reaped: its pid may become that of another process."""
-        self.broker = 0
-        self.close()
 
     def _start_broker(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

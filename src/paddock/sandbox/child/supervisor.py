@@ -30,7 +30,8 @@ from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobRepo
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shim import Shim, ruleset_of
-from paddock.sandbox.child.supervised_calls import CallListener
+from paddock.sandbox.child.socket_calls import SocketCalls
+from paddock.sandbox.child.supervised_calls import CallListener, find_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ class Supervisor:
         self._pid = 0
         self._ending: frozenset[int] = frozenset()
         """The first process of a jail that ends by itself."""
-        self._calls: CallListener | None = None
+        self._calls: CallListener | SocketCalls | None = None
         self._sample: process_tree.Sample | None = None
         self._leaf: JobCgroup | None = None
         self._before: protected_paths.ProtectedPaths | None = None
@@ -201,16 +202,22 @@ class Supervisor:
         _close(files)
         while word := self._shim.read_message():
             if "calls" in word:
-                self._calls = CallListener(self._shim.take_handle(), self._spec)
+                self._calls = self._listen_to_calls(self._shim.take_handle())
             if "step" not in word:
                 self._pass_on_listener()
                 continue
             if word["step"] == "exec":
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
-        if self._spec.supervised and self._calls is None:  # its calls would wait for ever
+        if find_filter(self._spec) and self._calls is None:  # its calls would wait for ever
             raise StartError("supervised calls: the program ended before it started")
         return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
+
+    def _listen_to_calls(self, listener: int) -> CallListener | SocketCalls:
+        assert self._shim is not None
+        if self._shim.root is None:
+            return CallListener(listener, self._spec)
+        return SocketCalls(listener, self._spec, self._shim.mounts, self._shim.root.fork_broker)
 
     def _pass_on_listener(self) -> None:
         """Send the server the socket of the job's proxy, once the shim has sent it."""
@@ -259,9 +266,8 @@ class Supervisor:
         """Pass on the supervised call that waits, if there is one."""
         if self._calls is None or (event := ready.get(self._calls.fileno(), 0)) == 0:
             return
-        if event & select.POLLIN:
-            self._calls.pass_on()
-        else:  # no process is left that could make one
+        # At another event no process is left that could make one.
+        if not (event & select.POLLIN and self._calls.pass_on()):
             poll.unregister(self._calls)
 
     def _obey_server(self, handle: int) -> str:

@@ -1,0 +1,52 @@
+"""Copy and attach the mounts of a jail, and mount file systems (mount(2), open_tree(2), move_mount(2))."""
+
+import ctypes
+import os
+import stat
+
+from paddock.sandbox.child.lockdown import check_result
+
+RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND = 1, 2, 4, 8, 32, 4096
+"""Flags of mount(2)."""
+_OPEN_TREE, _MOVE_MOUNT = 428, 429
+"""System call numbers, the same on every architecture."""
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _OPEN_TREE_CLONE = -100, 0x1000, 0x8000, 1
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def clone_mount_tree(path: str) -> int:
+    """Return a descriptor of a detached copy of the mounts at and below a path. Raises OSError."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    return check_result(f"open_tree {path}", _LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags))
+
+
+def clone_mount(folder: int) -> int:
+    """Return a descriptor of a detached copy of an open directory's mount, without mounts below. Raises OSError."""
+    flags = _OPEN_TREE_CLONE | _AT_EMPTY_PATH | os.O_CLOEXEC
+    return check_result("open_tree", _LIBC.syscall(_OPEN_TREE, folder, b"", flags))
+
+
+def attach_mount(path: str, tree: int) -> None:
+    """Attach a detached copy at a path, which is made if necessary, and close its descriptor. Raises OSError."""
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+    check_result(f"move_mount {path}", moved)
+    os.close(tree)
+
+
+def bind_path(source: str, path: str) -> None:
+    """Make a path lead to another file. Raises OSError."""
+    bound = _LIBC.mount(os.fsencode(source), os.fsencode(path), None, BIND, None)
+    check_result(f"mount {source} {path}", bound)
+
+
+def mount_filesystem(kind: str, path: str, flags: int, options: str = "") -> None:
+    """Mount a file system of a kind, or change the mount at a path without one. Raises OSError."""
+    name = kind.encode() or None
+    mounted = _LIBC.mount(name, os.fsencode(path), name, flags, options.encode() or None)
+    check_result(f"mount {kind} {path}", mounted)
