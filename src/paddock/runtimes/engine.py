@@ -376,11 +376,8 @@ class RuntimeEngine:
             await _put_files(planned.written, slot.scratch)
             source = f"{slot.scratch}/{planned.file_name}"
             command, environment = planned.run.fill_in(replace(task.job_in(slot), source=source))
-            environment |= (
-                _list_proxy_variables(job, slot.scratch)
-                | job.work.env
-                | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
-            )
+            own = job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
+            environment |= _list_proxy_variables(job, slot.scratch) | own
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
             environment = self._list_inherited_variables(names) | environment
             started = grants.replace(folder=WORKDIR, environment=environment)

@@ -7,13 +7,16 @@ import textwrap
 import threading
 
 import pytest
+from tests.support.network import make_authority
 from tests.support.session import find_session
 
 from paddock import BlockingPaddock, Settings, Status
 from paddock.model.approval import Answer
 from paddock.model.network import NetworkRule
+from paddock.network import tls
+from paddock.secrets.vault import open_vault
 from paddock.settings.network import NetworkSettings
-from paddock.settings.schema import AuditSettings, RuntimeSettings
+from paddock.settings.schema import AuditSettings, RuntimeSettings, VaultSettings
 
 FETCH = """
 import sys, urllib.error, urllib.request
@@ -52,8 +55,9 @@ def allow(host, port, effect="allow", **fields):
 
 
 @contextlib.contextmanager
-def opened(folder, *rules, asker=None, **runtimes):
+def opened(folder, *rules, asker=None, vault=None, **runtimes):
     settings = Settings(
+        vault=vault or VaultSettings(directory=folder / "vault"),
         audit=AuditSettings(directory=folder / "audit"),
         runtimes=RuntimeSettings(**{"network": "hosts", **runtimes}),
         network=NetworkSettings(rule=rules),
@@ -64,7 +68,7 @@ def opened(folder, *rules, asker=None, **runtimes):
 
 
 def shown(outcome):
-    assert outcome.status is Status.OK, outcome
+    assert outcome.status is Status.OK, outcome.text
     return outcome.program.stdout.text
 
 
@@ -242,3 +246,49 @@ if os.fork() == 0:
         assert shown(outcome) == "b'HTTP/1.1 200'\n"
         assert [each.verdict for each in outcome.network] == ["allowed"]
         assert find_session(paddock) is not None
+
+
+ASK = """
+import subprocess, sys, urllib.error, urllib.request
+for path in ("/echo", "/other"):
+    try:
+        print(urllib.request.urlopen(sys.argv[1] + path).read().decode())
+    except urllib.error.HTTPError as error:
+        print(error.code, error.read().decode().strip())
+print(subprocess.run(["curl", "-sS", sys.argv[1] + "/echo"], capture_output=True, text=True).stdout)
+print("in the program:", sys.argv[2] in open("/proc/self/environ").read())
+"""
+
+
+class _TokenHandler(_Handler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        token = (self.headers["Authorization"] or "").removeprefix("Bearer ")
+        self.wfile.write(f"{len(token)} {self.path}".encode())
+
+
+def test_a_secret_is_added_to_requests_that_the_program_never_sees(tmp_path, monkeypatch):
+    token = "a-token-of-the-vault"
+    authority = make_authority(tmp_path / "authority", "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    tls._make_client_context.cache_clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _TokenHandler) as server:
+        server.socket = authority.server.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_port
+        rule = allow("localhost", port, paths=("/echo",), header={"Authorization": "Bearer ${vault:TOKEN}"})
+        vault = VaultSettings(backend="file", directory=tmp_path / "vault")
+        open_vault(vault).set("global", "TOKEN", token)
+        with opened(tmp_path, rule, vault=vault) as paddock:
+            outcome = paddock.exec("python", ASK, args=[f"https://localhost:{port}", token], network="hosts")
+            answered = f"{len(token)} /echo"
+            where = f"GET localhost:{port}/other"
+            fix = f'add a [[network.rule]] with host = "localhost" and ports = [{port}] to the user\'s paddock.toml'
+            refused = f"403 Paddock: {where} is not allowed by any of the user network rules; {fix}"
+            assert shown(outcome) == f"{answered}\n{refused}\n{answered}\nin the program: False\n"
+            assert token not in json.dumps([records(paddock), outcome.model_dump(mode="json")])
+        server.shutdown()
+    tls._make_client_context.cache_clear()
