@@ -15,7 +15,6 @@ from paddock.model.outcome import RawResult
 from paddock.policy.environment import TRUST
 from paddock.policy.network import decide_host, list_opened_hosts
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
-from paddock.sandbox.spec import is_system_path
 
 if TYPE_CHECKING:
     from paddock.network.authority import CertificateAuthority
@@ -139,6 +138,8 @@ def _write_bundle(scratch: Path, authority: "CertificateAuthority") -> str:
 
 def _list_trusted_authorities() -> dict[str, str]:
     """Return Paddock's own variables for certificate authorities, as far as every program can read their files."""
+    from paddock.sandbox.spec import is_system_path  # most programs connect to nothing
+
     given = {name: os.environ.get(name, "") for name in TRUST}
     return {
         name: paths

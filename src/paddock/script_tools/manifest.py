@@ -59,7 +59,7 @@ class Execution(_Section):
     auto_approve_on_valid: bool = False
 
 
-class Manifest(_Section, NetworkRequest):
+class Manifest(NetworkRequest, _Section):
     """One `tool.yaml`."""
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]

@@ -357,7 +357,7 @@ def test_a_call_of_a_prompt_asks_runs_once_and_tells_what_policy_refused(tmp_pat
     }
     assert (asked.ends["online"].success, asked.ends["online"].error) == (
         False,
-        "tool online declares network: full, but none is allowed; set `network` under [tools] in the paddock.toml of the "
+        "tool online declares network: full, but loopback is allowed; set `network` under [tools] in the paddock.toml of the "
         "user or the system",
     )
     assert (ran.confirmation, ran.ends["double"].output, ran.variables["tool_double"]) == (None, 8, 8)

@@ -89,10 +89,7 @@ _PLAIN_ARGUMENTS = {
     },
 }
 """Arguments that the model takes unchanged, with their names there."""
-_NETWORK: dict[str, Json] = {
-    "anyOf": [{"enum": [*NETWORKS]}, {"type": "array", "items": {"type": "string"}}],
-    "description": 'or hosts, e.g. ["api.example.com"]',
-}
+_NETWORK: dict[str, Json] = {"anyOf": [{"enum": [*NETWORKS]}, {"type": "array", "items": {"type": "string"}}]}
 _PHRASES = frozenset({"query_terms"})
 ALIASES = {"runtime": "language"}
 """LangChain's adapters reserve `runtime`: an argument of that name never arrives."""
@@ -231,7 +228,7 @@ def _build_run_program(programs: Programs) -> Tool:
             stdin={"type": "string"},
             relative_cwd={"type": "string"},
             access={"enum": [*ACCESSES]},
-            network=_NETWORK,
+            network={"description": "loopback, full, [host]"},
             timeout_ms=_LINES,
             output_mode={"enum": [*OUTPUT_MODES]},
             query_terms=_TEXTS,

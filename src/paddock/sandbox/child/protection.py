@@ -21,7 +21,7 @@ from typing import NamedTuple
 from paddock.sandbox.child import git_paths
 from paddock.sandbox.child.paths import LinkResolver, open_itself
 from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
-from paddock.sandbox.child.snapshot import TooLargeError
+from paddock.sandbox.child.snapshot import ASIDE_PREFIX, TooLargeError
 
 SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
 """Folders that `**/` does not enter."""
@@ -167,6 +167,8 @@ def _find(root: int, rules: _SortedRules, *, nested: bool) -> list[str]:
                     continue
                 with os.scandir(opened) as entries:
                     for entry in entries:
+                        if entry.name.startswith(ASIDE_PREFIX):
+                            continue
                         matches, below = _match_entry(entry, folder)
                         found += matches
                         left -= 1 + len(folder.patterns) // _FREE_PATTERNS

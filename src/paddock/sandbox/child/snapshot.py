@@ -29,6 +29,9 @@ _ATTRIBUTE_PREFIXES = ("user.", "system.posix_acl_")
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags for every open: the name may have become a link or a pipe."""
 
+ASIDE_PREFIX = ".paddock-removed-"
+"""Beginning of the names of folders that are on their way to removal."""
+
 
 class TooLargeError(OSError):
     """The snapshot would exceed its limits."""
@@ -161,7 +164,7 @@ class Restoration:
         if kind_of(folder, name) != stat.S_IFDIR:
             os.unlink(name, dir_fd=folder)
             return
-        aside = f".paddock-removed-{os.urandom(8).hex()}"
+        aside = f"{ASIDE_PREFIX}{os.urandom(8).hex()}"
         try:
             with contextlib.suppress(PermissionError):
                 os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
