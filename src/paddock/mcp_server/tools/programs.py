@@ -228,7 +228,7 @@ def _build_run_program(programs: Programs) -> Tool:
             stdin={"type": "string"},
             relative_cwd={"type": "string"},
             access={"enum": [*ACCESSES]},
-            network={"description": "loopback, full, [host]"},
+            network={"description": "loopback, full or hosts"},
             timeout_ms=_LINES,
             output_mode={"enum": [*OUTPUT_MODES]},
             query_terms=_TEXTS,
