@@ -122,6 +122,7 @@ class HostConnection(ByteStream):
         self, connected: socket.socket, attempt: Attempt, connector: "Connector", decision: HostDecision
     ) -> None:
         super().__init__(connected, self._count_received, self._count_sent)
+        self._is_reported = False
         self.attempt = attempt
         self.decision = decision
         """The decision on the host, or on the request for which it was connected."""
@@ -141,8 +142,11 @@ class HostConnection(ByteStream):
         self._connector.spend(number, self.attempt)
 
     def close(self) -> None:
+        """Close the socket and report the connection, once."""
         super().close()
-        self._connector.report(self.attempt)
+        if not self._is_reported:
+            self._is_reported = True
+            self._connector.report(self.attempt)
 
 
 class Connector:

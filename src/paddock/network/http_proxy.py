@@ -87,13 +87,21 @@ class HttpProxy:
         authority, path = await self._check_target(head)
         request = HttpRequest(head.method.decode("ascii"), path)
         host, decision = await self._connect(authority, request)
-        if decision.header and not self._is_secure:
-            reason = f"{authority}: the rule adds header fields, which are sent inside of TLS only; use https"
-            raise RefusedError(reason, "policy", rule=decision.rule)
-        added = self._connector.fill_in(decision.header)
+        try:
+            added = self._make_header(authority, decision)
+        except RefusedError as problem:
+            host.attempt.refusal = str(problem)
+            raise
         return await Exchange(
             self._client, host, head, path, added=added, default_port=self._default_port
         ).run()
+
+    def _make_header(self, authority: Authority, decision: HostDecision) -> AddedHeader:
+        """Return the header fields that a rule adds. Raises RefusedError if they cannot be sent."""
+        if decision.header and not self._is_secure:
+            reason = f"{authority}: the rule adds header fields, which are sent inside of TLS only; use https"
+            raise RefusedError(reason, "policy", rule=decision.rule)
+        return self._connector.fill_in(decision.header)
 
     async def _open_tunnel(self, authority: Authority) -> None:
         host, decision = await self._connect(authority, None)
