@@ -89,6 +89,7 @@ def test_servers_list_starts_nothing_and_keeps_secrets(ws: Path) -> None:
         "transport": "stdio",
         "address": "uvx",
         "login": "",
+        "confine": None,
     }
 
 

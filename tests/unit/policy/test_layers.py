@@ -20,6 +20,7 @@ TRACKER, NOTES = (SdkCommand(name=name, command=("tool",)) for name in ("tracker
 CHOICES = {
     "limits.timeout_policy": ["clamp", "deny"],
     "sandbox.minimum_tier": ["unconfined", "landlock", "namespaces"],
+    "sandbox.require": [(), ("landlock",)],
     "sandbox.job_user": ["", "nobody"],
     "sandbox.protected_paths": ["restore", "refuse"],
     "sandbox.unprotected": [(".vscode", ".idea"), (".idea",), ()],
