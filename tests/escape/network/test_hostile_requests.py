@@ -270,7 +270,7 @@ def test_a_second_request_after_the_rules_changed_their_mind():
     """A kept connection is no grant for the next request."""
     decided = []
 
-    def decide(host, port):
+    def decide(host, port, request=None):
         decided.append(host)
         allowed = HostDecision(effect="allow", networks=(("127.0.0.0/8",),))
         return allowed if len(decided) == 1 else HostDecision(effect="deny", reason="no more")
