@@ -83,7 +83,13 @@ def test_log_in_call_and_log_out(desk: Desk) -> None:
     assert (code, "`paddock servers login guarded`" in err) == (1, True)
     assert desk.log_in() == (0, f"logged in to guarded at {desk.world.issuer}\n", "")
     assert desk.run("servers", "list") == (0, f"guarded\thttp\t{address}\tlogged in\n", "")
-    listed = {"name": "guarded", "transport": "http", "address": address, "login": "logged in"}
+    listed = {
+        "name": "guarded",
+        "transport": "http",
+        "address": address,
+        "login": "logged in",
+        "confine": None,
+    }
     assert json.loads(desk.run("servers", "list", "--json")[1]) == [listed]
     assert desk.run("servers", "call", "guarded", "whisper")[:2] == (0, "a word\n")
     assert desk.run("servers", "logout", "guarded") == (0, "", "")

@@ -99,6 +99,7 @@ def test_a_session_proves_one_sandbox_at_its_first_use():
 
 def test_a_session_without_processes_chooses_no_tier(monkeypatch):
     monkeypatch.setattr("paddock.sandbox.child.landlock.read_abi_version", lambda: 0)
+    monkeypatch.setattr("paddock.sandbox.child.namespaces.BUBBLEWRAP", "/usr/bin/no-bwrap")
     processes = Processes(SandboxSettings(minimum_tier="landlock"), ())
     asyncio.run(processes.close())
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):

@@ -251,6 +251,9 @@ def test_m28_a_call_that_takes_too_long_fails_after_its_limit_and_can_be_caught(
         async def call(self, request, work, open_hosts):
             await asyncio.Event().wait()
 
+        def find_secret(self, name):
+            return None
+
     desk.open(sdk={"call_timeout_ms": 100})
     desk.session.gate.replace_engines(sdk=Slow())
     outcome = desk.run(
