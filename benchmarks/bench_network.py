@@ -159,7 +159,7 @@ def _serve_proxy(port: int, listener: socket.socket) -> None:
 
 @contextmanager
 def _run(serve: "functools.partial[None]") -> Iterator[int]:
-    """Run a server in a process of its own; yields its port."""
+    """Run a server in a separate process; yields its port."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         process = multiprocessing.get_context("fork").Process(target=serve, args=(listener,), daemon=True)
         process.start()

@@ -46,7 +46,7 @@ nothing runs.
   workspace if that is granted.
 * **Writing.** It writes to a scratch directory, which Paddock deletes after it, and to the workspace if write
   access is granted.
-* **Network.** It has no network without a grant. With `loopback` or `hosts` each program has a network of its own
+* **Network.** It has no network without a grant. With `loopback` or `hosts` each program has its own network
   with nothing but `127.0.0.1` and `::1`. It can listen and connect there. No other program and nothing of the
   machine is in it. Four attacks of the table are therefore open with these grants: they use sockets, and reach
   only the program itself.
@@ -119,8 +119,8 @@ unprotected = [".pre-commit-config.yaml"]
 
 **`**/`** stands for the workspace and the folders of two levels below it, except in `.git` and `node_modules`. A
 file in a deeper folder is not found. Looking takes about 10 microseconds for a folder. A workspace with more than
-150,000 names there, or about 9,000 folders, is refused for writing; Taking away the three patterns of
-that kind in `sandbox.unprotected` lifts this.
+150,000 names there, or about 9,000 folders, is refused for writing. To lift this, take away the three
+patterns of that kind with `sandbox.unprotected`.
 
 ## Differences between the tiers
 
@@ -134,7 +134,7 @@ that kind in `sandbox.unprotected` lifts this.
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
 | `/proc` | private | its own entry, with mounts and connections of the machine, and a few facts about it |
 | network, without a grant | an empty network namespace, and no sockets | no sockets |
-| network `loopback` and `hosts` | a network namespace of its own for each program | refused |
+| network `loopback` and `hosts` | a separate network namespace for each program | refused |
 | the last process | is killed by the kernel when the first one ends | is found and killed by the supervisor |
 
 With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any
@@ -232,7 +232,7 @@ be able to exhaust the memory. It bounds the first two.
 """
 
 
-def protected() -> str:
+def render_protected_paths() -> str:
     """Return the lists of protected paths."""
     kinds = {"Names": PROTECTED_PATHS, "Patterns": PROTECTED_PATTERNS}
     return "\n".join(
@@ -255,7 +255,7 @@ def table() -> str:
 
 def main() -> int:
     """Write or check the page."""
-    page = HEAD.replace("@PROTECTED@", protected()) + table()
+    page = HEAD.replace("@PROTECTED@", render_protected_paths()) + table()
     if "--check" not in sys.argv:
         TARGET.write_text(page)
     elif not TARGET.exists() or TARGET.read_text() != page:

@@ -48,7 +48,7 @@ async def resolve_to_loopback(host, port):
 
 @dataclass
 class RunningProxy:
-    """A proxy that runs in a thread of its own."""
+    """A proxy that runs in a separate thread."""
 
     port: int
     connections: list[Connection] = field(default_factory=list)
@@ -75,7 +75,7 @@ class RunningProxy:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
     def exchange(self, data: bytes) -> bytes:
-        """Send bytes on a connection of their own and return everything that comes back until its end."""
+        """Send bytes on a new connection and return everything that comes back until its end."""
         with self.connect() as client:
             client.sendall(data)
             return receive_all(client)

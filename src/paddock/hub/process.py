@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,7 +51,7 @@ class ServerPipes(SubprocessStreamProtocol):
             closed.exception()
 
 
-class ServerChild:
+class ServerChild(ABC):
     """The child of a stdio server, confined or not. Its owner must call `stop()`."""
 
     def __init__(
@@ -66,13 +67,13 @@ class ServerChild:
         self.on_stderr: Callable[[int], object] = int
         """Called with the number of bytes that arrived on stderr."""
 
+    @abstractmethod
     async def exit_status(self) -> int | None:
         """Return the status with which the server exited by itself (negative: signal); None if it did not."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def stop(self) -> None:
         """End the server and everything that it started."""
-        raise NotImplementedError
 
     def note_skipped_line(self, line: bytes) -> None:
         """Record an output line that is no message."""

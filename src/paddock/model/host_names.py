@@ -139,5 +139,12 @@ def match_host(pattern: str, host: str) -> bool:
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
+def find_common_pattern(left: str, right: str) -> str | None:
+    """Return the pattern of the hosts that two patterns have in common, which is the narrower one; None without any."""
+    if left == right or match_host(left, right.removeprefix("*")):
+        return right
+    return left if match_host(right, left.removeprefix("*")) else None
+
+
 def _quote(text: str) -> str:
     return f'"{make_printable(text, _MAX_QUOTED_CHARS)}"'

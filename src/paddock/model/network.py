@@ -16,7 +16,7 @@ from paddock.model.limits import MIB
 
 Network = Literal["none", "loopback", "hosts", "full"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
-"""Access of a program to the network, weakest first: none; a network of its own with `127.0.0.1`; also the hosts that
+"""Access of a program to the network, weakest first: none; its own network with only `127.0.0.1`; also the hosts that
 the rules allow; all of it."""
 
 HTTP_PORT, HTTPS_PORT = 80, 443

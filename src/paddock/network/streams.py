@@ -34,7 +34,7 @@ class IdleTimer:
         self._move(self._loop.time() + self.idle_s)
 
     def pause(self) -> None:
-        """Stop the time until the next `restart`: something with a timeout of its own runs."""
+        """Stop the time until the next `restart`: something that has its own timeout runs."""
         self._move(None)
 
     def _move(self, when: float | None) -> None:

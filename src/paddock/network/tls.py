@@ -53,9 +53,8 @@ class TlsStream(ByteStream):
                 await self._flush()
                 try:
                     await self._feed()
-                except (
-                    EOFError
-                ):  # many servers end without close_notify; lengths in HTTP show what was cut off
+                except EOFError:
+                    # Many servers end without close_notify. Lengths in HTTP show what was cut off.
                     return b""
             except ssl.SSLZeroReturnError:
                 return b""

@@ -114,7 +114,7 @@ def _make_grants(phase: Phase, empty: Path, environment: Mapping[str, str]) -> P
 
 
 def _replace_proxies(environment: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a step with those of its own proxy: Paddock itself goes through the user's."""
+    """Return the variables of a step with those of its proxy: Paddock itself goes through the user's proxy."""
     kept = {name: value for name, value in environment.items() if name.upper() not in PROXY_VARIABLES}
     return {**own, **kept}
 

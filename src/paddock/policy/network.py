@@ -9,7 +9,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from paddock.model.base import count
-from paddock.model.host_names import match_host, quote_host, read_address, read_host_pattern
+from paddock.model.host_names import (
+    find_common_pattern,
+    match_host,
+    quote_host,
+    read_address,
+    read_host_pattern,
+)
 from paddock.model.network import (
     HTTPS_PORT,
     HostDecision,
@@ -68,17 +74,8 @@ def check_hosts(work: RuntimeRun | ToolRun, settings: Settings) -> Iterator[Reas
 def list_useless_hosts(grant: HostGrant) -> Iterator[Reason]:
     """Yield an objection for each host that the request names and that no rule allows or asks about on any port."""
     for host in grant.hosts or ():
-        if not any(rule.effect != "deny" and _overlap(rule.host, host) for rule in grant.rules):
+        if not any(rule.effect != "deny" and find_common_pattern(rule.host, host) for rule in grant.rules):
             yield "network.rule", f"no rule allows {host}; {_suggest_rule(host, HTTPS_PORT, 'user')}"
-
-
-def _overlap(left: str, right: str) -> bool:
-    """Return whether two patterns have a host in common."""
-    return (
-        match_host(left, right.removeprefix("*"))
-        or match_host(right, left.removeprefix("*"))
-        or left == right
-    )
 
 
 def list_opened_hosts(grant: HostGrant) -> list[str]:
@@ -86,7 +83,8 @@ def list_opened_hosts(grant: HostGrant) -> list[str]:
     return [
         rule.host
         for rule in grant.rules
-        if rule.inspects and (grant.hosts is None or any(_overlap(rule.host, host) for host in grant.hosts))
+        if rule.inspects
+        and (grant.hosts is None or any(find_common_pattern(rule.host, host) for host in grant.hosts))
     ]
 
 

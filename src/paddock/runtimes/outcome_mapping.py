@@ -59,7 +59,7 @@ _NO_NETWORK = (
     ),
 )
 _OFFLINE = (
-    "it has no network; request `--network loopback` for servers of its own on 127.0.0.1, `--network hosts` for hosts "
+    "it has no network; request `--network loopback` for its own servers on 127.0.0.1, `--network hosts` for hosts "
     "that a [[network.rule]] allows, or `--network full`, within `runtimes.network`"
 )
 _LOOPBACK_ONLY = (
@@ -82,7 +82,7 @@ _UNREACHABLE = (
     ),
     *("network is unreachable", "enetunreach"),
 )
-"""Messages, in lower case, of programs that cannot reach a host from a network of their own."""
+"""Messages, in lower case, of programs that cannot reach a host from their own network."""
 _NO_UNIX_SOCKET = ("multiprocessing/forkserver.py", "multiprocessing/managers.py", "af_unix", "unixlistener")
 _PATHLESS = (
     "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need a network of the "

@@ -207,9 +207,8 @@ class RunningProcess:
         self._late.cancel()
         self._loop.remove_reader(self._supervisor.fileno())
         stdin, stdout, stderr = self._pipes
-        self._pipes = self._exceeded = (
-            None  # breaks reference cycles: buffers are freed without a garbage collection
-        )
+        # Breaks reference cycles: buffers are freed without a garbage collection.
+        self._pipes = self._exceeded = None
         stdin.close()
         out, err = stdout.finish(), stderr.finish()
         try:

@@ -44,7 +44,7 @@ _FILTERS: dict[Network, str] = {
     "none": "job", "loopback": "job-loopback", "hosts": "job-loopback", "full": "job-network",
 }  # fmt: skip
 _NO_OWN_NETWORK = (
-    "network {network} needs the tier namespaces, which gives each program a network of its own; this is the tier "
+    "network {network} needs the tier namespaces, which gives each program its own network; this is the tier "
     "{tier}. Make namespaces available (paddock doctor says how), or ask for another network: none, full"
 )
 _KEEP_ROOT = (
@@ -160,7 +160,7 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
 
 
 def check_network(grants: ProcessGrants, tier: Tier) -> None:
-    """Raise GrantError if the tier cannot give a job a network of its own."""
+    """Raise GrantError if the tier cannot give a job its own network."""
     if grants.network in OWN_NETWORKS and tier != "namespaces":
         raise GrantError(_NO_OWN_NETWORK.format(network=grants.network, tier=tier))
 

@@ -93,7 +93,7 @@ class SdkCommand(Value):
     access: Access = "none"
     """Access to the workspace: none, reading, or reading and writing."""
     network: Network = "none"
-    """Access to the network: `none`, a network of its own with `127.0.0.1` (`loopback`), also the hosts that
+    """Access to the network: `none`, its own network with only `127.0.0.1` (`loopback`), also the hosts that
     `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
     readable: tuple[str, ...] = ()
     """Absolute paths that the command may read besides system files."""

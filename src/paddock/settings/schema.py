@@ -306,7 +306,7 @@ class RuntimeSettings(Value):
     access: Access = "read-only"
     """Maximum access of programs to the workspace: none, reading, or reading and writing."""
     network: Network = "loopback"
-    """Maximum access of programs to the network: `none`, a network of their own with `127.0.0.1` (`loopback`), also
+    """Maximum access of programs to the network: `none`, their own network with only `127.0.0.1` (`loopback`), also
     the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
     max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
     """Maximum number of programs that run at the same time; by default the number of processors."""
@@ -377,7 +377,7 @@ class ToolSettings(Value):
     access: Access = "read-only"
     """Maximum access to the workspace that a tool may declare: none, reading, or reading and writing."""
     network: Network = "loopback"
-    """Maximum access to the network that a tool may declare: `none`, a network of its own with `127.0.0.1`
+    """Maximum access to the network that a tool may declare: `none`, its own network with only `127.0.0.1`
     (`loopback`), also the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
     max_jobs: PositiveInt = 8
     """Maximum number of script tools that run at the same time. Further ones wait."""

@@ -24,7 +24,7 @@ PLACES = [
 OWN_NETWORKS = {"loopback", "hosts"}
 
 
-def expected(path, place, tier, network):
+def find_expected(path, place, tier, network):
     """Return what an attack's file says of a tier, or of a case of it where that differs."""
     cases = [tier, f"{tier} {'as root' if place in AS_ROOT else place}"]
     cases += [f"{tier} with loopback"] if network in OWN_NETWORKS else []
@@ -35,7 +35,7 @@ def expected(path, place, tier, network):
 @pytest.mark.parametrize(("place", "tier", "network"), PLACES)
 def test_attacks_end_as_their_files_say(drive, place, tier, network):
     """The tier `unconfined` is the control: there an attack that can succeed does, so none is refused by mistake."""
-    wanted = {path.stem: expected(path, place, tier, network) for path in ATTACKS}
+    wanted = {path.stem: find_expected(path, place, tier, network) for path in ATTACKS}
     tried = {name: result for name, result in wanted.items() if result != "not tried"}
     if network in OWN_NETWORKS:  # memory is sampled alike in every network, and tried in the other places
         tried = {name: result for name, result in tried.items() if not name.startswith("memory_")}

@@ -237,7 +237,7 @@ def test_rules_of_the_user_deny_what_an_entry_grants(workspace):
 
 
 def test_nothing_of_a_confined_server_outlives_its_session(workspace):
-    """Processes in sessions of their own, which ignore the end, are killed."""
+    """Processes in their own sessions, which ignore the end, are killed."""
     code = (
         "import os, signal, time\n"
         "for _ in range(3):\n"
@@ -281,11 +281,11 @@ def test_a_confined_server_that_takes_too_much_memory_is_ended(workspace):
     [
         (
             {"network": "loopback"},
-            "network loopback needs the tier namespaces, which gives each program a network of its",
+            "network loopback needs the tier namespaces, which gives each program its own network",
         ),
         (
             {"network": ["api.example.com"]},
-            "network hosts needs the tier namespaces, which gives each program a network",
+            "network hosts needs the tier namespaces, which gives each program its own network",
         ),
     ],
 )

@@ -55,7 +55,7 @@ def allow(host, port, effect="allow", **fields):
 
 
 @contextlib.contextmanager
-def opened(folder, *rules, asker=None, vault=None, **runtimes):
+def open_programs(folder, *rules, asker=None, vault=None, **runtimes):
     settings = Settings(
         vault=vault or VaultSettings(directory=folder / "vault"),
         audit=AuditSettings(directory=folder / "audit"),
@@ -67,7 +67,7 @@ def opened(folder, *rules, asker=None, vault=None, **runtimes):
         yield paddock
 
 
-def shown(outcome):
+def list_shown(outcome):
     assert outcome.status is Status.OK, outcome.text
     return outcome.program.stdout.text
 
@@ -77,13 +77,13 @@ def records(paddock, event="connected"):
 
 
 def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, port):
-    with opened(tmp_path, allow("localhost", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
         addresses = [f"http://localhost:{port}/a", f"http://127.0.0.1:{port}/", "http://other.example.com/"]
         outcome = paddock.exec("python", FETCH, args=addresses, network="hosts")
         fix = 'add a [[network.rule]] with host = "other.example.com" and ports = [80] to the user\'s paddock.toml'
         refused = f"other.example.com:80 is not allowed by any of the user network rules; {fix}"
         direct = "<urlopen error [Errno 111] Connection refused>"
-        assert shown(outcome) == f"localhost:{port} /a\n{direct}\n403 Paddock: {refused}\n"
+        assert list_shown(outcome) == f"localhost:{port} /a\n{direct}\n403 Paddock: {refused}\n"
         first, second = outcome.network
         facts = (first.host, first.port, first.address, first.verdict, first.rule, first.reason)
         assert facts == ("localhost", port, "127.0.0.1", "allowed", "user network rule 1", "")
@@ -118,31 +118,33 @@ def test_node_reaches_hosts_with_fetch_and_http(tmp_path, port):
           own.close();
         });
         """
-    with opened(tmp_path, allow("localhost", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
         (tmp_path / "workspace" / "main.mjs").write_text(textwrap.dedent(program))
         addresses = [f"http://localhost:{port}/a", f"http://other.example.com:{port}/"]
         outcome = paddock.exec("node", file="main.mjs", args=addresses, network="hosts")
         fix = f'add a [[network.rule]] with host = "other.example.com" and ports = [{port}] to the user\'s paddock.toml'
         refused = f"Paddock: other.example.com:{port} is not allowed by any of the user network rules; {fix}"
         served = f"localhost:{port} /a"
-        assert shown(outcome) == f"{served} | {served}\n{refused} | ERR_PROXY_TUNNEL {refused}\nown own\n"
+        assert (
+            list_shown(outcome) == f"{served} | {served}\n{refused} | ERR_PROXY_TUNNEL {refused}\nown own\n"
+        )
 
 
 def test_a_request_narrows_to_the_hosts_that_it_names(tmp_path, port):
-    with opened(tmp_path, allow("localhost", port), allow("files.example.com", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port), allow("files.example.com", port)) as paddock:
         address = f"http://localhost:{port}/"
         outcome = paddock.exec("python", FETCH, args=[address], network=["files.example.com"])
         refused = f"localhost:{port} is not among the hosts of this request (files.example.com); request localhost, too"
-        assert shown(outcome) == f"403 Paddock: {refused}\n"
+        assert list_shown(outcome) == f"403 Paddock: {refused}\n"
         assert (
-            shown(paddock.exec("python", FETCH, args=[address], network=["localhost"]))
+            list_shown(paddock.exec("python", FETCH, args=[address], network=["localhost"]))
             == f"localhost:{port} /\n"
         )
 
 
 def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
     fix = "to the user's paddock.toml"
-    with opened(tmp_path, allow("localhost", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
         outcome = paddock.exec("python", FETCH, network=["api.example.com"])
         reason = f'no rule allows api.example.com; add a [[network.rule]] with host = "api.example.com" {fix}'
         assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
@@ -151,7 +153,7 @@ def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
             'network full is not granted (granted: hosts); set `network = "full"` under [runtimes] in the paddock.toml '
             "of the user or the system",
         )
-    with opened(tmp_path) as paddock:
+    with open_programs(tmp_path) as paddock:
         outcome = paddock.exec("python", FETCH, network="hosts")
         reason = f'no rule allows a host; add a [[network.rule]] with host = "api.example.com" {fix}'
         assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
@@ -159,17 +161,17 @@ def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
 
 def test_a_decision_on_some_hosts_does_not_hold_for_others(tmp_path, port):
     """Decisions are remembered by what they depend on."""
-    with opened(tmp_path, allow("localhost", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
         address = f"http://localhost:{port}/"
         assert (
-            shown(paddock.exec("python", FETCH, args=[address], network=["localhost"]))
+            list_shown(paddock.exec("python", FETCH, args=[address], network=["localhost"]))
             == f"localhost:{port} /\n"
         )
         assert (
             paddock.exec("python", FETCH, args=[address], network=["api.example.com"]).status is Status.DENIED
         )
         unresolved = "<urlopen error [Errno -3] Temporary failure in name resolution>\n"
-        assert shown(paddock.exec("python", FETCH, args=[address])) == unresolved
+        assert list_shown(paddock.exec("python", FETCH, args=[address])) == unresolved
 
 
 @pytest.mark.parametrize(("verdict", "answer"), [("once", "allowed"), ("denied", "refused")])
@@ -181,7 +183,7 @@ def test_a_person_is_asked_where_a_rule_says_so(tmp_path, port, verdict, answer)
         return Answer(verdict=verdict, by="ada")
 
     rule = allow("localhost", port, effect="ask", reason="the files of the team")
-    with opened(tmp_path, rule, asker=ask) as paddock:
+    with open_programs(tmp_path, rule, asker=ask) as paddock:
         address = f"http://localhost:{port}/"
         outcome = paddock.exec("python", FETCH, args=[address, address], network="hosts")
         assert questions == [
@@ -193,13 +195,13 @@ def test_a_person_is_asked_where_a_rule_says_so(tmp_path, port, verdict, answer)
         ]
         assert {each.verdict for each in outcome.network} == {answer}
         told = "403 Paddock: the files of the team; the answer was no, or there was none\n"
-        assert shown(outcome) == (f"localhost:{port} /\n" if answer == "allowed" else told) * 2
+        assert list_shown(outcome) == (f"localhost:{port} /\n" if answer == "allowed" else told) * 2
         [asked] = records(paddock, "asked")
         assert (asked["kind"], asked["name"]) == ("connection", f"connect a program to localhost:{port}")
 
 
 def test_without_a_person_to_ask_the_connection_is_refused(tmp_path, port):
-    with opened(tmp_path, allow("localhost", port, effect="ask")) as paddock:
+    with open_programs(tmp_path, allow("localhost", port, effect="ask")) as paddock:
         outcome = paddock.exec("python", FETCH, args=[f"http://localhost:{port}/"], network="hosts")
         [refused] = outcome.network
         assert (refused.verdict, refused.reason) == (
@@ -211,12 +213,12 @@ def test_without_a_person_to_ask_the_connection_is_refused(tmp_path, port):
 
 def test_a_session_keeps_its_hosts_and_each_execution_has_its_connections(tmp_path, port):
     fetch = f"print(__import__('urllib.request').request.urlopen('http://localhost:{port}/').status)"
-    with opened(tmp_path, allow("localhost", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
         first = paddock.exec("python", "x = 1", session="new", network="hosts")
         handle = first.session.id
         second = paddock.exec("python", fetch, session=handle)
         third = paddock.exec("python", "print(x)", session=handle)
-        assert [shown(each) for each in (first, second, third)] == ["", "200\n", "1\n"]
+        assert [list_shown(each) for each in (first, second, third)] == ["", "200\n", "1\n"]
         assert [len(each.network) for each in (first, second, third)] == [0, 1, 0]
         assert [each["parent"] for each in records(paddock)] == [second.id]
         other = paddock.exec("python", "print(x)", session=handle, network=["files.example.com"])
@@ -225,7 +227,7 @@ def test_a_session_keeps_its_hosts_and_each_execution_has_its_connections(tmp_pa
 
 def test_secrets_in_names_of_hosts_are_not_recorded(tmp_path, port):
     token = "ghp_" + "a1B2c3D4e5F6" * 3
-    with opened(tmp_path, allow("localhost", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
         outcome = paddock.exec("python", FETCH, args=[f"http://{token}.example.com/"], network="hosts")
         recorded = json.dumps([records(paddock), [each.model_dump() for each in outcome.network]])
         assert token.lower() not in recorded.lower()
@@ -241,9 +243,9 @@ print(s.recv(12))
 if os.fork() == 0:
     time.sleep(600)
 """
-    with opened(tmp_path, allow("localhost", port)) as paddock:
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
         outcome = paddock.exec("python", hold, network="hosts")
-        assert shown(outcome) == "b'HTTP/1.1 200'\n"
+        assert list_shown(outcome) == "b'HTTP/1.1 200'\n"
         assert [each.verdict for each in outcome.network] == ["allowed"]
         assert find_session(paddock) is not None
 
@@ -282,13 +284,13 @@ def test_a_secret_is_added_to_requests_that_the_program_never_sees(tmp_path, mon
         rule = allow("localhost", port, paths=("/echo",), header={"Authorization": "Bearer ${vault:TOKEN}"})
         vault = VaultSettings(backend="file", directory=tmp_path / "vault")
         open_vault(vault).set("global", "TOKEN", token)
-        with opened(tmp_path, rule, vault=vault) as paddock:
+        with open_programs(tmp_path, rule, vault=vault) as paddock:
             outcome = paddock.exec("python", ASK, args=[f"https://localhost:{port}", token], network="hosts")
             answered = f"{len(token)} /echo"
             where = f"GET localhost:{port}/other"
             fix = f'add a [[network.rule]] with host = "localhost" and ports = [{port}] to the user\'s paddock.toml'
             refused = f"403 Paddock: {where} is not allowed by any of the user network rules; {fix}"
-            assert shown(outcome) == f"{answered}\n{refused}\n{answered}\nin the program: False\n"
+            assert list_shown(outcome) == f"{answered}\n{refused}\n{answered}\nin the program: False\n"
             assert token not in json.dumps([records(paddock), outcome.model_dump(mode="json")])
         server.shutdown()
     tls._make_client_context.cache_clear()

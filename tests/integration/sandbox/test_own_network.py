@@ -40,10 +40,10 @@ def run(program, grants, streams=None):
         async with jails() as sandbox:
             return await sandbox.run(python(program), grants, streams=streams)
 
-    return told(patiently(main()))
+    return read_output(patiently(main()))
 
 
-def told(result):
+def read_output(result):
     assert (result.status, result.stderr.head) == ("ok", ""), result
     return result.stdout.head
 
@@ -159,7 +159,7 @@ def test_jobs_do_not_find_each_other(grants):
             after = await sandbox.run(python(connecting(("127.0.0.1", 47123))), grants)
             return at_once, after
 
-    assert [told(result) for result in patiently(main())] == [REFUSED, REFUSED]
+    assert [read_output(result) for result in patiently(main())] == [REFUSED, REFUSED]
 
 
 def test_only_paddock_accepts_at_the_proxy_of_a_job():
@@ -193,7 +193,7 @@ def test_only_paddock_accepts_at_the_proxy_of_a_job():
         await asyncio.gather(*tasks)
         return result
 
-    assert told(patiently(main())) == "[]\n98\nb'answer'\n"
+    assert read_output(patiently(main())) == "[]\n98\nb'answer'\n"
     assert questions == [b"question"]
 
 
@@ -224,7 +224,7 @@ def test_other_tiers_refuse_a_network_of_its_own(tier, network):
     result = patiently(main())
     assert (result.status, result.reason) == (
         "invalid",
-        f"network {network} needs the tier namespaces, which gives each program a network of its own; this is the tier "
+        f"network {network} needs the tier namespaces, which gives each program its own network; this is the tier "
         f"{tier}. Make namespaces available (paddock doctor says how), or ask for another network: none, full",
     )
 

@@ -466,7 +466,7 @@ def test_the_broker_ends_with_its_job_and_with_its_supervisor(open_path: Path) -
 
 
 def test_jobs_that_own_nothing_outside_have_none(open_path: Path) -> None:
-    """Root's programs run as a user of their own; the kernel does their calls."""
+    """Root's programs run as a separate user; the kernel does their calls."""
     status = "print(json.dumps([line for line in open('/proc/self/status') if line.startswith('Seccomp_filters')]))"
     grants = give(open_path / "workspace", 0)
 

@@ -1,4 +1,4 @@
-"""Unix sockets of jobs with a network of their own: those in private directories, and abstract ones.
+"""Unix sockets of jobs with their own network: those in private directories, and abstract ones.
 
 Attacks on them are in tests/escape/processes.
 """
@@ -28,7 +28,7 @@ from paddock.sandbox.sandbox import KernelSandbox
 T = TypeVar("T")
 PYTHON = "/usr/bin/python3"
 LOOPBACK = ProcessGrants(network="loopback")
-LIMITS = ProcessLimits(timeout_ms=600_000, cpu_ms=600_000)
+LIMITS = ProcessLimits(timeout_ms=600_000, cpu_ms=600_000, processes=1024)
 PRELUDE = """
 import ctypes, errno, json, mmap, os, signal, socket, stat, sys, tempfile, threading
 libc = ctypes.CDLL(None, use_errno=True)

@@ -122,7 +122,7 @@ def _read_node_outcome(outcome: Outcome) -> Turn:
 
 
 def _read_r_outcome(outcome: Outcome) -> Turn:
-    """Read an outcome without the tables of R, which have a form of our own; a test of their own looks at them."""
+    """Read an outcome without the tables of R, which have our own form; a separate test looks at them."""
     return _read_outcome(outcome)._replace(html=())
 
 

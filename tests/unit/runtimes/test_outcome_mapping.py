@@ -117,7 +117,7 @@ def test_what_else_may_be_behind_a_failure() -> None:
 
 
 OFFLINE = (
-    "it has no network; request `--network loopback` for servers of its own on 127.0.0.1, `--network hosts` for hosts "
+    "it has no network; request `--network loopback` for its own servers on 127.0.0.1, `--network hosts` for hosts "
     "that a [[network.rule]] allows, or `--network full`, within `runtimes.network`"
 )
 LOOPBACK_ONLY = (

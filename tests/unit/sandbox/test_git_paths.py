@@ -32,7 +32,7 @@ def found(workspace, *, files=(), home=""):
         os.close(root)
 
 
-def named(workspace, config, **more):
+def list_named(workspace, config, **more):
     """Return what a configuration adds."""
     (workspace / ".git" / "config").write_text(config)
     return [path for path in found(workspace, **more) if path not in OWN]
@@ -117,14 +117,14 @@ def test_what_the_configuration_names_is_found(workspace, config, expected):
     (workspace / "src" / "app").mkdir(parents=True)
     for name in ("tools/clean.py", "clean.py"):
         (workspace / name).touch()
-    assert named(workspace, config) == [name.removeprefix("./") for name in expected]
+    assert list_named(workspace, config) == [name.removeprefix("./") for name in expected]
 
 
 def test_files_that_are_included_are_read_too_from_where_they_are(workspace):
     (workspace / "conf").mkdir()
     (workspace / "conf" / "one").write_text("[include]\npath = two\n")
     (workspace / "conf" / "two").write_text("[core]\nhooksPath = hooks\n")
-    assert named(workspace, "[include]\npath = ../conf/one\n") == ["conf/one", "conf/two", "hooks"]
+    assert list_named(workspace, "[include]\npath = ../conf/one\n") == ["conf/one", "conf/two", "hooks"]
 
 
 def test_the_configuration_of_the_user_counts_and_may_be_anywhere(workspace, tmp_path):
@@ -132,21 +132,21 @@ def test_the_configuration_of_the_user_counts_and_may_be_anywhere(workspace, tmp
     (tmp_path / "home" / ".gitconfig").write_text("[include]\npath = ~/more\n")
     (tmp_path / "home" / "more").write_text("[core]\nhooksPath = .githooks\n")
     files = [str(tmp_path / "home" / ".gitconfig"), str(tmp_path / "missing")]
-    assert named(workspace, "", files=files, home=str(tmp_path / "home")) == [".githooks"]
+    assert list_named(workspace, "", files=files, home=str(tmp_path / "home")) == [".githooks"]
     assert found(workspace, files=files) == [*OWN]  # without a home
 
 
 def test_a_file_elsewhere_that_the_workspace_names_is_not_read(workspace, tmp_path):
     (tmp_path / "outside").write_text("[core]\nhooksPath = hooks\n")
-    assert named(workspace, f"[include]\npath = {tmp_path}/outside\n") == []
+    assert list_named(workspace, f"[include]\npath = {tmp_path}/outside\n") == []
     (workspace / "link").symlink_to(tmp_path / "outside")
-    assert named(workspace, "[include]\npath = ../link\n") == []
+    assert list_named(workspace, "[include]\npath = ../link\n") == []
     (workspace / ".git" / "config").unlink()
     (workspace / ".git" / "config").symlink_to(tmp_path / "outside")
     assert found(workspace) == [".git/hooks", ".git/config.worktree", ".git/commondir"]
 
 
-def protected(workspace):
+def list_protected(workspace):
     root = os.open(workspace, os.O_PATH)
     try:
         return list_protected_paths(root, ProtectionRules())
@@ -160,7 +160,7 @@ def test_a_link_is_protected_with_what_it_leads_to(workspace, tmp_path):
     (workspace / "away").symlink_to(tmp_path)
     (workspace / ".git" / "hooks" / "pre-push").symlink_to("../../scripts/push")
     (workspace / ".git" / "config").write_text("[core]\nhooksPath = hooks\n[init]\ntemplateDir = away/x\n")
-    paths = protected(workspace)
+    paths = list_protected(workspace)
     assert {"hooks", "real", "away", "scripts/push"} <= set(paths)
 
 
@@ -211,7 +211,7 @@ def test_a_folder_that_is_a_repository_itself_is_one(tmp_path):
 
 def test_files_that_include_one_another_end(workspace):
     config = "[include]\npath = config\npath = ../.git/config\n[core]\nhooksPath = hooks\n"
-    assert named(workspace, config) == ["hooks"]
+    assert list_named(workspace, config) == ["hooks"]
     (workspace / ".gitmodules").write_text('[submodule "a"]\npath = .\n[submodule "b"]\npath = ..\n')
     assert "hooks" in found(workspace)
 
@@ -220,7 +220,7 @@ def test_git_gives_up_where_reading_ends(workspace):
     """A chain of includes is followed as deep as git follows one."""
     for number in range(20):
         (workspace / f"c{number}").write_text(f"[include]\npath = c{number + 1}\n[x]\nk{number} = 1\n")
-    names = named(workspace, "[include]\npath = ../c0\n")
+    names = list_named(workspace, "[include]\npath = ../c0\n")
     assert names == [f"c{number}" for number in range(11)]
     git = subprocess.run(
         ["git", "config", "--includes", "--file", workspace / "c0", "--list"],

@@ -17,7 +17,7 @@ from paddock.sandbox.child.protection import (
 from paddock.sandbox.child.snapshot import TooLargeError
 
 
-def opened(call, workspace, *given, **more):
+def call_opened(call, workspace, *given, **more):
     root = os.open(workspace, os.O_PATH)
     try:
         return call(root, *given, **more)
@@ -26,7 +26,7 @@ def opened(call, workspace, *given, **more):
 
 
 def matches(workspace, rules=BUILT_IN_RULES):
-    return sorted(opened(list_matches, workspace, rules))
+    return sorted(call_opened(list_matches, workspace, rules))
 
 
 def put(workspace, *names):
@@ -66,7 +66,7 @@ def test_links_are_found_but_not_followed(tmp_path):
     (tmp_path / "pkg").symlink_to(outside)
     (tmp_path / "real" / ".mcp.json").symlink_to("x")
     assert matches(tmp_path) == ["real/.mcp.json"]
-    assert {"real/.mcp.json", "real/x"} <= set(opened(list_protected_paths, tmp_path, BUILT_IN_RULES))
+    assert {"real/.mcp.json", "real/x"} <= set(call_opened(list_protected_paths, tmp_path, BUILT_IN_RULES))
 
 
 def test_settings_add_and_take_away(tmp_path):
@@ -83,7 +83,7 @@ def test_settings_add_and_take_away(tmp_path):
         ("ci/*.sh", "tools/**", "**/Makefile"), (".vscode", "**/.mcp.json", ".mcp.json", "ci/lint.sh")
     )
     assert matches(tmp_path, rules) == ["ci/deploy.sh", "pkg/Makefile"]
-    paths = opened(list_protected_paths, tmp_path, rules)
+    paths = call_opened(list_protected_paths, tmp_path, rules)
     assert {"ci/deploy.sh", "tools", "pkg/Makefile", "Makefile", ".idea"} <= set(paths)
     assert {".vscode", ".mcp.json", "pkg/.mcp.json", "ci/lint.sh"}.isdisjoint(paths)
 
@@ -98,14 +98,14 @@ def test_a_folder_has_two_spellings(tmp_path):
 def test_what_git_names_can_be_taken_away(tmp_path):
     put(tmp_path, ".git/config")
     (tmp_path / ".git" / "config").write_text("[core]\nhooksPath = .githooks\n")
-    assert ".githooks" in opened(list_protected_paths, tmp_path, BUILT_IN_RULES)
+    assert ".githooks" in call_opened(list_protected_paths, tmp_path, BUILT_IN_RULES)
     rules = ProtectionRules(removed=(".githooks",))
-    assert ".githooks" not in opened(list_protected_paths, tmp_path, rules)
+    assert ".githooks" not in call_opened(list_protected_paths, tmp_path, rules)
 
 
 def test_no_path_is_below_another_one(tmp_path):
     put(tmp_path, ".cursor/mcp.json", "pkg/.mcp.json")
-    paths = opened(list_protected_paths, tmp_path, ProtectionRules(("pkg", "pkg/x")))
+    paths = call_opened(list_protected_paths, tmp_path, ProtectionRules(("pkg", "pkg/x")))
     assert [path for path in paths if path.startswith((".cursor", "pkg"))] == [".cursor", "pkg"]
 
 

@@ -29,6 +29,8 @@ from paddock.sandbox.child.mounts import (
 )
 from paddock.sandbox.child.namespaces import PRIVATE_FOLDERS
 
+STARTED = b"{}"
+"""Message after the start of the program: the supervisor then watches it, and serves its calls."""
 _MAX_COUNT = 2**53
 """Above every possible count or cost; JSON carries smaller integers exactly."""
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
@@ -108,7 +110,7 @@ def run_first_process(spec: JobSpec, channel: socket.socket) -> NoReturn:
     program = _spawn_program(spec)
     for stream in range(STREAM_COUNT):
         os.close(stream)
-    channel.send(b"{}")
+    channel.send(STARTED)
     while True:
         pid, status = os.wait()
         if pid == program:

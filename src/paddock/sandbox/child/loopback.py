@@ -12,7 +12,7 @@ import sys
 PROXY_ADDRESS = ("127.0.0.1", 3128)
 """Where the proxy of a job listens, in the job's own network."""
 OWN_NETWORKS = ("loopback", "hosts")
-"""The grants with which each job has a network of its own."""
+"""The grants with which each job has its own network."""
 
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _IFREQ_BYTES, _NAME_BYTES = 40, 16

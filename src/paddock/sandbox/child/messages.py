@@ -51,7 +51,7 @@ class JobSpec(NamedTuple):
     supervised: bool = False
     """Whether the supervisor changes metadata of files for the job (`paddock.sandbox.child.supervised_calls`)."""
     network: str = "none"
-    """`none`, `loopback`, `hosts` or `full` (`model.program.Network`)."""
+    """`none`, `loopback`, `hosts` or `full` (`model.network.Network`)."""
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
     listed: Sequence[str] = ()

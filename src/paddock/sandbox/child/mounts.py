@@ -6,12 +6,15 @@ import stat
 
 from paddock.sandbox.child.lockdown import check_result
 
-RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND = 1, 2, 4, 8, 32, 4096
+RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 """Flags of mount(2)."""
 _OPEN_TREE, _MOVE_MOUNT = 428, 429
 """System call numbers, the same on every architecture."""
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _OPEN_TREE_CLONE = -100, 0x1000, 0x8000, 1
 _MOVE_MOUNT_F_EMPTY_PATH = 4
+_DETACH = 2
+"""MNT_DETACH of umount2(2)."""
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -50,3 +53,11 @@ def mount_filesystem(kind: str, path: str, flags: int, options: str = "") -> Non
     name = kind.encode() or None
     mounted = _LIBC.mount(name, os.fsencode(path), name, flags, options.encode() or None)
     check_result(f"mount {kind} {path}", mounted)
+
+
+def change_root(path: str) -> None:
+    """Make a mount the root of this process, whose mounts are its own, and let go of the old root. Raises OSError."""
+    os.chdir(path)
+    check_result("pivot_root", _LIBC.syscall(_PIVOT_ROOT, b".", b"."))
+    check_result("umount the old root", _LIBC.umount2(b".", _DETACH))
+    os.chdir("/")

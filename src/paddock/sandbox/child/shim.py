@@ -3,7 +3,7 @@
     session, files      setsid; close every descriptor except the channel to the supervisor
     receive             how to confine the program; the supervisor sends it at once or much later
     control group, jail in a jail, mount the private directories; all paths below mean those of the jail. If the job
-                        has a network of its own, bring it up and send the supervisor the socket of its proxy
+                        has its own network, bring it up and send the supervisor the socket of its proxy
     Landlock ruleset    built while the paths can be opened with the old user's rights; outside of a jail by the
                         supervisor
     user, capabilities  nothing that could undo the rest is left afterwards
@@ -173,9 +173,8 @@ class Shim:
         """Return the next message; empty at the end."""
         try:
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
-        except (
-            ConnectionResetError
-        ):  # it ended before it read all; what it has sent, such as the reason, is next
+        except ConnectionResetError:
+            # It ended before it read all. What it has sent, such as the reason, is next.
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
         if message == _LISTENS and files:
             self._listener = socket.socket(fileno=files.pop())
@@ -224,9 +223,7 @@ def _become_program(
             progress.append("canary")
             if jailed:
                 lockdown.make_dumpable()  # a broker reads the addresses of calls
-                channel.send(
-                    b"{}"
-                )  # as after the start of a program: the supervisor then watches, and serves calls
+                channel.send(jail.STARTED)
             else:
                 channel.close()  # as an exec does
             os.write(1, _run_canary(spec.canary))

@@ -41,9 +41,6 @@ _MAX_ADDRESS_BYTES = 128
 _FAMILY_BYTES = 2
 _NEW_MOUNTS, _NEW_FILESYSTEM_STATE = 0x00020000, 0x200
 """CLONE_NEWNS, and CLONE_FS: a working directory and a umask of each thread's own (unshare(2))."""
-_PRIVATE, _RECURSIVE, _DETACH = 1 << 18, 0x4000, 2
-"""MS_PRIVATE and MS_REC of mount(2), and MNT_DETACH of umount2(2)."""
-_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
 _SYS_PTRACE = 19
 _OUTSIDE = frozenset({errno.ENOENT, errno.EROFS, errno.ENOTDIR})
 """Errors of a path that leads out of the private directories."""
@@ -90,7 +87,7 @@ def _enter_private_root(jail: int, spec: JobSpec, scratch: int, private: Sequenc
     """
     lockdown.check_result("setns: mounts", _LIBC.setns(jail, _NEW_MOUNTS))
     lockdown.check_result("unshare: mounts", _LIBC.unshare(_NEW_MOUNTS))
-    mounts.mount_filesystem("", "/", _PRIVATE | _RECURSIVE)
+    mounts.mount_filesystem("", "/", mounts.PRIVATE | mounts.REC)
     own = open_itself(spec.scratch)
     if not os.path.samestat(os.fstat(own), os.fstat(scratch)):
         raise FileNotFoundError(errno.ENOENT, "scratch was replaced")
@@ -100,10 +97,7 @@ def _enter_private_root(jail: int, spec: JobSpec, scratch: int, private: Sequenc
         os.close(folder)
     root = private[0]
     mounts.mount_filesystem("tmpfs", root, mounts.NOSUID | mounts.NODEV, "size=64k,mode=755")
-    os.chdir(root)
-    lockdown.check_result("pivot_root", _LIBC.syscall(_PIVOT_ROOT, b".", b"."))
-    lockdown.check_result("umount", _LIBC.umount2(b".", _DETACH))
-    os.chdir("/")
+    mounts.change_root(root)
     # From here on, links of the program lead to nothing else.
     for path, tree in trees.items():
         mounts.attach_mount(path, tree)

@@ -1,4 +1,4 @@
-"""Calls that name a socket, for jobs with a network of their own: a broker does them for the job.
+"""Calls that name a socket, for jobs with their own network: a broker does them for the job.
 
     job         connect(2) or bind(2); the kernel holds the call and notifies the listener of the filter
     supervisor  has the keeper of the jail's mounts start the broker at the first call, and takes no further part

@@ -153,9 +153,8 @@ class Supervisor:
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
         if self._calls is not None:
             self._calls.close()
-            _wait_for_end(
-                self._calls.broker
-            )  # so that no call changes a protected path after its restoration
+            # No call may change a protected path after its restoration.
+            _wait_for_end(self._calls.broker)
         self._end_processes()
         return report
 

@@ -25,7 +25,7 @@ def call(name, *arguments):
         raise OSError(ctypes.get_errno(), "refused")
 
 
-def passed(descriptor):
+def pass_descriptor(descriptor):
     """Return a descriptor as it comes out of a socket."""
     one, other = socket.socketpair()
     one.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
@@ -38,7 +38,7 @@ ways = [
     lambda: os.chmod(f"{own}/../outside/mode", MODE),
     lambda: os.chmod(f"//{outside}/./mode", MODE),
     lambda: os.chmod("mode", MODE, dir_fd=folder),
-    lambda: os.chmod("mode", MODE, dir_fd=passed(folder)),
+    lambda: os.chmod("mode", MODE, dir_fd=pass_descriptor(folder)),
     lambda: os.chmod("../outside/mode", MODE, dir_fd=os.open(own, os.O_RDONLY)),
     lambda: os.chmod(f"/proc/self/fd/{file}", MODE),
     lambda: os.chmod(f"/dev/fd/{file}", MODE),
@@ -52,7 +52,7 @@ ways = [
     lambda: call("fchmodat", AT_FDCWD, f"{outside}/mode".encode(), MODE),
     lambda: call("fchmodat", folder, b"mode", MODE),
     lambda: call("fchmodat2", file, b"", MODE, EMPTY_PATH),
-    lambda: call("fchmodat2", passed(file), b"", MODE, EMPTY_PATH),
+    lambda: call("fchmodat2", pass_descriptor(file), b"", MODE, EMPTY_PATH),
     lambda: call("fchmodat2", folder, b"mode", MODE, 0),
     lambda: (os.chdir(outside), os.chmod("mode", MODE)),
     lambda: os.chmod("/proc/self/cwd/mode", MODE),

@@ -1,4 +1,4 @@
-"""Change the mode of a file outside from a thread, a child, a child of vfork, a child of its own, or a new program.
+"""Change the mode of a file outside from a thread, a child, a child of vfork, the child of a child, or a new program.
 
 landlock: closed
 landlock unsupervised: open

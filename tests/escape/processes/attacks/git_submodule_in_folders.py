@@ -1,4 +1,4 @@
-"""Change settings of a submodule whose name has slashes, and of one with a .git folder of its own.
+"""Change settings of a submodule whose name has slashes, and of one with its own .git folder.
 
 landlock: closed
 namespaces: closed

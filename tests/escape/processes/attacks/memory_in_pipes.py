@@ -1,4 +1,4 @@
-"""Take more memory than allowed in pages that lie in pipes, each in a huge page of its own, and are mapped nowhere.
+"""Take more memory than allowed in pages that lie in pipes, each in its own huge page, and are mapped nowhere.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Send a datagram to an address of its own network.
+"""Send a datagram to an address in its own network.
 
 landlock: closed
 namespaces: closed
