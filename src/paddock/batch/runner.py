@@ -5,9 +5,9 @@
                             (a checker is another request, with files)
 
 Each test starts in a new slot, so that no test finds anything of another one. A compiled program is compiled for its
-first test, and comes from the cache of compiled programs for the others. The expected output stays in this process; only
-a checker gets it, too. A verdict depends only on what the parent saw: how the process ended, and the bytes that it wrote
-to standard output.
+first test, and comes from the cache of compiled programs for the others. The expected output stays in this process;
+only a checker gets it, too. A verdict depends only on what the parent saw: how the process ended, and the bytes that it
+wrote to standard output.
 """
 
 import asyncio
