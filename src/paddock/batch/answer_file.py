@@ -11,13 +11,15 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 from paddock.batch.lines import BadLine
 from paddock.model.errors import ConfigurationError
 
 _ANSWER_START = b'{"id": '
 """How every answer begins."""
+_MARKS = frozenset({"status", "line"})
+"""Members of an answer that a program does not have."""
 
 
 class AnswerFile:
@@ -31,9 +33,11 @@ class AnswerFile:
         self._bad: set[tuple[int, str]] = set()
         self.kept = 0
         """Number of answers that the file had."""
-        size = self._read_answers()
+        size, ended = self._read_answers()
         file.truncate(size)
         file.seek(size)
+        if not ended:
+            self.write(b"\n")
 
     def has(self, name: str) -> bool:
         """Return whether a program with this id is answered."""
@@ -53,29 +57,36 @@ class AnswerFile:
         size = 0
         for number, line in enumerate(self._file, 1):
             if not line.endswith(b"\n"):
-                if not line.startswith(_ANSWER_START[: len(line)]):
-                    raise self._refuse(number)
+                self._check_torn_line(line, number)
                 break
-            self._read_answer(line, number)
+            self._note_answer(line, number)
             size += len(line)
         return size
 
-    def _read_answer(self, line: bytes, number: int) -> None:
+    def _check_torn_line(self, line: bytes, number: int) -> None:
+        """Check that the last line, which will be removed, is an answer or the beginning of one."""
+        try:
+            given: object = json.loads(line)
+        except (ValueError, RecursionError):
+            if not line.startswith(_ANSWER_START[: len(line)]):
+                raise self._refuse(number) from None
+            return
+        if not (isinstance(given, dict) and _MARKS & given.keys()):
+            raise self._refuse(number)
+
+    def _note_answer(self, line: bytes, number: int) -> None:
         try:
             answer: object = json.loads(line)
         except (ValueError, RecursionError):
             raise self._refuse(number) from None
-        if not isinstance(answer, dict) or "id" not in answer:
-            raise self._refuse(number)
-        fields = cast("dict[str, Any]", answer)
-        self.kept += 1
-        match fields:
-            case {"line": int(where), "error": {"message": str(why)}}:
+        match answer:
+            case {"id": str() | None, "line": int(where), "error": {"message": str(why)}}:
                 self._bad.add((where, why))
-            case {"id": str(name), "status": _}:
+            case {"id": str(name), "status": str()}:
                 self._ids.add(name)
             case _:
                 raise self._refuse(number)
+        self.kept += 1
 
     def _refuse(self, number: int) -> ConfigurationError:
         return ConfigurationError(

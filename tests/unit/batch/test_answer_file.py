@@ -43,6 +43,7 @@ def test_a_torn_line_is_removed(tmp_path_factory, size):
     [
         (b"notes\n", 1),
         (b"notes", 1),
+        (b'{"id": "a", "language": "python", "code": "1"}', 1),
         (FIRST + b"notes", 2),
         (b'{"id": "a", "language": "python", "code": "1"}\n', 1),
         (b'{"id": "a", "verdict": "accepted"}\n', 1),
