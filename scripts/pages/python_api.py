@@ -22,7 +22,12 @@ HEAD = """\
 [Paddock from Python](library.md) is the guide.
 
 """
-MADE_BY_CALLERS = frozenset({"Answer", "BlockingPaddock", "OutputQuery", "Paddock", "Settings"})
+MADE_BY_CALLERS = frozenset(
+    {
+        *("Answer", "BlockingPaddock", "Case", "Checker", "OutputQuery", "Paddock", "Program"),
+        *("ProgramExecutor", "Settings"),
+    }
+)
 """What programs make themselves; everything else is in what they get."""
 SEAMS = frozenset(
     {

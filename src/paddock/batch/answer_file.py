@@ -33,11 +33,9 @@ class AnswerFile:
         self._bad: set[tuple[int, str]] = set()
         self.kept = 0
         """Number of answers that the file had."""
-        size, ended = self._read_answers()
+        size = self._read_answers()
         file.truncate(size)
         file.seek(size)
-        if not ended:
-            self.write(b"\n")
 
     def has(self, name: str) -> bool:
         """Return whether a program with this id is answered."""

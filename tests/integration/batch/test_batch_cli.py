@@ -150,11 +150,14 @@ def test_a_signal_keeps_what_was_answered(place, environment, number):
         running = subprocess.Popen(
             command, cwd=place, env=environment, stdin=given, stderr=subprocess.PIPE, text=True
         )
-        programs.write(f"{line('a')}\n{line('waits', 'import time; time.sleep(3600)')}\n")
-        programs.flush()
-        wait_for_lines(place / "answers.jsonl", 1)
-        running.send_signal(number)
-        _, told = running.communicate(timeout=PATIENCE_S)  # although standard input stays open
+        try:
+            programs.write(f"{line('a')}\n{line('waits', 'import time; time.sleep(3600)')}\n")
+            programs.flush()
+            wait_for_lines(place / "answers.jsonl", 1)
+            running.send_signal(number)
+            _, told = running.communicate(timeout=PATIENCE_S)  # although standard input stays open
+        finally:
+            running.kill()
     assert (running.returncode, told) == (128 + number, "1 program: 1 ok, 0 failed\n")
     assert set(read((place / "answers.jsonl").read_text())) == {"a"}
 
@@ -166,7 +169,7 @@ def test_a_file_of_something_else_is_not_touched(place, environment):
     )
     assert (done.returncode, done.stderr) == (
         1,
-        "Error: programs.jsonl: line 1 is no answer of `paddock batch`, so nothing was written; name another file with "
+        "programs.jsonl: line 1 is no answer of `paddock batch`, so nothing was written; name another file with "
         "--output\n",
     )
     assert (place / "programs.jsonl").read_text() == line("a")
