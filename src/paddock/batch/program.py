@@ -176,7 +176,7 @@ class Program(Value):
         return self
 
     def make_work(self, stdin: bytes | None) -> RuntimeRun:
-        """Return the program as the work of one request. Raises ValidationError."""
+        """Return the program as the work of one request. Raises ValueError."""
         return RuntimeRun.model_validate(
             {
                 "runtime": self.language,
