@@ -190,6 +190,25 @@ def test_more_memory_than_the_maximum() -> None:
     )
 
 
+def test_a_compile_step_has_limits_of_its_own_if_it_asks_for_a_time() -> None:
+    asked = LimitOverrides(timeout_ms=500, compile_timeout_ms=2000, memory_bytes=10, output_bytes=7)
+    found = decision(request(limits=asked), memory_bytes=100)
+    assert found.program is not None
+    assert found.program.limits.model_dump(exclude={"stdout_bytes", "stderr_bytes"}, exclude_none=True) == {
+        "timeout_ms": 500,
+        "compile_timeout_ms": 2000,
+        "memory_bytes": 10,
+        "compile_memory_bytes": 100,
+        "output_bytes": 7,
+    }
+    shared = decision(request(limits=LimitOverrides(timeout_ms=500)))
+    assert shared.program is not None
+    assert shared.program.limits.compile_timeout_ms is None
+    assert reasons(request(limits=LimitOverrides(compile_timeout_ms=2000)), timeout_ms=1000) == (
+        "Requested compile timeout (2000ms) exceeds maximum (1000ms)",
+    )
+
+
 def test_limits_of_scripts_are_no_limits_of_programs() -> None:
     assert reasons(request(limits=LimitOverrides(sleep_ms=1))) == ("Programs have no limit sleep_ms",)
 
