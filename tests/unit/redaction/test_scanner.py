@@ -356,6 +356,7 @@ def test_letters_and_brackets_stay_as_they_are(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

@@ -388,6 +388,7 @@ def test_a_long_line_of_one_secret_is_withheld() -> None:
     assert redact(DEFAULT, text) == f"token=[REDACTED:secret]{WITHHELD_MARK.decode()}\nnext"
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(CUTS)
 def test_withholding_does_not_depend_on_pieces(places: list[int]) -> None:
