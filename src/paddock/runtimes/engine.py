@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.packages import read_script_metadata, satisfies_python
+from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramLimits
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
-from paddock.runtimes.environments import missing_module
+from paddock.runtimes.environments import missing_module, missing_npm_package
 from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.path_rewrite import PathRewriter
@@ -453,12 +453,17 @@ class RuntimeEngine:
         return task.result(result, "run", compiled, message, hint)
 
     def _missing_package_hint(self, task: _Task, ended: ProcessResult) -> str:
-        """Return how to install a package that a Python program failed to import, or ""."""
-        if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
+        """Return how to install a package that a program failed to import, or ""."""
+        work = task.job.work
+        installer = INSTALLERS.get(work.runtime)
+        if installer is None or ended.status is not Status.FAILED:
             return ""
-        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
         said = task.with_errors(ended).stderr
-        return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
+        text = said.head + said.tail
+        if installer == "npm":
+            return missing_npm_package(text, work.runtime, in_session=work.session is not None)
+        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
+        return missing_module(text, task.job, task.toolchain, passed_over)
 
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
