@@ -30,7 +30,7 @@ Every program that Paddock starts as a process runs in one of three tiers:
 | tier | mechanisms | where it works |
 |---|---|---|
 | `namespaces` | private files, processes and network, and everything in `landlock` | user namespaces, bubblewrap |
-| `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 5.13 or later, containers |
+| `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 6.12 (as root 6.2), containers |
 | `unconfined` | none; limits still apply, and no process outlives the program | wherever a settings file asks for it |
 
 On kernels without Landlock (gVisor, old kernels, kernels with it switched off) `namespaces` confines files by its

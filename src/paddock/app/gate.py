@@ -285,6 +285,8 @@ class Gate:
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
             end = {**facts, **end_facts(request, result, ms, len(written))}
+            if end.get("violations"):  # a program chooses these paths
+                end |= self._outgoing.facts({"violations": end["violations"]})
             if shown.redactions:
                 end["redactions"] = shown.redactions
             # An end needs no separate flush. The next record writes it, or the end of its parent.

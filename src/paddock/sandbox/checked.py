@@ -34,6 +34,7 @@ REQUIRED = frozenset(
     {
         "read a file outside",
         "write a file outside",
+        "truncate a file outside",
         "make a file outside",
         "read the server's environment",
         "signal the server",

@@ -271,7 +271,9 @@ def _explain_failure(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
 
 
 def _fix_of(worked: list[str]) -> str:
-    if worked == ["signal the server"]:
+    if worked == ["truncate a file outside"]:
+        return "run Linux 6.2 or later (Landlock ABI 3), or install bubblewrap: apt install bubblewrap"
+    if set(worked) <= {"signal the server", "truncate a file outside"}:
         return (
             "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
             "as root, leave sandbox.job_user empty, or name a user that is not root"

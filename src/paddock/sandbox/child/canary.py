@@ -47,6 +47,7 @@ def attempt_all(target: str) -> bytes:
     attempts: dict[str, Callable[[], object]] = {
         "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),
         "write a file outside": lambda: os.close(os.open(secret, os.O_WRONLY)),
+        "truncate a file outside": lambda: os.truncate(secret, os.stat(secret).st_size),
         "make a file outside": lambda: os.mkdir(f"{secret}.made"),
         CHANGE_METADATA: lambda: _change_metadata(secret),
         "read the server's environment": lambda: os.close(os.open(f"/proc/{server}/environ", os.O_RDONLY)),
