@@ -11,8 +11,9 @@
       |
     claim: audit "started" is written before anything runs
       |
-    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a
-      |                              process by `sandbox.spec`; removes secrets from streams (`output.recorder`)
+    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a script
+      |                              tool by `script_tools.inputs`, an SDK method by `sdk.service`, a process by
+      |                              `sandbox.spec`; removes secrets from streams (`output.recorder`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
@@ -88,7 +89,7 @@ class Gate:
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
         self._outgoing = outgoing
         self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
-        self.find_tool = engines.scripts.make_work
+        self.make_tool_run = engines.scripts.make_work
         self._context = Context(
             engines=engines,
             policy=self._policy,
@@ -97,7 +98,7 @@ class Gate:
                 settings, self._policy, engines.servers, self._record_lookup
             ),
             commands=tuple(command.name for command in settings.sdk.commands),
-            find_tool=self.find_tool,
+            make_tool_run=self.make_tool_run,
             clock_of=self.approvals.clock_of,
             person_of=self._make_person,
             watch_connections=self._watch_connections,

@@ -15,7 +15,7 @@ from paddock.model.outcome import (
 )
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.redactor import Removal
+from paddock.redaction.removal import Removal
 from paddock.redaction.scanner import Scanner, Slices, finish
 from paddock.settings.schema import RedactionSettings
 

@@ -103,7 +103,7 @@ class _Task:
         """The directory in scratch that has the program's file when it is run."""
         return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
 
-    def job_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
+    def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
         scratch, name = str(slot.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
@@ -375,7 +375,7 @@ class RuntimeEngine:
                 (slot.scratch / name).symlink_to(target)
             await _put_files(planned.written, slot.scratch)
             source = f"{slot.scratch}/{planned.file_name}"
-            command, environment = planned.run.fill_in(replace(task.job_in(slot), source=source))
+            command, environment = planned.run.fill_in(replace(task.paths_in(slot), source=source))
             own = job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
             environment |= _list_proxy_variables(job, slot.scratch) | own
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
@@ -412,14 +412,14 @@ class RuntimeEngine:
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
             step = task.plan.run
-            job = task.job_in(slot)
+            paths = task.paths_in(slot)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
-            command, environment = step.fill_in(job)
+            command, environment = step.fill_in(paths)
             environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
             if work.has_workdir:
-                environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
+                environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
-            streams = task.streams(slot.scratch / task.source_folder, os.path.basename(job.source))
+            streams = task.streams(slot.scratch / task.source_folder, os.path.basename(paths.source))
             result = await task.sandbox.run(
                 command,
                 grants,
@@ -498,9 +498,9 @@ class RuntimeEngine:
         slot = await task.sandbox.take_slot(grants, limits)
         try:
             await _put_files(task.plan.written, slot.scratch)
-            job = task.job_in(slot, compiling=True)
+            paths = task.paths_in(slot, compiling=True)
             inherited = self._list_inherited_variables(task.toolchain.recipe.inherits)
-            command, environment = step.fill_in(job)
+            command, environment = step.fill_in(paths)
             grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
@@ -510,7 +510,7 @@ class RuntimeEngine:
             fault = ""
             if result.status is Status.OK:
                 # A surviving process could change files while they are copied.
-                collect = partial(self.collect_output, name, job.output, target, owner)
+                collect = partial(self.collect_output, name, paths.output, target, owner)
                 fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
                 if not fault:
                     return compiled

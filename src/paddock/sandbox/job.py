@@ -1,4 +1,4 @@
-"""One running program on the server's side: its three pipes, the connection to its supervisor, and its result."""
+"""The parent's side of one running program: its three pipes, the connection to its supervisor, and its result."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,14 @@ from paddock.sandbox.protocol import Sink, Streams
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
+"""Maximum time until a job has started on a busy machine, in seconds. Its first turn may take so much longer."""
 _PAUSE_WITHIN_S = 20.0
 """Maximum time of a pause on a busy machine before the supervisor counts as lost, in seconds."""
 GRACE_S = 1.0
-"""Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds."""
+"""Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds.
+
+In the first turn of a job, `_START_S` is added.
+"""
 
 _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "wall": (Status.TIMEOUT, "wall"),
@@ -166,9 +170,9 @@ class RunningProcess:
         except OSError:
             message, files = b"", []
         try:
-            report = JobReport.from_bytes(message) if message else self._on_lost("died")
+            report = JobReport.from_bytes(message) if message else self._make_lost_report("died")
         except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
-            report = self._on_lost(_BAD_MESSAGE)
+            report = self._make_lost_report(_BAD_MESSAGE)
         if files:
             self._pass_on(socket.socket(fileno=files[0]))
         if report.ended_by == "paused":
@@ -193,9 +197,9 @@ class RunningProcess:
             self._paused.set_result(_make_usage(report))
 
     def _overdue(self) -> None:
-        self._finish(self._on_lost("died"))
+        self._finish(self._make_lost_report("did not report in time"))
 
-    def _on_lost(self, how: str) -> JobReport:
+    def _make_lost_report(self, how: str) -> JobReport:
         hint = (
             "; check the protected paths of its workspace, which were not restored" if self._watched else ""
         )
@@ -214,7 +218,7 @@ class RunningProcess:
         try:
             result = self._result(report, out, err)
         except (ValueError, TypeError):
-            report = self._on_lost(_BAD_MESSAGE)
+            report = self._make_lost_report(_BAD_MESSAGE)
             result = self._result(report, out, err)
         self.result.set_result(result)
         if report.ended_by in {"lost", "unborn"} or report.survivors:

@@ -140,6 +140,8 @@ class Sandbox(Protocol):
     ) -> ProcessResult:
         """Run a program to its end and return the result, when no process of it is left.
 
+        Processes that the kernel has not ended by then are counted in `survivors`, and are killed further.
+
         A program that goes beyond `limits` ends with the status and `limit` that say so. It gets the variables of
         `grants` alone. In a workspace that it may write to, protected paths such as `.git/hooks` and `.mcp.json` stay
         as they are, or are put back and reported as `violations`. Setting `stop` ends the program as `cancelled`, and

@@ -225,7 +225,7 @@ def test_a_sandbox_that_only_says_that_it_confines_is_not_used(workspace, monkey
         "truncate a file outside",
         "make a file outside",
         "reach a server of this machine",
-        "see a variable of the server",
+        "see a variable of Paddock",
         "change a protected path",
     }
 

@@ -109,10 +109,10 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
 
 
 def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
-    """Landlock before ABI 6: what keeps jobs from the server is a pid namespace, or another user."""
+    """Landlock before ABI 6: what keeps jobs from Paddock is a pid namespace, or another user."""
     monkeypatch.setattr("paddock.sandbox.child.landlock.read_abi_version", lambda: 5)
     shared = asyncio.run(tiers.prove("landlock", 0))
-    assert (shared.proved, shared.why) == (False, "the canary could signal the server")
+    assert (shared.proved, shared.why) == (False, "the canary could signal Paddock")
     assert shared.fix == (
         "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
         "as root, leave sandbox.job_user empty, or name a user that is not root"

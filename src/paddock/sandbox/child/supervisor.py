@@ -1,17 +1,17 @@
 """The supervisor of one job at a time: starts it, enforces its limits, kills all of its processes, reports its cost.
 
-    server --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
+    parent --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
        |                    |  samples the tree every few milliseconds: deadline, CPU, memory, processes, scratch
-       |                    |  until the program ends, a limit is hit, or the server sends a stop or disconnects
+       |                    |  until the program ends, a limit is hit, or the parent sends a stop or disconnects
        |                    |  sweep: kill and reap until no child is left (`paddock.sandbox.child.process_tree`)
        |                    |  restore protected paths
-       <-----report---------+  after the server's release: remove scratch, wait for the next job
+       <-----report---------+  after the parent's release: remove scratch, wait for the next job
 
 The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
-outlives the fork server, its parent. If Paddock (`server` above) dies, the socket is closed, and the supervisor first
+outlives the fork server that forked it. If the parent (Paddock) dies, the socket is closed, and the supervisor first
 kills its job.
-The server may pause a job: every process of it is stopped until the server resumes it, with limits for this turn alone.
-Times are of CLOCK_MONOTONIC. A report reaches the server within the wall limit and the time of one sweep.
+The parent may pause a job: every process of it is stopped until the parent resumes it, with limits for this turn alone.
+Times are of CLOCK_MONOTONIC. A report reaches the parent within the wall limit and the time of one sweep.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ _STOP_WITHIN_S = 0.25
 """Maximum time until every process of a job has stopped at a pause."""
 _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
-"""CPU time of a job after its turn exceeded the limit, in milliseconds, in which the server interrupts it."""
+"""CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """Pause between two measurements of scratch, or of anonymous memory, in seconds."""
@@ -64,14 +64,14 @@ class Turn(NamedTuple):
     cpu_ms: int = 0
     """0 for the limit of the whole job."""
     is_told: bool = False
-    """Whether the server knows that the limit is exceeded."""
+    """Whether the parent knows that the limit is exceeded."""
     used_ms: float = 0.0
     user_ms: float = 0.0
     system_ms: float = 0.0
 
 
 class Supervisor:
-    """Starts, watches and ends one job."""
+    """Starts, watches and ends one job. `server` is the socket to the parent."""
 
     def __init__(
         self, server: socket.socket, spec: JobSpec, roots: MountRootCache, shim: Shim | None
@@ -155,11 +155,11 @@ class Supervisor:
             self._calls.close()
             # No call may change a protected path after its restoration.
             _wait_for_end(self._calls.broker)
-        self._end_processes()
+        self._end_job()
         return report
 
-    def end_last_processes(self) -> bool:
-        """Kill the last processes, for which the report did not wait. Return whether all have ended."""
+    def end_survivors(self) -> bool:
+        """Kill the survivors, for which the report did not wait. Return whether all processes have ended."""
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _, left = process_tree.kill_descendants(
@@ -219,10 +219,10 @@ class Supervisor:
         return SocketCalls(listener, self._spec, self._shim.mounts, self._shim.root.fork_broker)
 
     def _pass_on_listener(self) -> None:
-        """Send the server the socket of the job's proxy, once the shim has sent it."""
+        """Send the parent the socket of the job's proxy, once the shim has sent it."""
         assert self._shim is not None
         if listener := self._shim.take_listener():
-            with listener, contextlib.suppress(OSError):  # the server may have died
+            with listener, contextlib.suppress(OSError):  # the parent may have died
                 message = JobReport(ended_by="listening").to_bytes()
                 socket.send_fds(self._server, [message], [listener.fileno()])
 
@@ -270,7 +270,7 @@ class Supervisor:
             poll.unregister(self._calls)
 
     def _obey_server(self, handle: int) -> str:
-        """Read a message of the server and do what it says; return why the job ends, or ""."""
+        """Read a message of the parent and do what it says; return why the job ends, or ""."""
         word, argument = self._read_message()
         if word == "interrupt":
             process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
@@ -304,7 +304,7 @@ class Supervisor:
         return ""
 
     def _read_message(self) -> tuple[str, str]:
-        """Return the word and the argument of the server's next message; both are empty at its end."""
+        """Return the word and the argument of the parent's next message; both are empty at its end."""
         with contextlib.suppress(OSError):
             word, _, argument = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
             return word, argument
@@ -326,7 +326,7 @@ class Supervisor:
         )
         used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
         self._turn = Turn(used_ms=used_ms, user_ms=user, system_ms=system)
-        with contextlib.suppress(OSError):  # the server may have died
+        with contextlib.suppress(OSError):  # the parent may have died
             self._server.send(turn.to_bytes())
 
     def _begin_turn(self, timeout_ms: int, cpu_ms: int) -> None:
@@ -360,12 +360,12 @@ class Supervisor:
         return "scratch" if self._scratch_full() else ""
 
     def _may_not_go_on(self) -> bool:
-        """Tell the server, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
+        """Tell the parent, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
         turn = self._turn
         if not turn.cpu_ms or turn.is_told:
             return True
         self._turn = turn._replace(is_told=True, cpu_ms=turn.cpu_ms + _EXTRA_CPU_MS)
-        with contextlib.suppress(OSError):  # the server may have died
+        with contextlib.suppress(OSError):  # the parent may have died
             self._server.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
         return False
 
@@ -420,8 +420,8 @@ class Supervisor:
                 self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
         return self._scratch_bytes + self._anonymous.disk > self._spec.ceilings.scratch_bytes
 
-    def _end_processes(self) -> None:
-        """Kill and reap all processes, then complete the report."""
+    def _end_job(self) -> None:
+        """Kill and reap all processes within the time of the report, then complete the report."""
         report = self._report
         jail = self._shim.read_jail_report() if self._spec.jail and self._shim is not None else None
         alive = jail is None and bool(self._pid) and self._pid not in self._statuses
