@@ -17,8 +17,10 @@ from paddock.policy.network import decide_host, list_opened_hosts
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
 
 if TYPE_CHECKING:
+    from paddock.javascript.clock import Clock
     from paddock.network.authority import CertificateAuthority
     from paddock.network.connector import Decide
+    from paddock.sandbox.protocol import Pausable
 
 _BUNDLE = ".certificates.pem"
 MAX_LISTED = 200
@@ -27,6 +29,9 @@ MAX_LISTED = 200
 
 class ConnectionWatch(NamedTuple):
     """The gate's side of the connections of one request."""
+
+    clock: "Clock"
+    """Pauses the program while a person is asked."""
 
     ask: Callable[[Authority, HostDecision], Awaitable[bool]]
     """Asks a person whether a program may connect to a host."""
@@ -47,6 +52,7 @@ class HostAccess:
         self._authority = _make_authority(grant)
         self._decide = decide or partial(decide_host, grant)
         self._turn: HostTurn | None = None
+        self._process: Pausable | None = None
         self._served: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -78,10 +84,25 @@ class HostAccess:
 
     def begin_turn(self, turn: "HostTurn") -> None:
         """Ask and record for another request from now on."""
+        self._leave_clock()
         self._turn = turn
+        self._join_clock()
 
-    def serve(self, listener: socket.socket) -> None:
-        """Serve the proxy of the program on this socket, in a task, which closes the socket."""
+    def _join_clock(self) -> None:
+        if self._turn is not None and self._process is not None:
+            self._turn.watch.clock.add(self._process)
+
+    def _leave_clock(self) -> None:
+        if self._turn is not None and self._process is not None:
+            self._turn.watch.clock.remove(self._process)
+
+    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+        """Serve the proxy of the program on this socket, in a task, which closes the socket.
+
+        The clock of each request pauses the `process`.
+        """
+        self._process = process
+        self._join_clock()
         self._served = asyncio.create_task(self._serve(listener))
 
     async def _serve(self, listener: socket.socket) -> None:
@@ -113,6 +134,7 @@ class HostAccess:
     async def close(self) -> None:
         """Close all connections. The processes of the program have ended."""
         self._ended.set()
+        self._leave_clock()
         if self._served is not None:
             await run_shielded(asyncio.wait({self._served}))
 
@@ -169,9 +191,9 @@ class HostTurn:
         """Take the connections from now on."""
         self.access.begin_turn(self)
 
-    def serve(self, listener: socket.socket) -> None:
-        """Serve the proxy of the program on this socket, and close it at the end."""
-        self.access.serve(listener)
+    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+        """Serve the proxy of the program on this socket, and close it at the end. Pause it while a person is asked."""
+        self.access.serve(listener, process)
 
     def take(self, connection: Connection) -> None:
         """Record a connection that has ended or was refused."""

@@ -1,16 +1,21 @@
 """Programs with the network `hosts`: what the rules allow is reached through the proxy, everything is on the record."""
 
+import asyncio
 import contextlib
 import http.server
 import json
+import os
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 from tests.support.network import make_authority
+from tests.support.processes import PATIENCE_S
 from tests.support.session import find_session
 
 from paddock import BlockingPaddock, Settings, Status
+from paddock.app.approvals import MAX_QUESTIONS_PER_RUN
 from paddock.model.approval import Answer
 from paddock.model.network import NetworkRule
 from paddock.network import tls
@@ -209,6 +214,54 @@ def test_without_a_person_to_ask_the_connection_is_refused(tmp_path, port):
             f"connecting to localhost:{port} needs a person's approval, says user network rule 1; the answer was no, or "
             "there was none",
         )
+
+
+def find_states():
+    """Return the states of the processes that have the number of this one as their name (proc_pid_stat(5))."""
+    states = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text().partition(") ")
+            if name.endswith(f"({os.getpid()}"):
+                states.add(rest[0])
+    return states
+
+
+@pytest.mark.parametrize("session", [None, "new"])
+def test_a_program_stands_still_while_a_person_is_asked(tmp_path, port, session):
+    found = []
+
+    async def ask(_):
+        async with asyncio.timeout(PATIENCE_S):
+            while find_states() != {"T"}:  # noqa: ASYNC110 - /proc announces nothing
+                await asyncio.sleep(0.01)
+        found.append(find_states())
+        return Answer(verdict="once", by="ada")
+
+    named = f"import ctypes; ctypes.CDLL(None).prctl(15, b'{os.getpid()}')\n"  # PR_SET_NAME
+    fetch = f"import urllib.request as r; print(r.urlopen('http://localhost:{port}/').read().decode())"
+    with open_programs(tmp_path, allow("localhost", port, effect="ask"), asker=ask) as paddock:
+        outcome = paddock.exec("python", named + fetch, network="hosts", session=session)
+        assert list_shown(outcome) == f"localhost:{port} /\n"
+        assert found == [{"T"}]
+
+
+def test_questions_are_bounded_however_many_hosts_a_program_names(tmp_path):
+    """Its clock stands while a person is asked: a program must not stop it for ever."""
+    questions = []
+
+    async def ask(question):
+        questions.append(question.what)
+        return Answer(verdict="denied", by="ada")
+
+    addresses = [f"http://h{number}.example.com/" for number in range(MAX_QUESTIONS_PER_RUN + 5)]
+    with open_programs(tmp_path, allow("*.example.com", 80, effect="ask"), asker=ask) as paddock:
+        outcome = paddock.exec("python", FETCH, args=addresses, network="hosts")
+        assert questions == [
+            f"connect a program to h{number}.example.com:80" for number in range(MAX_QUESTIONS_PER_RUN)
+        ]
+        assert {each.verdict for each in outcome.network} == {"refused"}
+        assert len(outcome.network) == len(addresses)
 
 
 def test_a_session_keeps_its_hosts_and_each_execution_has_its_connections(tmp_path, port):

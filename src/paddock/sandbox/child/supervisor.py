@@ -11,6 +11,7 @@ The supervisor adopts every orphan of its job, so that no process escapes by a d
 outlives the fork server, its parent. If Paddock (`server` above) dies, the socket is closed, and the supervisor first
 kills its job.
 The server may pause a job: every process of it is stopped until the server resumes it, with limits for this turn alone.
+It may also hold a job while a person is asked: then the time limit stands still together with every process.
 Times are of CLOCK_MONOTONIC. A report reaches the server within the wall limit and the time of one sweep.
 """
 
@@ -272,36 +273,73 @@ class Supervisor:
     def _obey_server(self, handle: int) -> str:
         """Read a message of the server and do what it says; return why the job ends, or ""."""
         word, argument = self._read_message()
-        if word == "interrupt":
-            process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
-            return ""
-        if word != "pause":
-            return argument if word == "stop" else "cancelled"
-        # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
-        stopped = process_tree.stop_descendants(
-            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
-        )
-        if stopped is None:
+        match word:
+            case "interrupt":
+                process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
+                return ""
+            case "continue":  # the job could not be held
+                return ""
+            case "hold":
+                return self._hold(handle)
+            case "pause":
+                return self._pause(handle)
+            case _:
+                return argument if word == "stop" else "cancelled"
+
+    def _hold(self, handle: int) -> str:
+        """Stop the job and its time limit until the server continues it; return why the job ends, or "".
+
+        If not every process can be stopped, the job goes on, and so does its time.
+        """
+        began = time.monotonic()
+        stopped, is_complete = self._stop_processes()
+        if is_complete:
+            ended_by, _ = self._wait_while_stopped(handle, "continue")
+            held_s = time.monotonic() - began
+            self._deadline += held_s
+            self._turn = self._turn._replace(started=self._turn.started + held_s)
+            if ended_by:
+                return ended_by
+        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
+        return ""
+
+    def _pause(self, handle: int) -> str:
+        """Stop the job until the server resumes it for another turn; return why the job ends, or ""."""
+        stopped, is_complete = self._stop_processes()
+        if not is_complete:
             self._report.why = "its processes could not be paused"
             return "unpaused"
         if hit := self._ceiling_hit():
             return hit
         self._tell_pause()
-        _leave_priority()
-        paused = select.poll()  # a stopped process makes no supervised call
-        paused.register(handle, select.POLLIN)
-        paused.register(self._server, select.POLLIN)
-        word = "interrupt"
-        while word == "interrupt":  # it came too late
-            if handle in dict(paused.poll()):
-                return "exit"
-            word, argument = self._read_message()
-        if word != "resume":
-            return argument if word == "stop" else "cancelled"
-        _take_priority()
+        ended_by, argument = self._wait_while_stopped(handle, "resume")
+        if ended_by:
+            return ended_by
         self._begin_turn(*map(int, argument.split(",")))
         process_tree.continue_descendants(stopped, spare=self._roots.keepers)
         return ""
+
+    def _stop_processes(self) -> tuple[frozenset[int], bool]:
+        # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
+        return process_tree.stop_descendants(
+            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
+        )
+
+    def _wait_while_stopped(self, handle: int, expected: str) -> tuple[str, str]:
+        """Wait for the `expected` message of the server. Return why the job ends instead, or "", and the argument."""
+        _leave_priority()
+        stopped = select.poll()  # a stopped process makes no supervised call
+        stopped.register(handle, select.POLLIN)
+        stopped.register(self._server, select.POLLIN)
+        word, argument = "interrupt", ""
+        while word == "interrupt":  # it came too late
+            if handle in dict(stopped.poll()):
+                return "exit", ""
+            word, argument = self._read_message()
+        if word != expected:
+            return (argument if word == "stop" else "cancelled"), ""
+        _take_priority()
+        return "", argument
 
     def _read_message(self) -> tuple[str, str]:
         """Return the word and the argument of the server's next message; both are empty at its end."""
