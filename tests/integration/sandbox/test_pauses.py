@@ -301,3 +301,31 @@ def test_an_interrupt_ends_a_hold(tier: str) -> None:
     result = patiently(scenario())
     assert result.status is Status.FAILED
     assert result.stderr.text.endswith("KeyboardInterrupt\n")
+
+
+TIMER = """
+import ctypes, os, signal
+class Event(ctypes.Structure):  # sigevent(3type)
+    _fields_ = [("value", ctypes.c_void_p), ("number", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+signal.signal(signal.SIGCONT, lambda *_: None)
+libc, timer = ctypes.CDLL(None), ctypes.c_void_p()
+assert libc.timer_create(1, ctypes.byref(Event(None, signal.SIGCONT, 0)), ctypes.byref(timer)) == 0
+assert libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 200_000_000, 0, 200_000_000), None) == 0
+"""
+"""Has the kernel continue the program every 0.2 s (timer_create(2))."""
+
+
+@pytest.mark.parametrize("kind", ["paused", "held"])
+def test_a_job_that_a_timer_continues_is_ended(tier: str, kind: str) -> None:
+    async def scenario() -> ProcessResult:
+        async with running(tier, TIMER + BEGIN + COUNTING["a loop"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            if kind == "held":
+                job.stop()
+            else:
+                await job.pause()
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+
+    result = patiently(scenario())
+    assert (result.status, result.survivors) == (Status.LOST, 0)
+    assert result.reason == "its processes continued during a pause"

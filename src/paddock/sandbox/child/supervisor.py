@@ -48,6 +48,10 @@ REPORT_WITHIN_S = 0.18
 """Time after the deadline when processes that still live are reported as survivors; killing them continues."""
 _STOP_WITHIN_S = 0.25
 """Maximum time until every process of a job has stopped at a pause."""
+_MAX_CHECK_S = 1.0
+"""Maximum pause between two looks at a stopped job, in seconds."""
+_STOPPED_CPU_MS = 50
+"""Maximum CPU time of a job while it is stopped, in milliseconds."""
 _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
 """CPU time of a job after its turn exceeded the limit, in milliseconds, in which the server interrupts it."""
@@ -326,16 +330,27 @@ class Supervisor:
         )
 
     def _wait_while_stopped(self, handle: int, expected: str) -> tuple[str, str]:
-        """Wait for the `expected` message of the server. Return why the job ends instead, or "", and the argument."""
+        """Wait for the `expected` message of the server. Return why the job ends instead, or "", and the argument.
+
+        A timer of the kernel can send SIGCONT to a stopped process (timer_create(2)). Such a job is ended.
+        """
         _leave_priority()
         stopped = select.poll()  # a stopped process makes no supervised call
         stopped.register(handle, select.POLLIN)
         stopped.register(self._server, select.POLLIN)
+        used_ms, check_s = self._measure_cpu_ms(), _FIRST_POLL_S
         word, argument = "interrupt", ""
         while word == "interrupt":  # it came too late
-            if handle in dict(stopped.poll()):
+            ready = dict(stopped.poll(1000 * check_s))
+            if handle in ready:
                 return "exit", ""
-            word, argument = self._read_message()
+            if ready:
+                word, argument = self._read_message()
+                continue
+            check_s = min(check_s * _POLL_GROWTH, _MAX_CHECK_S)
+            if self._measure_cpu_ms() > used_ms + _STOPPED_CPU_MS:
+                self._report.why = "its processes continued during a pause"
+                return "unpaused", ""
         if word != expected:
             return (argument if word == "stop" else "cancelled"), ""
         _take_priority()
@@ -362,8 +377,7 @@ class Supervisor:
             resident_bytes=sum(process.resident_bytes for process in sample.processes),
             processes_peak=report.processes_peak,
         )
-        used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
-        self._turn = Turn(used_ms=used_ms, user_ms=user, system_ms=system)
+        self._turn = Turn(used_ms=self._used_ms, user_ms=user, system_ms=system)
         with contextlib.suppress(OSError):  # the server may have died
             self._server.send(turn.to_bytes())
 
@@ -386,8 +400,10 @@ class Supervisor:
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"
         process_tree.reap_orphans(self._pid, self._record_reaped)
-        used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
-        if used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms) and self._may_not_go_on():
+        if (
+            self._used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms)
+            and self._may_not_go_on()
+        ):
             return "cpu"
         looks_on = self._sample_anonymous_memory(sample)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
@@ -396,6 +412,18 @@ class Supervisor:
             report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
         return "scratch" if self._scratch_full() else ""
+
+    @property
+    def _used_ms(self) -> float:
+        """CPU time of the job at the last sample, in milliseconds."""
+        living_ms = self._sample.cpu_ms if self._sample is not None else 0.0
+        return living_ms + self._report.cpu_user_ms + self._report.cpu_system_ms
+
+    def _measure_cpu_ms(self) -> float:
+        """Return the CPU time of the job up to now, in milliseconds."""
+        self._sample = self._measure_usage()
+        process_tree.reap_orphans(self._pid, self._record_reaped)
+        return self._used_ms
 
     def _may_not_go_on(self) -> bool:
         """Tell the server, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
