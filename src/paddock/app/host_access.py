@@ -3,15 +3,16 @@
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.cancellation import run_shielded
+from paddock.model.base import count
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
-from paddock.model.outcome import RawResult
+from paddock.model.outcome import RawResult, Status
 from paddock.policy.environment import TRUST
 from paddock.policy.network import decide_host, list_opened_hosts
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _BUNDLE = ".certificates.pem"
 MAX_LISTED = 200
 """Maximum number of connections in an outcome; the record has all."""
+_MAX_HINTS = 3
+"""Maximum number of refusals that a hint explains."""
 
 
 class ConnectionWatch(NamedTuple):
@@ -225,6 +228,23 @@ class RequestHosts:
         return self._turns[-1]
 
     def add_connections(self, result: RawResult) -> RawResult:
-        """Return the result with the connections, if there are any."""
+        """Return the result with the connections, if there are any.
+
+        The hint on a program that failed says what would allow those that were refused. It replaces a hint that was
+        guessed from the program's output.
+        """
         connections = tuple(each for turn in self._turns for each in turn.connections)
-        return result.replace(network=connections) if connections else result
+        if not connections:
+            return result
+        hint, error = _explain_refusals(connections), result.error
+        if hint and error is not None and error.phase == "run" and result.status is Status.FAILED:
+            result = result.replace(error=error.replace(hint=hint))
+        return result.replace(network=connections)
+
+
+def _explain_refusals(connections: Sequence[Connection]) -> str:
+    """Return why connections were refused and what would allow them; "" if none was."""
+    reasons = list(dict.fromkeys(each.reason for each in connections if each.verdict == "refused"))
+    more = len(reasons) - _MAX_HINTS
+    shown = reasons[:_MAX_HINTS] + ([f"and {count(more, 'more', 'more')}"] if more > 0 else [])
+    return "; ".join(shown)

@@ -245,7 +245,7 @@ def test_a_tool_reaches_the_host_that_is_granted(bench: Bench, name: str) -> Non
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_refused_a_host_that_is_not_granted(bench: Bench, name: str) -> None:
     outcome = bench.run(TOOLS[name], "other.example")
-    assert (outcome.status, outcome.error.hint) == (Status.FAILED, ""), outcome.error
+    assert (outcome.status, outcome.error.hint) == (Status.FAILED, REASON), outcome.error
     assert TOOLS[name].refused in outcome.program.stderr.text
     assert list_connections(outcome) == {(HOST, 443, "refused", REASON)}
 

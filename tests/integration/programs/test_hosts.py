@@ -106,6 +106,26 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
         ]
 
 
+def test_the_hint_on_a_failed_program_says_what_would_allow_its_connections(tmp_path, port):
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
+        addresses = [f"http://h{number}.example.com/" for number in (1, 2, 1, 3, 4, 5)]
+        outcome = paddock.exec("python", FETCH + "sys.exit(3)", args=addresses, network="hosts")
+        fixes = [
+            f"h{number}.example.com:80 is not allowed by any of the user network rules; add a [[network.rule]] with "
+            f'host = "h{number}.example.com" and ports = [80] to the user\'s paddock.toml'
+            for number in (1, 2, 3)
+        ]
+        assert (outcome.status, outcome.error.hint) == (Status.FAILED, "; ".join([*fixes, "and 2 more"]))
+        served = f"http://localhost:{port}/"
+        for arguments, code in (([served], "sys.exit(3)"), (addresses, "")):
+            outcome = paddock.exec("python", FETCH + code, args=arguments, network="hosts")
+            assert outcome.error is None or outcome.error.hint == ""
+        session = paddock.exec("python", "x = 1", session="new", network="hosts").session.id
+        fetch = "__import__('urllib.request').request.urlopen('http://h1.example.com/')"
+        outcome = paddock.exec("python", fetch, session=session)
+        assert (outcome.status, outcome.error.hint) == (Status.FAILED, fixes[0])
+
+
 def test_node_reaches_hosts_with_fetch_and_http(tmp_path, port):
     program = """
         import http from "node:http";
