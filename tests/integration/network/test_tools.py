@@ -105,6 +105,13 @@ FETCH = (
 )
 HTTPS = f"require('node:https').get('{URL}/greeting.txt', (answer) => answer.pipe(process.stdout))"
 URLLIB = f"import urllib.request as r; print(r.urlopen('{URL}/greeting.txt').read().decode(), end='')"
+AIOHTTP = f"""
+import aiohttp, asyncio
+async def main():
+    async with aiohttp.ClientSession(trust_env=True) as session, session.get("{URL}/greeting.txt") as answer:
+        print(await answer.text(), end="")
+asyncio.run(main())
+"""
 GREETING = "from the registry\n"
 TUNNEL = "CONNECT tunnel failed, response 403"
 
@@ -152,6 +159,7 @@ TOOLS = {
     "urllib": Tool("python", "SSL_CERT_FILE", GREETING, TOLD, URLLIB),
     "requests": Tool("python", "REQUESTS_CA_BUNDLE", GREETING, TOLD, get_with("requests")),
     "httpx2": Tool("python", "SSL_CERT_FILE", GREETING, TOLD, get_with("httpx2")),
+    "aiohttp": Tool("python", "SSL_CERT_FILE", GREETING, TOLD, AIOHTTP),
 }
 
 
