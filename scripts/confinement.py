@@ -182,8 +182,9 @@ the program, so that no path leads elsewhere. If the broker ends, the calls fail
 
 (1) Memory files, deleted files and page tables count, too. Memory files and deleted files can be mapped and not
 open, on their way through a socket, or hidden by their process. Then they count up to the increase that the
-machine itself shows. What the kernel keeps for a program elsewhere is not counted without a control group: what
-lies in sockets and pipes, and mappings. File locks are counted by neither.
+machine itself shows since it used least during the run. If another program releases memory within the same few
+milliseconds, as much of it can stay hidden. What the kernel keeps for a program elsewhere is not counted without a
+control group: what lies in sockets and pipes, and mappings. File locks are counted by neither.
 
 (2) Processes are counted, and threads, of which 256 more are allowed. `RLIMIT_NPROC` does not limit a program
 that is root.

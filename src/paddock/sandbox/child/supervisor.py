@@ -101,8 +101,8 @@ class Supervisor:
         self._anonymous_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
         self._anonymous_due = 0.0
         self._anonymous = anonymous_memory.AnonymousMemory()
-        self._first_gauges = anonymous_memory.AnonymousMemory()
-        """How the machine's gauges stood before the job began."""
+        self._lowest_gauges = anonymous_memory.AnonymousMemory()
+        """The lowest values of the machine's gauges since the job began: what others release hides nothing of it."""
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()
@@ -144,7 +144,7 @@ class Supervisor:
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
             # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
-            self._first_gauges = anonymous_memory.read_gauges(spec.scratch)
+            self._lowest_gauges = anonymous_memory.read_gauges(spec.scratch)
             started = time.monotonic()
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
@@ -452,7 +452,8 @@ class Supervisor:
 
     def _sample_anonymous_memory(self, sample: process_tree.Sample) -> bool:
         """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
-        now = time.monotonic()
+        now, gauges = time.monotonic(), anonymous_memory.read_gauges(self._spec.scratch)
+        self._lowest_gauges = self._lowest_gauges.lower(gauges)
         if now < self._anonymous_due:
             return False
         try:
@@ -461,11 +462,11 @@ class Supervisor:
             ) is None and time.monotonic() < now + _ANONYMOUS_SLICE_S:
                 pass
         except StopIteration:
-            ceilings, gauges = self._spec.ceilings, anonymous_memory.read_gauges(self._spec.scratch)
+            ceilings = self._spec.ceilings
             self._anonymous_walk = anonymous_memory.measure_in_slices(
                 [process.folder for process in sample.processes],
                 self._spec.scratch,
-                moved=gauges.since(self._first_gauges),
+                moved=gauges.since(self._lowest_gauges),
                 limit=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
             )
             return False
