@@ -248,7 +248,7 @@ def look_up(folder: int, name: str, max_bytes: int) -> SnapshotEntry:
 
 
 def read_up_to(file: int, max_bytes: int) -> bytes:
-    """Return up to `max_bytes` bytes of an open file; a file object would allocate all of them first. Raises OSError."""
+    """Return up to `max_bytes` bytes of an open file, without allocating so many at once. Raises OSError."""
     parts: list[bytes] = []
     while max_bytes > 0 and (part := os.read(file, min(max_bytes, _READ_BYTES))):
         parts.append(part)
