@@ -202,8 +202,10 @@ the program, so that no path leads elsewhere. If the broker ends, the calls fail
 
 (1) Memory files, deleted files and page tables count, too. A program can hide a memory file or a deleted file: mapped
 but closed, inside a socket, or in a process that hides from its user. Paddock then guesses. It counts at most as
-much as the use of the whole machine has grown. What the kernel keeps for a program elsewhere is not counted without a
-control group: what lies in sockets and pipes, and mappings. File locks are counted by neither.
+much as the use of the whole machine has grown since its lowest value during the run. If another program releases
+memory within the same few milliseconds, as much of it can stay hidden. What the kernel keeps for a program elsewhere
+is not counted without a control group: what lies in sockets and pipes, and mappings. File locks are counted by
+neither.
 
 (2) Processes are counted, and threads, of which 256 more are allowed. `RLIMIT_NPROC` does not limit a program
 that is root.

@@ -38,6 +38,7 @@ from paddock.app.work.kind import Context, Engines, Watchers
 from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded
+from paddock.javascript.clock import Clock
 from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
@@ -238,7 +239,8 @@ class Gate:
             return shown
 
         ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))
-        return ConnectionWatch(ask, record, self._network, self.engines.sdk.find_secret)
+        clock = self.approvals.clock_of(request)
+        return ConnectionWatch(clock, ask, record, self._network, self.engines.sdk.find_secret)
 
     def watch_server(self, server: str) -> ConnectionWatch:
         """Return what records the connections of a confined server. They belong to no request: no question is asked."""
@@ -251,7 +253,7 @@ class Gate:
         async def refuse(_authority: Authority, _decision: HostDecision) -> bool:
             return False
 
-        return ConnectionWatch(refuse, record, self._network, self.engines.sdk.find_secret)
+        return ConnectionWatch(Clock(), refuse, record, self._network, self.engines.sdk.find_secret)
 
     def _hide_secrets(self, connection: Connection) -> Connection:
         hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}

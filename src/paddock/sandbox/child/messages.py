@@ -1,7 +1,8 @@
 """Messages between the parent (`sandbox.job`) and a supervisor (`child.supervisor`).
 
     parent -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>",
-                           "interrupt", "pause", or after a pause "resume:<timeout_ms>,<cpu_ms>"
+                           "interrupt", "pause", or after a pause "resume:<timeout_ms>,<cpu_ms>"; "hold" while a
+                           person is asked, and then "continue"
     supervisor -> parent   a report at each pause, and at the end: JSON in one message
 
 A process reads its job spec right after it has been forked, when the first use of each page of memory costs a
