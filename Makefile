@@ -33,8 +33,8 @@ test: $(READY) ## Build the wheel, install it, and run every test against it (PY
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
 	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2
 
-test-fast: $(READY) ## Run the unit and contract tests against the tree
-	@$(RUN)pytest -q -n 2 tests/unit tests/contract
+test-fast: $(READY) ## Run the unit and contract tests, except the slow ones, against the tree
+	@$(RUN)pytest -q -n 2 -m 'not slow' tests/unit tests/contract
 
 check: $(READY) ## Check style, types, layers, generated files and the shape of the tree
 	@$(RUN)ruff check

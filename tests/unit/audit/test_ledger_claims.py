@@ -121,6 +121,7 @@ def test_a_claim_that_could_not_be_written_is_searched_for_and_can_be_made(
     assert searches == [request, request]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_claims(directory: Path) -> None:
     with Ledger(directory) as ledger:
 

@@ -416,6 +416,7 @@ _step = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(steps=st.lists(_step, max_size=25), ask=st.lists(st.tuples(_texts, _texts), min_size=2, max_size=4))
 def test_the_index_answers_as_reading_everything_does(

@@ -350,6 +350,7 @@ class Shell(RuleBasedStateMachine):
         assert not [c for c, server in self.ready.items() if server == EPHEMERAL and c not in busy]
 
 
+@pytest.mark.slow
 def test_every_order_of_events_keeps_the_rules():
     chosen = settings(max_examples=250, stateful_step_count=50, deadline=None)
     run_state_machine_as_test(Shell, settings=chosen)

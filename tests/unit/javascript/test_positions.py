@@ -217,6 +217,7 @@ STATEMENTS = st.recursive(
 MARK = "mark.here"
 
 
+@pytest.mark.slow
 @SLOWLY
 @given(
     before=st.lists(STATEMENTS, max_size=4),

@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls, Work, find_run_to_fetch
 from paddock.mcp_server.toolbox import Caller, ToolAnswer, text_block
@@ -72,6 +74,7 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
     run(main())
 
 
+@pytest.mark.slow
 def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> None:
     inbox = PendingApprovals(tmp_path / "approvals")
 

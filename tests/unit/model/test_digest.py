@@ -240,6 +240,7 @@ def test_hostile_output_gives_a_bounded_digest(lines: list[str], command: str, o
     assert len((found.excerpt or "").split("\n")) <= max(30, sum("\n" in line for line in lines) * 6 + 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

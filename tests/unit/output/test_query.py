@@ -261,6 +261,7 @@ def test_a_manifest_that_is_no_file_keeps_nobody_from_the_others(artifacts: Arti
     assert list(artifacts.list()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 2])
 def test_s51_a_gzip_bomb_ends_in_an_error_and_costs_no_memory(artifacts: Artifacts, layers: int) -> None:
     handle = store(artifacts, "small")

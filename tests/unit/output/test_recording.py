@@ -177,6 +177,7 @@ print((large - small) // 1024)
 """
 
 
+@pytest.mark.slow
 def test_a_quarter_of_a_gibibyte_costs_less_than_twenty_mebibytes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", GROWTH, str(tmp_path / "artifacts")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)

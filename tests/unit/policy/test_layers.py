@@ -250,6 +250,7 @@ def test_a_workspace_never_ends_up_with_more_than_its_user(layers: list[Layer]) 
     assert as_narrow_as(without, merged)
 
 
+@pytest.mark.slow
 @given(layers_of())
 def test_nothing_ends_up_beyond_a_ceiling(layers: list[Layer]) -> None:
     try:
@@ -260,6 +261,7 @@ def test_nothing_ends_up_beyond_a_ceiling(layers: list[Layer]) -> None:
         assert all(narrows(key, ceiling, merged[key]) for key, ceiling in binding.values.items())
 
 
+@pytest.mark.slow
 @given(settings_values(), settings_values(), settings_values())
 def test_the_source_of_a_value_is_the_last_layer_that_gives_it(
     workspace: dict[str, object], environment: dict[str, object], flags: dict[str, object]

@@ -332,6 +332,16 @@ def test_rules_about_executables_leave_the_answer_about_an_unknown_one_as_it_is(
         ({"cwd": "a\0b"}, {}, "holds a NUL character"),
         ({"args": ("x" * 131_072,)}, {}, "an argument is over 131071 bytes"),
         ({"args": ("x" * 131_071,) * 9}, {}, "the arguments are over 1048576 bytes"),
+        (
+            {"env": {"A": "x" * 131_070}},
+            {},
+            "the variable A is over 131071 bytes; pass its value as a file or on",
+        ),
+        (
+            {"env": dict.fromkeys("ABCDEFGHI", "x" * 131069)},
+            {},
+            "the arguments and variables are over 1048576 bytes",
+        ),
         ({"code": None}, {}, "there is nothing to run"),
     ],
 )

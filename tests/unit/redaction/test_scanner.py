@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddock.redaction import scanner, values
-from paddock.redaction.redactor import Removal
+from paddock.redaction.removal import Removal
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import RedactionSettings
@@ -356,6 +356,7 @@ def test_letters_and_brackets_stay_as_they_are(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.redaction import scanner
-from paddock.redaction.keys import KEY_SIGN
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.redactor import Removal
+from paddock.redaction.private_keys import KEY_SIGN
+from paddock.redaction.removal import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import MAX_LINE_BYTES, OVERLAP_BYTES, WITHHELD_MARK, StreamRedactor
 from paddock.settings.schema import RedactionPattern, RedactionSettings
@@ -388,6 +388,7 @@ def test_a_long_line_of_one_secret_is_withheld() -> None:
     assert redact(DEFAULT, text) == f"token=[REDACTED:secret]{WITHHELD_MARK.decode()}\nnext"
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(CUTS)
 def test_withholding_does_not_depend_on_pieces(places: list[int]) -> None:
