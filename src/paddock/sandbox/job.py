@@ -271,6 +271,7 @@ class RunningProcess:
         assert self._pipes is not None
         assert self._late is not None
         self._late.stop()
+        self._late = None  # it refers to this process
         self._end_turn_timer()
         self._loop.remove_reader(self._supervisor.fileno())
         stdin, stdout, stderr = self._pipes
