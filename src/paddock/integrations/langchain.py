@@ -1,15 +1,21 @@
 """A tool for LangChain and LangGraph, over a session of Paddock."""
 
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from langchain_core.tools import BaseTool
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, ValidationError
 
 from paddock.integrations.answer import Answer
-from paddock.integrations.tool_session import Arguments, SessionOptions, ToolSession, explain_arguments
+from paddock.integrations.tool_session import (
+    Arguments,
+    SessionOptions,
+    SessionTool,
+    ToolSession,
+    refuse_arguments,
+)
 
 
-class PaddockTool(BaseTool):
+class PaddockTool(SessionTool, BaseTool):
     """A tool that runs programs of a model in one session: `with PaddockTool(files={...}) as tool:`.
 
     Text and images are the content of its message, facts about the run and its files are the artifact.
@@ -34,37 +40,10 @@ class PaddockTool(BaseTool):
             "description": description or session.describe(),
             "args_schema": Arguments,
             "response_format": "content_and_artifact",
-            "handle_validation_error": explain_arguments,
+            "handle_validation_error": _explain_arguments,
         }
         super().__init__(**fields)
         self._session = session
-
-    @property
-    def session(self) -> ToolSession:
-        """The session, with its files."""
-        return self._session
-
-    def close(self) -> None:
-        """End every process of the session and remove its files."""
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        """Open it."""
-        self._session.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self._session.close()
-
-    async def __aenter__(self) -> Self:
-        """Open it."""
-        await self._session.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close it."""
-        await self._session.__aexit__()
 
     def _run(
         self, code: str, files: dict[str, str] | None = None, *, restart: bool = False
@@ -75,6 +54,10 @@ class PaddockTool(BaseTool):
         self, code: str, files: dict[str, str] | None = None, *, restart: bool = False
     ) -> tuple[Any, Any]:
         return _build_content(await self._session.run_async(code, files=files, restart=restart))
+
+
+def _explain_arguments(problem: ValidationError) -> str:
+    return refuse_arguments(problem).text
 
 
 def _build_content(answer: Answer) -> tuple[Any, Any]:

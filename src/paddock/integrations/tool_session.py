@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 
@@ -32,6 +33,7 @@ MAX_CHARS = 20_000
 RESTART = "Set `restart` to true in the next call to get a new session with the files that were given."
 _CLOSED = "this tool is closed; use it within its `with` block, or before `close()`"
 _MAX_NAMED_FILES = 20
+_MAX_FAULTS = 5
 
 
 class SessionOptions(TypedDict, total=False):
@@ -85,9 +87,18 @@ class Arguments(BaseModel):
             return given
 
 
-def explain_arguments(problem: ValidationError) -> str:
-    """Return what is wrong with arguments, without their values."""
-    return build_refusal("; ".join(explain(problem, limit=5))).text
+def refuse_arguments(problem: ValidationError) -> Answer:
+    """Return the answer to arguments that are not valid, without their values."""
+    return build_refusal("; ".join(explain(problem, limit=_MAX_FAULTS)))
+
+
+def _read_arguments(given: object) -> Arguments | Answer:
+    try:
+        if isinstance(given, str):
+            return Arguments.model_validate_json(given)
+        return Arguments.model_validate(given)
+    except ValidationError as problem:
+        return refuse_arguments(problem)
 
 
 class ToolSession:
@@ -136,8 +147,19 @@ class ToolSession:
         self, code: str, *, files: Mapping[str, str | bytes] | None = None, restart: bool = False
     ) -> Answer:
         """Do what `run` does. A cancellation interrupts the program and keeps the session."""
+        paddock = await asyncio.to_thread(self._require_paddock)
         work = partial(self._execute, code=code, files=files, restart=restart)
-        return await asyncio.wrap_future(await asyncio.to_thread(self._submit, work))
+        return await asyncio.wrap_future(paddock.submit(work))
+
+    def run_arguments(self, given: object) -> Answer:
+        """Do what `run` does with the arguments of a model, as an object or as JSON text."""
+        read = _read_arguments(given)
+        return read if isinstance(read, Answer) else self.run(**dict(read))
+
+    async def run_arguments_async(self, given: object) -> Answer:
+        """Do what `run_async` does with the arguments of a model, as an object or as JSON text."""
+        read = _read_arguments(given)
+        return read if isinstance(read, Answer) else await self.run_async(**dict(read))
 
     def read_file(self, path: str) -> bytes:
         """Return a file of the session. Raises OSError, ValueError for no regular file, PaddockError without one."""
@@ -179,7 +201,8 @@ class ToolSession:
             self._interpreter = None
             opened.__exit__(None, None, None)
         elif self._given is not None and self._interpreter is not None and not closed:
-            self._given.submit(self._end).result()
+            with suppress(RuntimeError):  # a Paddock that is closed has closed its sessions
+                self._given.submit(self._end).result()
 
     def _submit(self, work: Callable[[Paddock], Coroutine[Any, Any, T]]) -> "Future[T]":
         return self._require_paddock().submit(work)
@@ -226,6 +249,39 @@ class ToolSession:
         if (interpreter := self._interpreter) is not None:
             self._interpreter = None
             await interpreter.close()
+
+
+class SessionTool:
+    """What the tools of all frameworks share: a session, open within `with` and `async with`."""
+
+    _session: ToolSession
+
+    @property
+    def session(self) -> ToolSession:
+        """The session, with its files."""
+        return self._session
+
+    def close(self) -> None:
+        """End every process of the session and remove its files. Does nothing the second time."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        """Open the Paddock; the interpreter starts at the first call."""
+        self._session.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self._session.close()
+
+    async def __aenter__(self) -> Self:
+        """Do what `with` does."""
+        await self._session.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self._session.__aexit__()
 
 
 def _encode_files(files: Mapping[str, str | bytes] | None) -> dict[str, bytes | str]:
