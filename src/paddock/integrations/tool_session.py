@@ -34,6 +34,16 @@ RESTART = "Set `restart` to true in the next call to get a new session with the 
 _CLOSED = "this tool is closed; use it within its `with` block, or before `close()`"
 _MAX_NAMED_FILES = 20
 _MAX_FAULTS = 5
+_MESSAGES = {
+    "missing": "must be given",
+    "extra_forbidden": "is not an argument; there are code, files and restart",
+    "string_type": "must be a string",
+    "dict_type": "must be an object",
+    "model_type": "the arguments must be an object",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+}
+"""Error texts by pydantic's error type, in the terms of JSON."""
 
 
 class SessionOptions(TypedDict, total=False):
@@ -89,16 +99,16 @@ class Arguments(BaseModel):
 
 def refuse_arguments(problem: ValidationError) -> Answer:
     """Return the answer to arguments that are not valid, without their values."""
-    return build_refusal("; ".join(explain(problem, limit=_MAX_FAULTS)))
+    return build_refusal("; ".join(explain(problem, messages=_MESSAGES, limit=_MAX_FAULTS)))
 
 
 def _read_arguments(given: object) -> Arguments | Answer:
     try:
-        if isinstance(given, str):
-            return Arguments.model_validate_json(given)
-        return Arguments.model_validate(given)
+        return Arguments.model_validate(from_json(given) if isinstance(given, str) else given)
     except ValidationError as problem:
         return refuse_arguments(problem)
+    except ValueError as problem:
+        return build_refusal(f"the arguments are not JSON: {problem}")
 
 
 class ToolSession:
@@ -126,7 +136,8 @@ class ToolSession:
     def describe(self) -> str:
         """Return the description of the tool for models."""
         named = sorted(self._opening.get("files") or {})
-        listed = ", ".join(named[:_MAX_NAMED_FILES]) + (", ..." if len(named) > _MAX_NAMED_FILES else "")
+        more = len(named) - _MAX_NAMED_FILES
+        listed = ", ".join(named[:_MAX_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
         return (
             f"Run a program in {self.language} and return its output and the value of its last expression. "
             "Variables, imports and files stay from one call to the next. "
