@@ -24,6 +24,7 @@ with PaddockExecutor(files={"visits.csv": "city,visits\nOslo,3\nRome,5\n"}) as e
         tools=[],
         model=Script(),
         executor=executor,
+        additional_authorized_imports=["*"],  # what the prompt says; policy decides
         step_callbacks=[executor.show_images],  # a model that reads images sees what its programs draw
         verbosity_level=LogLevel.OFF,
     )

@@ -129,16 +129,6 @@ def test_python_blocks_of_sessions_print_what_the_pages_say(reader, page):
         assert f"```text\n{printed}```" in text, printed
 
 
-def test_the_page_of_agent_frameworks_shows_the_examples(reader):
-    text = (ROOT / "docs" / "integrations.md").read_text()
-    shown = [found for language, found in FENCE.findall(text) if language == "python"]
-    examples = {path: path.read_text() for path in (ROOT / "examples" / "integrations").glob("*.py")}
-    assert sorted(shown) == sorted(examples.values())
-    for path, example in examples.items():
-        printed = reader(f"{shlex.quote(sys.executable)} {shlex.quote(str(path))} 2>/dev/null")
-        assert f"```python\n{example}```\n\nprints\n\n```text\n{printed}```\n" in text, printed
-
-
 def test_no_page_but_these_has_python_blocks():
     pages = {param.id.partition(":")[0] for param in blocks("python")}
     assert pages == {"README", "library", "sessions", "python-tool", "integrations"}

@@ -1,5 +1,6 @@
 """A toolset for Pydantic AI, over a session of Paddock."""
 
+import asyncio
 from typing import Any, Self, Unpack
 
 from pydantic_ai import AbstractToolset, BinaryContent, RunContext, ToolDefinition, ToolReturn
@@ -59,18 +60,26 @@ class PaddockToolset(SessionTool, AbstractToolset[AgentDepsT]):
             **self._options,
         )
 
-    async def __aenter__(self) -> Self:
-        """Open it. Every `async with` of the same toolset shares its session, which the last one closes."""
+    def __enter__(self) -> Self:
+        """Open it. Every `with` and `async with` of one toolset shares its session, which the last one closes."""
         self._entered += 1
         if self._entered == 1:
-            await self._session.__aenter__()
+            self._session.__enter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self._entered -= 1
         if not self._entered:
-            await self._session.__aexit__()
+            self._session.close()
+
+    async def __aenter__(self) -> Self:
+        """Open it, as `with` does."""
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await asyncio.to_thread(self.__exit__)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """Return its tool."""

@@ -14,8 +14,9 @@ from paddock.client.arguments import InputData
 from paddock.client.blocking import BlockingPaddock
 from paddock.client.paddock import Paddock
 from paddock.client.sessions import InterpreterSession
+from paddock.client.whole_numbers import read_limits
 from paddock.integrations.answer import Answer, build_answer, build_refusal
-from paddock.model.errors import RequestError
+from paddock.model.errors import PaddockError, RequestError
 from paddock.model.network import Network
 from paddock.model.program import Access
 from paddock.model.session import Kernel
@@ -117,7 +118,10 @@ class ToolSession:
     def __init__(
         self, language: str = "python", *, restart: str = RESTART, **options: Unpack[SessionOptions]
     ) -> None:
-        """Run programs in `language`. `restart` tells a model how to get a new session after one was lost."""
+        """Run programs in `language`. `restart` tells a model how to get a new session after one was lost.
+
+        Raises RequestError for a timeout that is not valid.
+        """
         given: dict[str, Any] = {**options}
         self._given: BlockingPaddock | None = given.pop("paddock", None)
         self._opened: BlockingPaddock | None = None
@@ -126,6 +130,7 @@ class ToolSession:
         self._limits: dict[str, Any] = {
             name: given.pop(name) for name in ("timeout_ms", "outputs") if name in given
         }
+        read_limits(timeout_ms=self._limits.get("timeout_ms"))
         self._build = partial(build_answer, max_chars=given.pop("max_chars", MAX_CHARS), restart=restart)
         self._opening = given
         self._interpreter: InterpreterSession | None = None
@@ -174,11 +179,11 @@ class ToolSession:
 
     def read_file(self, path: str) -> bytes:
         """Return a file of the session. Raises OSError, ValueError for no regular file, PaddockError without one."""
-        return self._submit(lambda paddock: self._require_open(paddock).files.read(path)).result()
+        return self._submit(lambda _: self._require_interpreter().files.read(path)).result()
 
     def list_files(self) -> tuple[OutputFile, ...]:
         """Return the files of the session, by path. Raises PaddockError for a session that has ended."""
-        return self._submit(lambda paddock: self._require_open(paddock).files.list()).result()
+        return self._submit(lambda _: self._require_interpreter().files.list()).result()
 
     def restart(self) -> None:
         """Close the session. The next call opens another one, with the files that were given."""
@@ -220,12 +225,11 @@ class ToolSession:
 
     def _require_paddock(self) -> BlockingPaddock:
         with self._lock:
-            if self._closed:
-                raise RuntimeError(_CLOSED)
+            self._check_open()
             if self._given is not None:
                 return self._given
             if self._opened is None:
-                self._opened = BlockingPaddock().__enter__()
+                self._opened, self._turns = BlockingPaddock().__enter__(), asyncio.Lock()
             return self._opened
 
     async def _execute(
@@ -234,27 +238,37 @@ class ToolSession:
         async with self._turns:
             if restart:
                 await self._end(paddock)
-            if self._interpreter is None and (refusal := await self._open(paddock)) is not None:
-                return refusal
-            interpreter = self._require_open(paddock)
+            interpreter = self._interpreter or await self._open(paddock)
+            if isinstance(interpreter, Answer):
+                return interpreter
             try:
                 outcome = await interpreter.run(code, files=_encode_files(files), **self._limits)
             except RequestError as error:
                 return build_refusal(error)
             return await asyncio.to_thread(self._build, outcome)
 
-    async def _open(self, paddock: Paddock) -> Answer | None:
-        """Open an interpreter; return the refusal if policy or the machine does not allow it."""
+    async def _open(self, paddock: Paddock) -> InterpreterSession | Answer:
+        """Open an interpreter and return it, or the refusal if policy or the machine does not allow it."""
+        self._check_open()
         interpreter = paddock.session(self.language, **self._opening)
         # A run of its own: a model's fault does not prevent the session, and a fault of its options is the caller's.
         opened = await interpreter.run("")
         if not opened.ok:
             return await asyncio.to_thread(self._build, opened)
+        if self._closed:  # meanwhile
+            await interpreter.close()
+        self._check_open()
         self._interpreter = interpreter
-        return None
+        return interpreter
 
-    def _require_open(self, paddock: Paddock) -> InterpreterSession:
-        return self._interpreter or paddock.session(self.language)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(_CLOSED)
+
+    def _require_interpreter(self) -> InterpreterSession:
+        if self._interpreter is None:
+            raise PaddockError("there is no session yet: the first call of `run` opens it")
+        return self._interpreter
 
     async def _end(self, _: Paddock) -> None:
         if (interpreter := self._interpreter) is not None:

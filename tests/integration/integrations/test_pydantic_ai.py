@@ -106,4 +106,7 @@ def test_runs_share_a_session_only_where_the_caller_opened_it(opened: BlockingPa
         return [part.content for run in runs for part in list_returns(run.all_messages())]
 
     assert asyncio.run(main()) == ["1", "1", "1", "1", "1", "2", "1"]
+    with PaddockToolset[None](paddock=opened) as toolset:
+        runs = [asyncio.run(make_agent(counting, toolset).run("go")) for _ in range(2)]
+    assert [part.content for run in runs for part in list_returns(run.all_messages())] == ["1", "2"]
     assert opened.sessions() == ()

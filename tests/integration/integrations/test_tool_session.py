@@ -69,7 +69,7 @@ def test_text_that_is_not_unicode_is_replaced(opened: BlockingPaddock) -> None:
 
 def test_files_outlive_a_call_and_end_with_the_session(opened: BlockingPaddock) -> None:
     session = ToolSession(paddock=opened, files={"in/a.txt": b"a"})
-    with pytest.raises(PaddockError):
+    with pytest.raises(PaddockError, match=r"^there is no session yet: the first call of `run` opens it$"):
         session.read_file("in/a.txt")
     session.run("_ = open('b.txt', 'w').write('b')")
     assert [file.path for file in session.list_files()] == ["b.txt", "in/a.txt"]
@@ -154,6 +154,34 @@ def test_options_that_are_not_valid_are_the_callers_fault(
     with ToolSession(language, paddock=opened, **options) as session, pytest.raises(RequestError) as caught:
         session.run("1")
     assert str(caught.value).startswith(message)
+
+
+def test_a_timeout_that_is_not_valid_is_the_callers_fault_at_once(opened: BlockingPaddock) -> None:
+    with pytest.raises(RequestError, match=r"^`timeout_ms` must be at least 1, not 0$"):
+        ToolSession(paddock=opened, timeout_ms=0)
+
+
+def test_it_waits_in_turn_after_it_was_opened_again(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workspace)
+    session = ToolSession()
+    for _ in range(2):
+        with session, ThreadPoolExecutor(3) as threads:
+            assert [answer.text for answer in threads.map(session.run, ["42"] * 6)] == ["42"] * 6
+
+
+def test_a_call_that_waits_does_not_open_a_closed_tool(opened: BlockingPaddock) -> None:
+    session = ToolSession(paddock=opened)
+    with ThreadPoolExecutor(2) as threads:
+        session.run("")
+        running = threads.submit(session.run, ENDLESS)
+        while not any(each.running for each in opened.sessions()):
+            pass
+        waiting = threads.submit(session.run, "1")
+        session.close()
+        assert running.result().ok is False
+        with pytest.raises(RuntimeError, match=r"^this tool is closed;"):
+            waiting.result()
+    assert opened.sessions() == ()
 
 
 def test_facts_for_stored_conversations_have_no_handle_of_the_session(opened: BlockingPaddock) -> None:
