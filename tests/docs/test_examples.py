@@ -86,6 +86,17 @@ def test_solutions_are_graded_by_the_same_tests(run):
     ]
 
 
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "integrations").glob("*.py")), ids=lambda path: path.stem)
+def test_an_agent_of_each_framework_does_what_the_page_shows(run, path):
+    page = (EXAMPLES.parent / "docs" / "integrations.md").read_text()
+    assert f"```python\n{path.read_text()}```\n\nprints\n\n```text\n{run(sys.executable, path)}```\n" in page
+
+
+def test_the_page_of_agent_frameworks_has_no_other_programs():
+    page = (EXAMPLES.parent / "docs" / "integrations.md").read_text()
+    assert page.count("```python\n") == len(list((EXAMPLES / "integrations").glob("*.py")))
+
+
 def test_the_tests_of_a_change_reach_nothing(run):
     lines = run(sys.executable, EXAMPLES / "test_suite" / "check.py", code=1).splitlines()
     assert lines[0] in ("failed under namespaces", "failed under landlock")

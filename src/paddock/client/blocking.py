@@ -18,6 +18,8 @@ from paddock.model.outcome import Outcome
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from paddock.audit.sink import AuditSink
     from paddock.batch.program import Program, ProgramResult
     from paddock.client.askers import Asking
@@ -200,6 +202,16 @@ class BlockingPaddock:
             return self._run_and_wait(partial(add_to_open, function))
 
         return add if name is None else add(name)
+
+    def submit(self, work: Callable[[Paddock], Coroutine[Any, Any, T]]) -> "Future[T]":
+        """Start `work` on the loop of this Paddock, with the asynchronous twin as its argument, and return its future.
+
+        Callers on another event loop await it: `await asyncio.wrap_future(p.submit(lambda p: p.execute("return 42")))`.
+        Cancelling the future cancels the work. Raises RuntimeError if this Paddock is not open.
+        """
+        if self._open is None:
+            raise RuntimeError(NOT_OPEN)
+        return self._open.submit(partial(work, self._paddock))
 
     def _run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._open is None:

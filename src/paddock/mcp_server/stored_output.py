@@ -16,6 +16,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ArtifactError
 from paddock.model.session import Result
 from paddock.model.work_files import OutputFile
+from paddock.rendering.images import MAX_IMAGE_BYTES, MAX_IMAGES, SHOWN_IMAGES
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -26,9 +27,6 @@ PAGE_ENTRIES = 100
 MAX_RANGE_BYTES = 1024 * 1024
 """Maximum and default size of one answer, in bytes."""
 _STREAM_TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
-SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-MAX_IMAGES, MAX_IMAGE_BYTES = 20, 5 * 1024 * 1024
-"""Images of one answer that it has itself, and how large each may be."""
 _NUMBER_PATTERN = re.compile(r"[0-9]{1,15}", re.ASCII)
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
 

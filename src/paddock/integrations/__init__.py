@@ -1,0 +1,10 @@
+"""Tools for agent frameworks: each module is one framework's own class, over a session of Paddock.
+
+    framework   ->  langchain, pydantic_ai, openai_agents, llama_index, smolagents, autogen
+                        |   the framework's class; translates arguments and answers, nothing else
+                    tool_session      opens the interpreter at the first call, closes it, restarts it
+                        |
+                    answer            an Outcome as text for a model, with images and files
+
+A framework is an extra of its own and is imported by its module alone.
+"""

@@ -1,0 +1,93 @@
+"""What a model is told of an outcome: text, images and files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paddock.model.base import Json, count
+from paddock.model.errors import RequestError
+from paddock.model.outcome import Outcome
+from paddock.model.status import Status
+from paddock.model.work_files import OutputFile
+from paddock.rendering.images import ShownImage, collect_images
+from paddock.rendering.program_response import list_notes
+from paddock.rendering.render import explain_outcome
+from paddock.rendering.terminal import make_encodable
+
+_MAX_LISTED_FILES = 50
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The end of one call, for a model and for the program around it."""
+
+    status: Status
+    """How it ended."""
+    text: str
+    """What the model reads: the output, or why there is none."""
+    images: tuple[ShownImage, ...] = ()
+    """Images that the program displayed or stored."""
+    files: tuple[OutputFile, ...] = ()
+    """Files that the program created or changed."""
+    outcome: Outcome | None = None
+    """The outcome; None if the arguments were not valid, so that nothing ran."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the program ran to its end without an error."""
+        return self.status is Status.OK
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the facts as JSON, for logs and for stored conversations, without output and handles of sessions."""
+        facts: dict[str, Json] = {"status": self.status.value}
+        if (outcome := self.outcome) is None:
+            return facts
+        facts |= {"run": outcome.id, "wall_ms": outcome.usage.wall_ms}
+        if outcome.session is not None:
+            facts["session"] = outcome.session.state
+        return {**facts, "files": [file.model_dump(mode="json") for file in self.files]}
+
+
+def build_answer(outcome: Outcome, *, max_chars: int, restart: str) -> Answer:
+    """Return an outcome for a model; this reads stored images.
+
+    The text has at most about `max_chars` characters of output. `restart` says how to get a new session, for a session
+    that is lost.
+    """
+    written = _cut_middle(make_encodable(outcome.text).rstrip("\n"), max_chars)
+    lines = [*_explain_end(outcome, max_chars, restart), *filter(None, [written]), *list_notes(outcome)]
+    lines += _list_files(outcome.files)
+    text = "\n".join(lines) or "(no output)"
+    return Answer(outcome.status, text, collect_images(outcome), outcome.files, outcome)
+
+
+def build_refusal(error: RequestError | str) -> Answer:
+    """Return the answer to arguments that are not valid. Nothing ran."""
+    return Answer(Status.INVALID, f"{Status.INVALID}: {make_encodable(str(error))}")
+
+
+def _explain_end(outcome: Outcome, max_chars: int, restart: str) -> Iterator[str]:
+    """Yield why a program did not end well, and whether its variables are lost."""
+    session = outcome.session
+    if outcome.status is Status.LOST and session is not None:
+        yield f"{outcome.status}: the session is lost, and nothing ran: {session.reason}. {restart}"
+        return
+    if not outcome.ok:
+        reason = make_encodable(explain_outcome(outcome)).removeprefix("Program: ")
+        yield f"{outcome.status}: {_cut_middle(reason, max_chars)}"
+    if session is not None and session.state == "lost":
+        yield f"The session is lost: {session.reason}. {restart}"
+
+
+def _list_files(files: tuple[OutputFile, ...]) -> Iterator[str]:
+    for file in files[:_MAX_LISTED_FILES]:
+        yield make_encodable(f"file: {file.path} ({file.media_type}, {count(file.size, 'byte')})")
+    if len(files) > _MAX_LISTED_FILES:
+        yield f"and {count(len(files) - _MAX_LISTED_FILES, 'more file')}"
+
+
+def _cut_middle(text: str, max_chars: int) -> str:
+    """Return a text, or its head and tail with a line between them that says how much is missing."""
+    if len(text) <= max_chars:
+        return text
+    head, tail = text[: max_chars // 2], text[len(text) - max_chars // 2 :]
+    return f"{head}\n[... {len(text) - len(head) - len(tail)} characters omitted ...]\n{tail}"
