@@ -9,7 +9,9 @@ from paddock._version import __version__
 if TYPE_CHECKING:
     from paddock.audit.line_format import chain_record
     from paddock.audit.sink import AuditRecord, AuditSink
+    from paddock.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
     from paddock.client.blocking import BlockingPaddock
+    from paddock.client.executor import ProgramExecutor
     from paddock.client.found_tools import FoundTool, FoundTools
     from paddock.client.paddock import Paddock
     from paddock.client.sessions import BlockingSession, InterpreterSession
@@ -90,6 +92,10 @@ __all__ = [
     "BlockingSession",
     "CallRecord",
     "CapturedStream",
+    "Case",
+    "CaseResult",
+    "CaseVerdict",
+    "Checker",
     "ConfigurationError",
     "ConsoleLine",
     "Cursor",
@@ -122,9 +128,12 @@ __all__ = [
     "ProcessLimits",
     "ProcessResult",
     "ProcessUsage",
+    "Program",
     "ProgramEnd",
+    "ProgramExecutor",
     "ProgramGrants",
     "ProgramLimits",
+    "ProgramResult",
     "ProgramTerms",
     "PromptReply",
     "Question",
@@ -175,6 +184,10 @@ _MODULES = {
     "BlockingSession": "paddock.client.sessions",
     "CallRecord": "paddock.model.outcome",
     "CapturedStream": "paddock.model.program",
+    "Case": "paddock.batch.program",
+    "CaseResult": "paddock.batch.program",
+    "CaseVerdict": "paddock.batch.program",
+    "Checker": "paddock.batch.program",
     "ConfigurationError": "paddock.model.errors",
     "ConsoleLine": "paddock.model.outcome",
     "Cursor": "paddock.model.artifact",
@@ -207,9 +220,12 @@ _MODULES = {
     "ProcessLimits": "paddock.model.process",
     "ProcessResult": "paddock.model.process",
     "ProcessUsage": "paddock.model.process",
+    "Program": "paddock.batch.program",
     "ProgramEnd": "paddock.model.program",
+    "ProgramExecutor": "paddock.client.executor",
     "ProgramGrants": "paddock.model.program",
     "ProgramLimits": "paddock.model.program",
+    "ProgramResult": "paddock.batch.program",
     "ProgramTerms": "paddock.model.program",
     "PromptReply": "paddock.script_tools.prompts.service",
     "Question": "paddock.model.approval",

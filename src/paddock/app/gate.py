@@ -128,17 +128,23 @@ class Gate:
         on_call: OnCall | None = None,
         asker: Asker | None = None,
         stop: asyncio.Event | None = None,
+        on_raw_stdout: Callable[[bytes], None] | None = None,
+        patient: bool = False,
     ) -> Outcome:
         """Run a request and return its outcome.
 
         `on_console` receives each console line of a script at once, `on_call` each of its calls after the call has
-        ended, `on_output` the output of a program. None of them receives a secret. `asker` asks a person about the
+        ended, `on_output` the output of a program. None of these receives a secret. `asker` asks a person about the
         request and its children where a rule wants that. Setting `stop` ends a program, or a single call, as
         `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
+        A `patient` program is not refused under load: it waits for its slot. `on_raw_stdout` receives its standard
+        output with its secrets, for comparisons within Paddock.
         Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
         PaddockError after `aclose`.
         """
-        watchers = Watchers(on_console, on_output, stop, on_call)
+        watchers = Watchers(
+            on_console, on_output, stop, on_call, on_raw_stdout=on_raw_stdout, patient=patient
+        )
         if request.parent is not None:
             return await self._make_outcome(request, watchers)
         if self._ended:

@@ -24,7 +24,7 @@ from paddock.model.session import Result, SessionInfo
 from paddock.model.work_files import InputFile, OutputFile
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.runtimes.admission_queue import AdmissionQueue, QueueFullError
-from paddock.runtimes.task import ProgramTask, Sinks
+from paddock.runtimes.task import ProgramTask, Sink, Sinks
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -111,11 +111,13 @@ class Programs:
 
     @asynccontextmanager
     async def admit(
-        self, actor: str, work: RuntimeRun, stop: asyncio.Event | None = None
+        self, actor: str, work: RuntimeRun, watchers: "Watchers"
     ) -> AsyncGenerator[RawResult | None]:
         """Wait for a slot for a program. Enters with its result if it was stopped or got no slot."""
         try:
-            is_in = await self._queue.enter(actor, stop, size=_count_waiting_bytes(work))
+            is_in = await self._queue.enter(
+                actor, watchers.stop, size=_count_waiting_bytes(work), patient=watchers.patient
+            )
         except QueueFullError as error:
             fault = ErrorInfo(name=BUSY_ERROR_NAME, message=str(error), hint=error.hint, phase="decide")
             yield RawResult(status=Status.UNAVAILABLE, error=fault)
@@ -149,8 +151,10 @@ class Programs:
         work, terms = job.work, job.terms
         recording = self._artifacts().record(
             persist=work.output.persist,
-            kept_bytes=terms.limits.stdout_bytes,
-            kept_stderr_bytes=terms.limits.stderr_bytes,
+            kept_bytes=min(terms.limits.stdout_bytes, work.output.kept_bytes or terms.limits.stdout_bytes),
+            kept_stderr_bytes=min(
+                terms.limits.stderr_bytes, work.output.kept_bytes or terms.limits.stderr_bytes
+            ),
             on_output=watchers.on_output,
         )
         collector = self._collect_files(work)
@@ -158,7 +162,8 @@ class Programs:
         asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
             files = collector.read if collector else None
-            sinks = Sinks(recording.stdout, recording.stderr, files)
+            stdout = _tee(recording.stdout, watchers.on_raw_stdout)
+            sinks = Sinks(stdout, recording.stderr, files)
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))
@@ -287,6 +292,18 @@ class Programs:
             output_mode=work.output.mode,
             command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
         )
+
+
+def _tee(record: Sink, also: Sink | None) -> Sink:
+    """Return a sink that passes output to both sinks."""
+    if also is None:
+        return record
+
+    def take(data: bytes) -> None:
+        also(data)
+        record(data)
+
+    return take
 
 
 def _count_waiting_bytes(work: RuntimeRun) -> int:

@@ -1,11 +1,13 @@
 """Paddock for programs without an event loop: the same methods, each waits for its result."""
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial, wraps
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
 from weakref import finalize
 
 from paddock.client.loop_thread import NOT_OPEN, OpenLoop, start_loop
@@ -17,6 +19,7 @@ from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
     from paddock.audit.sink import AuditSink
+    from paddock.batch.program import Program, ProgramResult
     from paddock.client.askers import Asking
     from paddock.output.backends import ArtifactStore
     from paddock.sandbox.protocol import Sandbox
@@ -134,6 +137,17 @@ class BlockingPaddock:
 
     events = _make_yielding(Paddock.events)
 
+    _map = _make_yielding(Paddock.map)
+
+    def map(
+        self, programs: "Iterable[Program]", *, max_parallel: int | None = None
+    ) -> "Generator[ProgramResult]":
+        """Run many programs and yield their results as `Paddock.map` does.
+
+        The iterator of the programs may wait, or use this Paddock itself: it runs in another thread.
+        """
+        return self._map(_iterate_in_thread(programs), max_parallel=max_parallel)
+
     def session(self, language: str | None = None, **options: Any) -> BlockingSession:  # noqa: ANN401
         """Return a session, as `Paddock.session` does with the same arguments: `with p.session("python") as s:`."""
         return BlockingSession(self._paddock.session(language, **options), self._run_and_wait)
@@ -191,3 +205,22 @@ class BlockingPaddock:
         if self._open is None:
             raise RuntimeError(NOT_OPEN)
         return self._open.run_and_wait(work)
+
+
+async def _iterate_in_thread(items: Iterable[T]) -> AsyncGenerator[T]:
+    """Yield the items of an iterable, which runs in another thread; those of a list need none."""
+    if isinstance(items, list | tuple):
+        for item in cast("list[T]", items):
+            yield item
+        return
+    left: list[T] = []
+    iterator = iter(items)
+
+    def take() -> None:
+        left.extend(islice(iterator, 1))
+
+    while True:
+        await asyncio.to_thread(take)
+        if not left:
+            return
+        yield left.pop()

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from paddock.app.session import Parts, Session, open_session
 from paddock.cancellation import cancel_all
 from paddock.client.arguments import InputData, make_value, read_input_files, read_object, read_value
 from paddock.client.askers import adapt_asking
-from paddock.client.found_tools import FoundTool, FoundTools
+from paddock.client.found_tools import FoundTools, find_tools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.records import find_records
 from paddock.client.requests import RunningSession
@@ -23,7 +23,7 @@ from paddock.client.sessions import InterpreterSession, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, RequestError, UnknownServer
+from paddock.model.errors import ConfigurationError, RequestError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from paddock.audit.sink import AuditRecord, AuditSink
+    from paddock.batch.program import Program, ProgramResult
     from paddock.client.askers import Asking
     from paddock.model.artifact import OutputFound, OutputQuery
     from paddock.model.outcome import OnConsole
@@ -284,6 +285,25 @@ class Paddock:
         outcome = await self._execute_work(work, limits, on_output=on_output, stop=stop)
         return self._attach_readers(outcome)
 
+    async def map(
+        self, programs: "Iterable[Program] | AsyncIterable[Program]", *, max_parallel: int | None = None
+    ) -> AsyncGenerator["ProgramResult"]:
+        """Run many programs, and judge those that have tests; yield each result as soon as it is ready.
+
+        At most `max_parallel` programs run at the same time, and at most `runtimes.max_jobs`, which is the default. The
+        programs are read as they are needed, and no further ones start while earlier results wait. Each waits for its
+        slot, however busy this Paddock is. Closing the generator ends the programs that run.
+        Raises RequestError for an invalid `max_parallel`, and the error of an input that cannot be read.
+        """
+        from paddock.batch.runner import Origin, Runner  # programs without a batch do not need it
+
+        running, parallel = self._require_running(), read_whole_number("max_parallel", max_parallel)
+        origin = Origin(self._workspace, self._actor, "library")
+        runner = Runner(running.execute_request, origin, self._settings.runtimes)
+        async with aclosing(runner.map(programs, parallel)) as results:
+            async for result in results:
+                yield result
+
     def session(
         self,
         language: str | None = None,
@@ -488,27 +508,10 @@ class Paddock:
         interleaved by rank. Returns at most `limit` tools, by default 8 and at least 2 for each query; with `server`,
         only its tools. Raises PaddockError for an unknown server, RequestError for no or too many queries.
         """
-        from paddock.hub.typescript import render_signature
-
         max_tools = read_whole_number("limit", limit)
         if not queries:
             raise RequestError("a search needs at least one query")
-        servers = self._require_session().servers
-        if server is not None and server not in servers.servers_by_name:
-            raise UnknownServer(server, servers.servers_by_name, servers.config.absent)
-        hits, listing = await servers.catalog.search_tools(queries, server=server, limit=max_tools)
-        return FoundTools(
-            tuple(
-                FoundTool(
-                    hit.tool.server,
-                    hit.tool.tool.name,
-                    hit.score,
-                    render_signature(hit.tool, servers.catalog.find_observed_type(hit.tool)),
-                )
-                for hit in hits
-            ),
-            (*(hit.tool.warning for hit in hits if hit.tool.warning), *listing.list_missing()),
-        )
+        return await find_tools(self._require_session().servers, queries, server=server, limit=max_tools)
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
         """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""

@@ -48,6 +48,8 @@ class RunningSession:
         on_output: "OnOutput | None" = None,
         on_call: "OnCall | None" = None,
         stop: asyncio.Event | None = None,
+        on_raw_stdout: Callable[[bytes], None] | None = None,
+        patient: bool = False,
     ) -> "Outcome":
         """Run a request and return its outcome. An exception of a listener ends it and is raised here.
 
@@ -75,6 +77,8 @@ class RunningSession:
                 on_output=guard_listener(on_output),
                 on_call=guard_listener(on_call),
                 stop=stop,
+                on_raw_stdout=on_raw_stdout,
+                patient=patient,
             )
         )
         try:

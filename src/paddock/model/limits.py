@@ -54,6 +54,7 @@ class LimitOverrides(Value):
     """Limits that a request asks for; a missing field means the profile's default."""
 
     timeout_ms: PositiveInt | None = None
+    compile_timeout_ms: PositiveInt | None = None
     code_bytes: PositiveInt | None = None
     output_bytes: PositiveInt | None = None
     result_bytes: PositiveInt | None = None

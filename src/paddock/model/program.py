@@ -52,6 +52,8 @@ class OutputOptions(Value):
     """Lines around each match of an excerpt."""
     persist: bool = True
     """Whether the whole output is stored, for `paddock output`."""
+    kept_bytes: PositiveInt | None = None
+    """Maximum bytes of each stream that are kept for the answer; None for the maximum of policy."""
     combined: bool = False
     """Whether both streams are combined as with `2>&1`: then standard output contains both, in the order of writing."""
 
@@ -61,10 +63,16 @@ class ProgramLimits(Value):
 
     timeout_ms: PositiveInt = 30_000
     """Wall time of compile step and program together, in milliseconds."""
+    compile_timeout_ms: PositiveInt | None = None
+    """Wall time of the compile step, in milliseconds, in addition to `timeout_ms`. None if they share `timeout_ms`."""
     cpu_ms: PositiveInt | None = None
     """CPU time of each step with all that it starts, in milliseconds; None for the wall time on each processor."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of the program and everything that it starts."""
+    compile_memory_bytes: PositiveInt | None = None
+    """Resident memory of the compiler; None for `memory_bytes`."""
+    output_bytes: PositiveInt | None = None
+    """Maximum output on each stream, in bytes; beyond it the program ends. None for the maximum of any process."""
     stdout_bytes: PositiveInt = MIB
     """Bytes of standard output that are kept for the answer; more output does not end the program."""
     stderr_bytes: PositiveInt = 256 * KIB

@@ -16,10 +16,12 @@ from paddock.policy.network import check_hosts, grant_hosts
 from paddock.policy.packages import add_own_packages, check_packages
 from paddock.policy.workdir import is_confined
 from paddock.settings.rules import Rule
-from paddock.settings.schema import Settings
+from paddock.settings.schema import RuntimeSettings, Settings
 
 DISABLED = "Runtime execution is disabled in configuration (runtime.enabled = false)"
 _MAX_QUOTED_CHARS = 100
+_PROGRAM_LIMITS = {"timeout_ms", "compile_timeout_ms", "memory_bytes", "cpu_ms", "output_bytes"}
+"""Limits that a program has, by their names in a request."""
 
 
 def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
@@ -130,6 +132,8 @@ def _effective_limits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
         memory_bytes=min(asked.memory_bytes or mine.memory_bytes, mine.memory_bytes),
         cpu_ms=asked.cpu_ms,
+        output_bytes=asked.output_bytes,
+        **_compile_limits(asked, mine),
         stdout_bytes=mine.stdout_bytes,
         stderr_bytes=mine.stderr_bytes,
     )
@@ -140,11 +144,24 @@ def _effective_limits(
     if asked.memory_bytes is not None and asked.memory_bytes > mine.memory_bytes:
         text = f"Requested memory ({asked.memory_bytes} bytes) exceeds maximum ({mine.memory_bytes} bytes)"
         over.append(("runtimes.memory_bytes", text))
-    others = asked.model_dump(exclude={"timeout_ms", "memory_bytes", "cpu_ms"}, exclude_none=True)
+    if asked.compile_timeout_ms is not None and asked.compile_timeout_ms > mine.timeout_ms:
+        text = (
+            f"Requested compile timeout ({asked.compile_timeout_ms}ms) exceeds maximum ({mine.timeout_ms}ms)"
+        )
+        over.append(("runtimes.timeout_ms", text))
+    others = asked.model_dump(exclude=_PROGRAM_LIMITS, exclude_none=True)
     unknown = [(f"limits.{name}", f"Programs have no limit {name}") for name in others]
     if settings.limits.timeout_policy == "clamp":
         return limits, [(rule, f"{text}; the maximum holds instead") for rule, text in over], unknown
     return limits, [], over + unknown
+
+
+def _compile_limits(asked: LimitOverrides, mine: RuntimeSettings) -> dict[str, int]:
+    """Return the limits of a compile step that does not share those of its program; none if it does."""
+    if asked.compile_timeout_ms is None:
+        return {}
+    timeout_ms = min(asked.compile_timeout_ms, mine.timeout_ms)
+    return {"compile_timeout_ms": timeout_ms, "compile_memory_bytes": mine.memory_bytes}
 
 
 def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:

@@ -52,15 +52,20 @@ class AdmissionQueue:
         """Number of waiting jobs."""
         return sum(map(len, tuple(self._waiting.values())))
 
-    async def enter(self, who: str, stop: asyncio.Event | None = None, *, size: int = 0) -> bool:
+    async def enter(
+        self, who: str, stop: asyncio.Event | None = None, *, size: int = 0, patient: bool = False
+    ) -> bool:
         """Admit a job of the caller `who`; it uses `size` bytes while it waits.
 
+        A `patient` job is never refused: its caller bounds how many of them wait, and holds them in memory anyway.
         Returns True if the job was admitted and must call `leave`, and False if `stop` was set during the wait.
         Raises QueueFullError if too many jobs wait, or after too long a wait.
         """
         if self._active < self._most:
             self._active += 1
             return True
+        if patient:
+            return await self._wait_for_turn(who, stop, None)
         if self.waiting >= self._room:
             raise self._full_error(
                 f"the queue is full (runtimes.max_waiting = {self._room})", "runtimes.max_waiting"
@@ -69,18 +74,18 @@ class AdmissionQueue:
             raise self._full_error(f"the waiting programs already use {QUEUE_BYTES // MIB} MiB")
         self._bytes += size
         try:
-            return await self._wait_for_turn(who, stop)
+            return await self._wait_for_turn(who, stop, self._wait_ms / 1000)
         finally:
             self._bytes -= size
 
-    async def _wait_for_turn(self, who: str, stop: asyncio.Event | None) -> bool:
+    async def _wait_for_turn(self, who: str, stop: asyncio.Event | None, timeout_s: float | None) -> bool:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)
         stopped = None if stop is None else asyncio.ensure_future(stop.wait())
         events = [turn] if stopped is None else [turn, stopped]
         mine = False
         try:
-            await asyncio.wait(events, timeout=self._wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(events, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             mine = turn.done()
         finally:
             if stopped is not None:

@@ -18,16 +18,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from paddock.model.limits import KIB, MIB
+from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.packages import read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Phase, ProgramLimits
+from paddock.model.program import Phase
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
 from paddock.runtimes.environments import missing_module
 from paddock.runtimes.in_place import find_in_place
+from paddock.runtimes.limits import PROCESSORS, limit_compiler, limit_run
 from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.path_rewrite import PathRewriter
 from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, steps
@@ -59,13 +60,6 @@ SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
 _PROGRAM = "program"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
-_OUTPUT_END_BYTES = 8 * KIB
-"""Size of the output's head and tail that are searched for the reason of a failure. The sinks keep all output."""
-
-_PROCESSORS = os.cpu_count() or 1
-
-_COMPILER_BYTES = 8 * MIB
-"""Maximum output of a compiler on each stream, in bytes. It is reported if the compiler fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +141,15 @@ class _Task:
 
     def compute_remaining_ms(self, compiled: Compiled) -> int:
         """Return the wall time left after the compile step, at least 1 ms. Paddock's own time does not count."""
-        return max(1, self.job.terms.limits.timeout_ms - round(compiled.ms))
+        limits = self.job.terms.limits
+        shared = limits.compile_timeout_ms is None
+        return max(1, limits.timeout_ms - round(compiled.ms)) if shared else limits.timeout_ms
+
+    def is_exhausted(self, compiled: Compiled) -> bool:
+        """Return whether a compile step that shares the wall time of its program left too little of it."""
+        if self.job.terms.limits.compile_timeout_ms is not None or not compiled.ms:
+            return False
+        return self.compute_remaining_ms(compiled) < MIN_RUN_MS
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
         """Return a hint on what a failed step may have lacked: a warm start or a grant; or ""."""
@@ -174,7 +176,8 @@ class _Task:
         begun = self.describe_start(phase, compiled)
         if ended.status is Status.OK:
             return result_of(ended, begun)
-        limits = _process_limits(self.job, self.job.terms.limits.timeout_ms)
+        apart = phase == "compile" and self.job.terms.limits.compile_timeout_ms is not None
+        limits = limit_compiler(self.job) if apart else limit_run(self.job, self.job.terms.limits.timeout_ms)
         if self.held is not None:
             own = {"memory_bytes": self.held.memory_bytes, "scratch_bytes": self.held.scratch_bytes}
             limits = limits.replace(**own)
@@ -362,8 +365,8 @@ class RuntimeEngine:
             task = _Task(job, sandbox, toolchain, planned, None, Sinks(_drop, _drop), None, prepared.links)
             grants = job.grants(toolchain)
             # Its turns have limits of their own.
-            limits = _process_limits(job, lifetime_ms).replace(
-                cpu_ms=lifetime_ms * _PROCESSORS, scratch_bytes=disk_bytes
+            limits = limit_run(job, lifetime_ms).replace(
+                cpu_ms=lifetime_ms * PROCESSORS, scratch_bytes=disk_bytes
             )
             slot = await sandbox.take_slot(grants, limits)
             used.callback(slot.release)
@@ -394,7 +397,7 @@ class RuntimeEngine:
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
-        limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
+        limits = limit_run(task.job, task.compute_remaining_ms(Compiled()))
         slot = await task.sandbox.take_slot(grants, limits)
         try:
             work, before = task.job.work, dict[str, str]()
@@ -407,7 +410,7 @@ class RuntimeEngine:
             compiled = await self._provide_files(task, slot)
             if isinstance(compiled, RawResult):
                 return compiled
-            if compiled.ms and task.compute_remaining_ms(compiled) < MIN_RUN_MS:
+            if task.is_exhausted(compiled):
                 task.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
@@ -423,7 +426,7 @@ class RuntimeEngine:
             result = await task.sandbox.run(
                 command,
                 grants,
-                _process_limits(task.job, task.compute_remaining_ms(compiled)) if compiled.ms else limits,
+                limit_run(task.job, task.compute_remaining_ms(compiled)) if compiled.ms else limits,
                 streams,
                 slot=slot,
                 stop=task.stop,
@@ -489,7 +492,7 @@ class RuntimeEngine:
         self, task: _Task, step: Step, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
-        limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
+        limits = limit_compiler(task.job)
         slot = await task.sandbox.take_slot(grants, limits)
         try:
             await _put_files(task.plan.written, slot.scratch)
@@ -499,7 +502,6 @@ class RuntimeEngine:
             grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
-            limits = limits.replace(stdout_bytes=_COMPILER_BYTES, stderr_bytes=_COMPILER_BYTES)
             result = await task.sandbox.run(command, grants, limits, streams, slot=slot, stop=task.stop)
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
@@ -563,22 +565,6 @@ def _find_lacking_file(task: _Task, ended: ProcessResult) -> str:
     said = task.with_errors(ended).stderr
     text, user = f"{said.head}\n{said.tail}", task.sandbox.user(task.job.grants())
     return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user)
-
-
-def compute_cpu_ms(limits: ProgramLimits, timeout_ms: int) -> int:
-    """Return the CPU time that a program may use in so much wall time, which is the limit unless one is given."""
-    whole = timeout_ms * _PROCESSORS + 1000
-    return whole if limits.cpu_ms is None else min(limits.cpu_ms, whole)
-
-
-def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
-    limits = job.terms.limits
-    return ProcessLimits(
-        timeout_ms=timeout_ms,
-        cpu_ms=compute_cpu_ms(limits, timeout_ms),
-        memory_bytes=limits.memory_bytes,
-        kept_bytes=_OUTPUT_END_BYTES,
-    )
 
 
 async def _put_files(texts: Mapping[str, str], folder: Path) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from paddock.model.program import ProgramLimits
-from paddock.runtimes.engine import compute_cpu_ms
+from paddock.runtimes.limits import compute_cpu_ms
 from paddock.sandbox.job import RunningProcess
 
 if TYPE_CHECKING:

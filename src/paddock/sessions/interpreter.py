@@ -22,7 +22,8 @@ from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import Ceiling, ProcessResult, ProcessUsage
 from paddock.model.program import CapturedStream
 from paddock.model.session import Result
-from paddock.runtimes.engine import HeldProgram, RuntimeEngine, compute_cpu_ms
+from paddock.runtimes.engine import HeldProgram, RuntimeEngine
+from paddock.runtimes.limits import compute_cpu_ms
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import WORKDIR, add_files, walk_files
 from paddock.sessions import bundles

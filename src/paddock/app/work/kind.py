@@ -100,6 +100,10 @@ class Watchers(NamedTuple):
     stop: asyncio.Event | None = None
     on_call: "OnCall | None" = None
     on_result: "OnResult | None" = None
+    on_raw_stdout: "Callable[[bytes], None] | None" = None
+    """Receives standard output before secrets are removed, to compare it inside of Paddock. It is never shown."""
+    patient: bool = False
+    """Whether a program waits for its slot as long as that takes."""
 
 
 class Context(NamedTuple):

@@ -222,7 +222,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
         except JailError as error:
             yield context.policy.refuse_allowed(request, decision, "runtimes.cwd", str(error))
             return
-        async with context.engines.programs.admit(request.actor, work, watchers.stop) as refused:
+        async with context.engines.programs.admit(request.actor, work, watchers) as refused:
             yield refused or decision
 
     async def run(
