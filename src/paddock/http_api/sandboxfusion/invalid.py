@@ -1,0 +1,104 @@
+"""Errors in the shape of FastAPI, which these clients know: `{"detail": ...}`."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+
+from paddock.model.base import Json
+
+_MAX_INPUT_CHARS = 1000
+"""Maximum size of the value that an error repeats, in characters of JSON."""
+_MAX_ERRORS = 100
+
+
+class InvalidRequest(Exception):
+    """The request is not valid: 422."""
+
+    def __init__(self, errors: Iterable[Mapping[str, Json]]) -> None:
+        super().__init__()
+        self.errors = [dict(error) for error in errors][:_MAX_ERRORS]
+
+    def respond(self) -> JSONResponse:
+        """Return the answer."""
+        return JSONResponse({"detail": self.errors}, 422)
+
+
+class Refused(Exception):
+    """The request cannot be answered now or not at all; its text is for the client. Nothing started."""
+
+    def __init__(self, status_code: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status_code = status_code
+        self.detail = detail
+
+    def respond(self) -> JSONResponse:
+        """Return the answer."""
+        return JSONResponse({"detail": _clean(self.detail)}, self.status_code)
+
+
+def explain_validation(problem: ValidationError) -> InvalidRequest:
+    """Return the error for a body that does not fit its model, as FastAPI reports it."""
+    return InvalidRequest(
+        {
+            "type": each["type"],
+            "loc": ["body", *each["loc"]],
+            "msg": each["msg"],
+            "input": render_input(each["input"]),
+        }
+        for each in problem.errors(include_url=False, include_context=False)
+    )
+
+
+def reject_value(path: Sequence[str | int], message: str, given: object) -> InvalidRequest:
+    """Return the error for a value of the body at `path`."""
+    error = {
+        "type": "value_error",
+        "loc": ["body", *path],
+        "msg": f"Value error, {message}",
+        "input": render_input(given),
+    }
+    return InvalidRequest([error])
+
+
+def reject_json(error: json.JSONDecodeError) -> InvalidRequest:
+    """Return the error for a body that is not JSON."""
+    fault = {
+        "type": "json_invalid",
+        "loc": ["body", error.pos],
+        "msg": "JSON decode error",
+        "input": {},
+        "ctx": {"error": error.msg},
+    }
+    return InvalidRequest([fault])
+
+
+def render_input(value: object) -> Json:
+    """Return a value as an error repeats it: Unicode, the head of a long string, null instead of a large object."""
+    if isinstance(value, str):
+        return _clean(value[:_MAX_INPUT_CHARS])
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return _clean(str(value)[:_MAX_INPUT_CHARS]) if isinstance(value, float) else None
+    if len(text) > _MAX_INPUT_CHARS:
+        return None
+    return _clean_all(json.loads(text))
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _clean_all(value: Any) -> Json:  # noqa: ANN401 - JSON
+    match value:
+        case str():
+            return _clean(value)
+        case list():
+            return [_clean_all(each) for each in value]
+        case dict():
+            return {_clean(name): _clean_all(each) for name, each in value.items()}
+        case _:
+            return value
