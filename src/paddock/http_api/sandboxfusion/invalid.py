@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
@@ -39,12 +38,12 @@ class Refused(Exception):
         return JSONResponse({"detail": _clean(self.detail)}, self.status_code)
 
 
-def explain_validation(problem: ValidationError) -> InvalidRequest:
-    """Return the error for a body that does not fit its model, as FastAPI reports it."""
+def explain_validation(problem: ValidationError, *path: str) -> InvalidRequest:
+    """Return the error for a body, or a value in it at `path`, that does not fit its model, as FastAPI reports it."""
     return InvalidRequest(
         {
             "type": each["type"],
-            "loc": ["body", *each["loc"]],
+            "loc": ["body", *path, *each["loc"]],
             "msg": each["msg"],
             "input": render_input(each["input"]),
         }
@@ -80,25 +79,11 @@ def render_input(value: object) -> Json:
     if isinstance(value, str):
         return _clean(value[:_MAX_INPUT_CHARS])
     try:
-        text = json.dumps(value, allow_nan=False)
+        text = _clean(json.dumps(value, allow_nan=False, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
-        return _clean(str(value)[:_MAX_INPUT_CHARS]) if isinstance(value, float) else None
-    if len(text) > _MAX_INPUT_CHARS:
-        return None
-    return _clean_all(json.loads(text))
+        return str(value) if isinstance(value, float) else None
+    return json.loads(text) if len(text) <= _MAX_INPUT_CHARS else None
 
 
 def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
-
-
-def _clean_all(value: Any) -> Json:  # noqa: ANN401 - JSON
-    match value:
-        case str():
-            return _clean(value)
-        case list():
-            return [_clean_all(each) for each in value]
-        case dict():
-            return {_clean(name): _clean_all(each) for name, each in value.items()}
-        case _:
-            return value

@@ -158,38 +158,31 @@ class RunJupyterResponse(Answer):
 class StdioTest(Body):
     """A test of a program by standard input and output."""
 
-    input: str
-    """Standard input."""
+    input: str | list[str]
+    """Standard input; a list is joined to lines."""
     output: str
     """The expected output."""
 
 
-class AssertTestsRequest(Body):
-    """A Python program with statements that test it, as open-instruct sends it."""
+AssertTests = Annotated[list[Annotated[str, Field(max_length=CODE_CHARS)]], Field(max_length=MAX_TESTS)]
+StdioTests = Annotated[list[StdioTest], Field(max_length=MAX_TESTS)]
+
+
+class TestProgramRequest(Body):
+    """A Python program and its tests, as open-instruct sends them."""
 
     program: Annotated[str, Field(max_length=CODE_CHARS)]
     """The program."""
-    tests: Annotated[list[Annotated[str, Field(max_length=CODE_CHARS)]], Field(max_length=MAX_TESTS)] | str
-    """Statements, each run after the program in a process of its own; or all of them, packed."""
-    max_execution_time: Seconds = 1.0
-    """Wall time of each test with the program, in seconds."""
-
-
-class StdioTestsRequest(Body):
-    """A Python program with inputs and expected outputs, as open-instruct sends it."""
-
-    program: Annotated[str, Field(max_length=CODE_CHARS)]
-    """The program."""
-    tests: Annotated[list[StdioTest], Field(max_length=MAX_TESTS)] | str
-    """The tests; or all of them, packed."""
+    tests: list[Any] | str
+    """`AssertTests` or `StdioTests`; or a string that packs them."""
     max_execution_time: Seconds = 1.0
     """Wall time of each test, in seconds."""
 
 
-class TestResults(Answer):
+class TestProgramResponse(Answer):
     """The results of all tests, in their order."""
 
     results: list[Literal[0, 1]]
     """1 for a test that passed."""
     runtimes: list[float]
-    """Wall time of each test that passed, in seconds; -1 for one that did not."""
+    """Wall time of the process of each test that passed, in seconds; -1 for one that did not."""

@@ -44,10 +44,10 @@ def render_outcome(
 ) -> RunCodeResponse:
     """Return the answer for an outcome. Raises Refused and InvalidRequest if nothing ran, for that reason."""
     program = outcome.program
-    if program is not None and outcome.status in _ENDED:
+    if program is not None and has_ended(outcome):
         return _combine(outcome, program, entry, output, files or {})
     explanation = explain(outcome)
-    if outcome.status is Status.UNAVAILABLE and is_missing(outcome):
+    if is_missing(outcome):
         return render_missing_command(entry, explanation)
     raise_refusal(outcome)
     return RunCodeResponse(status="SandboxError", message=explanation)
@@ -79,7 +79,13 @@ def explain(outcome: Outcome) -> str:
 
 def is_missing(outcome: Outcome) -> bool:
     """Return whether a program could not run because its language is not installed."""
-    return outcome.error is not None and outcome.error.name == "Unavailable"
+    error = outcome.error
+    return outcome.status is Status.UNAVAILABLE and error is not None and error.name == "Unavailable"
+
+
+def has_ended(outcome: Outcome) -> bool:
+    """Return whether a program or its compiler ran, and how it ended is known."""
+    return outcome.status in _ENDED
 
 
 def render_missing_command(entry: LanguageEntry, explanation: str) -> RunCodeResponse:
@@ -92,8 +98,7 @@ def render_missing_command(entry: LanguageEntry, explanation: str) -> RunCodeRes
         stdout="",
         stderr=f"{render_missing(entry)}{note}",
     )
-    compiled = {"compile_result": result} if entry.compiles else {"run_result": result}
-    return RunCodeResponse(status="Failed", **compiled)
+    return combine(result, None) if entry.compiles else combine(None, result)
 
 
 def _combine(
@@ -152,7 +157,7 @@ def _find_return_code(outcome: Outcome, program: ProgramEnd) -> int:
 
 def _list_notes(outcome: Outcome) -> list[str]:
     """Return what a client cannot see in the words of this contract, as lines for standard error."""
-    notes = []
+    notes: list[str] = []
     if outcome.redactions:
         removed = count(outcome.redactions, "secret")
         notes.append(f"{removed} removed from the output ([redaction] in the settings of the server)")

@@ -16,6 +16,7 @@ from paddock.model.approval import Answer, Question
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.redaction.stream import StreamRedactor
 from paddock.tenants.errors import TenantBusy
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ class PureRunner:
     """Cancels the programs when it is set."""
     arrived: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     """When the request arrived, on the clock of the event loop."""
+
+    def hide_secrets(self, data: bytes) -> bytes:
+        """Return the content of a file without secrets, if it is text."""
+        if b"\0" in data:
+            return data
+        redactor = StreamRedactor(self.tenant.session.outgoing.output)
+        return redactor.feed(data) + redactor.end()
 
     @property
     def _wait_ms(self) -> int:
