@@ -31,6 +31,7 @@ NAMES = (
     "record",
     "discovery",
     "mcp",
+    "grading",
     "rivals",
 )
 

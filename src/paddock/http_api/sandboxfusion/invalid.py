@@ -1,7 +1,9 @@
 """Errors in the shape of FastAPI, which these clients know: `{"detail": ...}`."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
@@ -11,6 +13,7 @@ from paddock.model.base import Json
 _MAX_INPUT_CHARS = 1000
 """Maximum size of the value that an error repeats, in characters of JSON."""
 _MAX_ERRORS = 100
+_PLACE_PATTERN = re.compile(r" at line (?P<line>\d+) column (?P<column>\d+)$")
 
 
 class InvalidRequest(Exception):
@@ -40,6 +43,11 @@ class Refused(Exception):
 
 def explain_validation(problem: ValidationError, *path: str) -> InvalidRequest:
     """Return the error for a body, or a value in it at `path`, that does not fit its model, as FastAPI reports it."""
+    faults = problem.errors(include_url=False, include_context=False)
+    if not path and faults[0]["type"] == "json_invalid":
+        return _reject_json(faults[0]["msg"], faults[0]["input"])
+    if not path and faults[0]["type"] == "model_type" and not faults[0]["loc"]:
+        return reject_body("model_attributes_type", faults[0]["input"])
     return InvalidRequest(
         {
             "type": each["type"],
@@ -47,8 +55,23 @@ def explain_validation(problem: ValidationError, *path: str) -> InvalidRequest:
             "msg": each["msg"],
             "input": render_input(each["input"]),
         }
-        for each in problem.errors(include_url=False, include_context=False)
+        for each in faults
     )
+
+
+def reject_body(kind: Literal["missing", "model_attributes_type"], given: object = None) -> InvalidRequest:
+    """Return the error for a body that is missing, or that is no JSON object."""
+    messages = {
+        "missing": "Field required",
+        "model_attributes_type": "Input should be a valid dictionary or object to extract fields from",
+    }
+    fault: dict[str, Json] = {
+        "type": kind,
+        "loc": ["body"],
+        "msg": messages[kind],
+        "input": render_input(given),
+    }
+    return InvalidRequest([fault])
 
 
 def reject_value(path: Sequence[str | int], message: str, given: object) -> InvalidRequest:
@@ -62,14 +85,21 @@ def reject_value(path: Sequence[str | int], message: str, given: object) -> Inva
     return InvalidRequest([error])
 
 
-def reject_json(error: json.JSONDecodeError) -> InvalidRequest:
-    """Return the error for a body that is not JSON."""
+def _reject_json(message: str, body: object) -> InvalidRequest:
+    """Return the error for a body that is not JSON. `message` ends with a line and a column, counted in bytes."""
+    found = _PLACE_PATTERN.search(message)
+    position = 0
+    if found is not None and isinstance(body, bytes | str):
+        data = body.encode() if isinstance(body, str) else body
+        lines = data.split(b"\n", int(found["line"]) - 1)
+        position = len(data) - len(lines[-1]) + int(found["column"]) - 1
+    reason = _PLACE_PATTERN.sub("", message.removeprefix("Invalid JSON: "))
     fault = {
         "type": "json_invalid",
-        "loc": ["body", error.pos],
+        "loc": ["body", max(0, position)],
         "msg": "JSON decode error",
         "input": {},
-        "ctx": {"error": error.msg},
+        "ctx": {"error": reason},
     }
     return InvalidRequest([fault])
 
