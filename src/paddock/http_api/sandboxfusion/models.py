@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from paddock.model.program import CODE_CHARS, MAX_TIMEOUT_MS
 
 _MAX_SECONDS = MAX_TIMEOUT_MS / 1000
+DEFAULT_TOTAL_TIMEOUT = 45.0
+"""The default of `total_timeout`, in seconds, which clients send even if nothing was asked for."""
 MAX_FETCHED_FILES = 100
 MAX_CELLS = 1000
 MAX_TESTS = 1000
@@ -102,7 +104,7 @@ class RunJupyterRequest(Body):
     """The cells."""
     cell_timeout: float = 0
     """Accepted and not used, as by SandboxFusion."""
-    total_timeout: Seconds = 45
+    total_timeout: Seconds = DEFAULT_TOTAL_TIMEOUT
     """Wall time of all cells together, in seconds."""
     memory_limit: Annotated[int, Field(alias="memory_limit_MB")] = -1
     """Resident memory, in MiB; zero or less for the maximum of the server."""

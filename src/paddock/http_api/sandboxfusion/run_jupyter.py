@@ -13,7 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paddock.http_api.sandboxfusion.files import FetchedFiles, PaddingError, check_fetched_paths, decode_files
 from paddock.http_api.sandboxfusion.languages import LANGUAGES
-from paddock.http_api.sandboxfusion.models import CellError, CellResult, RunJupyterRequest, RunJupyterResponse
+from paddock.http_api.sandboxfusion.models import (
+    DEFAULT_TOTAL_TIMEOUT,
+    CellError,
+    CellResult,
+    RunJupyterRequest,
+    RunJupyterResponse,
+)
 from paddock.http_api.sandboxfusion.programs import make_pure_program, to_bytes, to_milliseconds
 from paddock.http_api.sandboxfusion.responses import (
     OVER_AT_ONCE,
@@ -88,9 +94,9 @@ async def run_jupyter(body: RunJupyterRequest, runner: PureRunner) -> RunJupyter
 
 
 def _make_limits(body: RunJupyterRequest, max_timeout_ms: int) -> LimitOverrides:
-    """Return the limits of all cells. A request that names no time limit gets at most the maximum of policy."""
+    """Return the limits of all cells. The default of the time limit is at most the maximum of policy."""
     timeout_ms = to_milliseconds(body.total_timeout)
-    if "total_timeout" not in body.model_fields_set:
+    if body.total_timeout == DEFAULT_TOTAL_TIMEOUT:
         timeout_ms = min(timeout_ms, max_timeout_ms)
     return LimitOverrides(
         timeout_ms=timeout_ms, memory_bytes=to_bytes(body.memory_limit), output_bytes=REPORT_BYTES
