@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from paddock.cli import options, restore_garbage_collection
+from paddock.cli import options, restore_garbage_collection, tokens
 from paddock.cli.help import Group, render_examples
 from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import warn
@@ -34,10 +34,17 @@ class _ToolNames(click.Choice[str]):
 
 
 @click.group(
-    "serve", cls=Group, epilog=render_examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
+    "serve",
+    cls=Group,
+    epilog=render_examples(
+        "paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700", "paddock serve token new alice"
+    ),
 )
 def command() -> None:
     """Serve agents and other programs."""
+
+
+command.add_command(tokens.command)
 
 
 @command.command(
