@@ -4,8 +4,9 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,7 +40,7 @@ from paddock.sdk.service import Services, SessionFacts
 from paddock.settings.schema import AuditSettings, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from paddock.app.approvals import Asker
     from paddock.hub.local_server import LocalServer
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from paddock.packages.service import Packages
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sandbox.protocol import Sandbox
+    from paddock.sandbox.state_paths import StateFile
     from paddock.sdk.commands import Commands
     from paddock.sessions.registry import ProgramSessions
     from paddock.telemetry.instrument import Instrumentation
@@ -177,8 +179,18 @@ class Parts(NamedTuple):
 _OWN_PARTS = Parts()
 
 
+class Server(NamedTuple):
+    """The server that runs sessions for several users."""
+
+    settings: Settings
+    """Its own settings. No program may reach the directories and files that they name, in any session."""
+    audit: AuditSink
+    """Records the requests of all sessions. The server closes it."""
+
+
 @contextmanager
-def _open_audit(settings: AuditSettings, given: AuditSink | None) -> Generator[AuditSink]:
+def open_audit(settings: AuditSettings, given: AuditSink | None = None) -> Generator[AuditSink]:
+    """Yield what records the requests of a process: the ledger, or the caller's own sink. Raises LedgerError."""
     if given is not None:
         yield CheckedSink(given)
         return
@@ -193,6 +205,10 @@ def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
         if settings.required == "all":
             raise
         return UnavailableSink(why)
+
+
+def _list_own_files(kept_by: "Sequence[Settings]") -> "tuple[StateFile, ...]":
+    return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
 
 
 def _check_start(settings: Settings, workspace: Path) -> None:
@@ -238,23 +254,27 @@ async def open_session(
     metrics: "Metrics | None" = None,
     compatible: bool = False,
     parts: Parts = _OWN_PARTS,
+    server: "Server | None" = None,
 ) -> AsyncGenerator[Session]:
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
     no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction
-    marks. `parts` are used instead of Paddock's own. Raises ConfigurationError for a workspace whose path is not UTF-8,
-    and LedgerError without a ledger: without a record nothing runs, except what `audit.required` allows.
+    marks. `parts` are used instead of Paddock's own. `server` runs the session for one of its users. Raises
+    ConfigurationError for a workspace whose path is not UTF-8, and LedgerError without a ledger: without a record
+    nothing runs, except what `audit.required` allows.
     """
     _check_start(settings, workspace)
-    with _open_audit(settings.audit, parts.audit) as ledger:
+    with open_audit(settings.audit, parts.audit) if server is None else nullcontext(server.audit) as ledger:
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn, parts.local)
-        own = own_directories(settings), partial(own_files, settings)
-        processes = Processes(settings.sandbox, *own, servers.keep_config, parts.sandbox)
+        kept_by = [settings] if server is None else [settings, server.settings]
+        own = [*chain.from_iterable(map(own_directories, kept_by))]
+        files = partial(_list_own_files, kept_by)
+        processes = Processes(settings.sandbox, own, files, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, pool.close, parser.close]

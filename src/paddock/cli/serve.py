@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from paddock.cli import options, restore_garbage_collection
+from paddock.cli import options, restore_garbage_collection, tokens
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.signals import cancel_on_signals
@@ -41,10 +41,14 @@ class _ToolNames(click.Choice[str]):
         "paddock serve mcp",
         "paddock serve mcp --http 127.0.0.1:8700",
         "paddock serve http --http 127.0.0.1:8700",
+        "paddock serve token new alice",
     ),
 )
 def command() -> None:
     """Serve agents and other programs."""
+
+
+command.add_command(tokens.command)
 
 
 @command.command(
@@ -184,7 +188,7 @@ async def _serve_mcp(
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"File of the bearer token, created if missing. Default: {TOKEN_VARIABLE}, or a random one, printed.",
+    help=f"File of the owner's token, created if missing. Default: {TOKEN_VARIABLE}, or a random one, printed.",
 )
 @click.option(
     "--allowed-host",
@@ -229,7 +233,8 @@ def http(
 ) -> None:
     """Serve the HTTP API, and MCP at /mcp, until stopped. Needs the extra `http`.
 
-    Executions that run when it is stopped may end within mcp.shutdown_grace_ms.
+    `paddock serve token new` makes tokens for other users, each with a session of its own. Executions that run when it
+    is stopped may end within mcp.shutdown_grace_ms.
     """
     from paddock.mcp_server.http.endpoint import TlsFiles
     from paddock.telemetry import logs
@@ -300,11 +305,12 @@ async def _serve_http(
     token: str,
 ) -> None:
     from paddock.http_api.service import HttpService
+    from paddock.telemetry.instrument import open_metrics
     from paddock.tenants import Tenants
 
-    stop = asyncio.Event()
+    stop, metrics = asyncio.Event(), open_metrics(settings.telemetry)
     with cancel_on_signals(stop):
-        async with Tenants(settings, workspace, launcher=launcher, token=token) as tenants:
-            served = HttpService(settings, workspace, tenants, settings_of)
+        async with Tenants(settings, workspace, launcher, token=token, metrics=metrics) as tenants:
+            served = HttpService(settings, workspace, tenants, settings_of, metrics)
             restore_garbage_collection()
             await served.serve(endpoint, stop)

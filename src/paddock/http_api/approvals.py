@@ -19,14 +19,14 @@ from paddock.http_api.problems import (
     BODY_TOO_LARGE,
     INVALID_REQUEST,
     MALFORMED_BODY,
-    NOT_AN_APPROVER,
     NOT_FOUND,
+    NOT_PERMITTED,
     UNSUPPORTED_MEDIA_TYPE,
     Problem,
 )
 from paddock.model.errors import ApprovalError
 from paddock.model.numbers import dumps
-from paddock.model.printable import make_printable
+from paddock.tenants import NotPermitted
 
 if TYPE_CHECKING:
     from paddock.app.pending_approvals import WaitingQuestion
@@ -42,20 +42,28 @@ router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
     responses=describe_answer(ApprovalList, "The waiting questions, the oldest first."),
 )
 async def list_approvals(call: ThisCall) -> Response:
-    """Return the questions that wait for a person, as far as this caller may see them."""
-    server, tenant = call.server, call.tenant
-    waiting = await asyncio.to_thread(server.inbox.list_waiting)
-    now = time.time()
+    """Return the questions of this caller; and those of all others, if it may answer them."""
+    tenant, now = call.tenant, time.time()
+    own = await asyncio.to_thread(_list_own, tenant)
+    others = await asyncio.to_thread(tenant.list_questions) if tenant.may_approve else []
+    waiting = [(each, each in others) for each in (*own, *others)]
     found = [
         {
             "question": each.question.model_dump(mode="json"),
             "expires_ms": max(0, round((each.expires - now) * 1000)),
-            "may_answer": not _is_own(each, tenant),
+            "may_answer": may_answer,
         }
-        for each in waiting
-        if tenant.may_approve or _is_own(each, tenant)
+        for each, may_answer in sorted(waiting, key=lambda pair: pair[0].question.id)
     ]
     return Response(dumps({"approvals": found}), media_type="application/json")
+
+
+def _list_own(tenant: "Tenant") -> "list[WaitingQuestion]":
+    """Return the questions of a caller itself; none if they cannot be kept at all."""
+    try:
+        return tenant.list_own_questions()
+    except ApprovalError:
+        return []
 
 
 @router.post(
@@ -65,7 +73,7 @@ async def list_approvals(call: ThisCall) -> Response:
     responses={
         **describe_answer(GivenVerdict, "The answer, which counts from now on."),
         **describe_problems(
-            *(MALFORMED_BODY, NOT_AN_APPROVER, NOT_FOUND, ALREADY_ANSWERED, BODY_TOO_LARGE),
+            *(MALFORMED_BODY, NOT_PERMITTED, NOT_FOUND, ALREADY_ANSWERED, BODY_TOO_LARGE),
             *(UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST),
         ),
     },
@@ -76,37 +84,21 @@ async def answer(
     call: ThisCall,
 ) -> Response:
     """Answer a question of another caller. The first answer counts; the record has the name of this caller."""
-    server, tenant = call.server, call.tenant
-    body, _ = await read_model(call.request, server.bodies, AnswerBody)
+    body, _ = await read_model(call.request, call.server.bodies, AnswerBody)
     try:
-        waiting = await asyncio.to_thread(server.inbox.find_question, id)
-    except ApprovalError:
-        raise _explain_absence(id) from None
-    own = _is_own(waiting, tenant)
-    if not tenant.may_approve and not own:
-        raise _explain_absence(id)
-    if own or not tenant.may_approve:
-        why = "it is a question of this caller itself" if own else "its token lacks the right `approve`"
-        raise Problem(
-            NOT_AN_APPROVER,
-            f"This caller may not answer {waiting.question.id}: {why}. "
-            "Another caller with the right `approve` can, or a person by `paddock approve`.",
-        )
-    if body.verdict == "run" and "run" not in waiting.question.scopes:
-        raise Problem(
-            INVALID_REQUEST, f"{waiting.question.id} can only be allowed once. Send the verdict `once`."
-        )
-    try:
-        await asyncio.to_thread(server.inbox.give_answer, waiting, body.verdict, f"{tenant.actor} (HTTP)")
-    except (ApprovalError, OSError) as error:
-        raise Problem(ALREADY_ANSWERED, f"{error}.") from None
-    given = {"id": waiting.question.id, "verdict": body.verdict, "by": tenant.actor}
+        await asyncio.to_thread(call.tenant.answer_question, id, body.verdict)
+    except NotPermitted as error:
+        raise Problem(NOT_PERMITTED, f"{error}.") from None
+    except ApprovalError as error:
+        raise await asyncio.to_thread(_explain_refusal, call.tenant, id, body, error) from None
+    given = {"id": id, "verdict": body.verdict, "by": call.tenant.actor}
     return Response(dumps(given), media_type="application/json")
 
 
-def _is_own(waiting: "WaitingQuestion", tenant: "Tenant") -> bool:
-    return waiting.question.actor == make_printable(tenant.actor)
-
-
-def _explain_absence(id_: str) -> Problem:
-    return Problem(NOT_FOUND, f"No question {id_[:64]!r} waits. GET /v1/approvals lists those that do.")
+def _explain_refusal(tenant: "Tenant", id_: str, body: AnswerBody, error: ApprovalError) -> Problem:
+    waiting = next((each for each in tenant.list_questions() if each.question.id == id_), None)
+    if waiting is None:
+        return Problem(NOT_FOUND, f"{error}. GET /v1/approvals lists the questions that wait.")
+    if body.verdict == "run" and "run" not in waiting.question.scopes:
+        return Problem(INVALID_REQUEST, f"{error}. Send the verdict `once`.")
+    return Problem(ALREADY_ANSWERED, f"{error}.")

@@ -12,7 +12,7 @@ from paddock.http_api.running import Executions
 from paddock.mcp_server.requests import InFlightRequests
 
 if TYPE_CHECKING:
-    from paddock.app.pending_approvals import PendingApprovals
+    from paddock.telemetry.metrics import Metrics
     from paddock.tenants import Tenant
 
 TENANT_KEY: Final = "paddock.tenant"
@@ -25,9 +25,10 @@ class ServerContext:
 
     workspace: Path
     requests: InFlightRequests
-    inbox: "PendingApprovals"
     executions: Executions
     bodies: BodyBuffer
+    metrics: "Metrics | None"
+    """Those of all callers; None if they are off."""
 
 
 class Call(NamedTuple):

@@ -15,6 +15,7 @@ import base64
 import binascii
 import logging
 from collections.abc import Awaitable, MutableMapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 from paddock.http_api.context import TENANT_KEY
@@ -23,6 +24,7 @@ from paddock.http_api.problems import (
     INTERNAL_ERROR,
     SERVER_BUSY,
     UNAUTHORIZED,
+    UNAVAILABLE,
     WRONG_HOST,
     Problem,
     explain_rate,
@@ -32,6 +34,7 @@ from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
 from paddock.mcp_server.http.answers import header_values
 from paddock.mcp_server.http.endpoint import MCP_PATH
 from paddock.mcp_server.requests import InFlightRequests
+from paddock.model.errors import PaddockError
 from paddock.tenants import RateExceeded, Tenant, UnknownToken
 
 if TYPE_CHECKING:
@@ -105,12 +108,14 @@ class Entry:
             )
         self._active += 1
         try:
-            scope = {**scope, TENANT_KEY: await self._identify(scope)}
-            if scope["path"] == MCP_PATH:
-                await self._mcp(scope, exchange.receive, exchange.send)
-                return
-            with self._requests.in_flight(object()):
-                await self._api(scope, exchange.receive, exchange.send)
+            tenant = await self._identify(scope)
+            known = {**scope, TENANT_KEY: tenant}
+            with tenant.in_use(), ExitStack() as flight:
+                if scope["path"] == MCP_PATH:  # it counts its requests itself, and some never end
+                    await self._mcp(known, exchange.receive, exchange.send)
+                    return
+                flight.enter_context(self._requests.in_flight(object()))
+                await self._api(known, exchange.receive, exchange.send)
         finally:
             self._active -= 1
 
@@ -131,11 +136,14 @@ class Entry:
             )
         try:
             return await self._callers.identify(token)
-        except UnknownToken:
-            text = "The token is not known here, or no longer valid. `paddock serve token list` shows the valid ones."
-            raise Problem(UNAUTHORIZED, text) from None
+        except UnknownToken as error:
+            raise Problem(UNAUTHORIZED, f"{error}.") from None
         except RateExceeded as error:
             raise explain_rate(error) from None
+        except PaddockError as error:  # its text is for the owner of the server
+            _log.error("a caller cannot be served: %s", error)
+            text = "The server cannot serve this caller just now. The log of the server says why."
+            raise Problem(UNAVAILABLE, text) from None
 
 
 def read_token(scope: Scope) -> str | None:

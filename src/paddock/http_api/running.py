@@ -35,10 +35,10 @@ from paddock.http_api.problems import (
     NOT_FOUND,
     RECORD_FAILED,
     SERVER_ENDING,
+    UNAUTHORIZED,
     UNAVAILABLE,
     Problem,
     ProblemType,
-    explain_rate,
 )
 from paddock.mcp_server.requests import SERVER_ENDING as ENDING_TEXT
 from paddock.mcp_server.requests import InFlightRequests
@@ -48,7 +48,8 @@ from paddock.model.ids import mint_id
 from paddock.model.limits import MIB
 from paddock.model.outcome import Outcome, Status
 from paddock.rendering.render import as_json
-from paddock.tenants import RateExceeded
+from paddock.tenants import TenantBusy, UnknownToken
+from paddock.tenants.questions import ask_in_inbox
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,10 +124,9 @@ class Execution:
 class Executions:
     """All executions of a server."""
 
-    def __init__(self, workspace: "Path", requests: InFlightRequests, inbox: PendingApprovals) -> None:
+    def __init__(self, workspace: "Path", requests: InFlightRequests) -> None:
         self._workspace = workspace
         self._requests = requests
-        self._inbox = inbox
         self._running: dict[str, Execution] = {}
         self._kept: OrderedDict[str, Execution] = OrderedDict()
         """Ended ones, the oldest first."""
@@ -186,18 +186,18 @@ class Executions:
                     execution=execution.id,
                 )
             except Exception as error:  # noqa: BLE001 - whoever waits gets the answer
-                execution.problem = _explain_failure(execution, error)
+                execution.problem = _explain_failure(execution, tenant, error)
             finally:
                 self._end(execution)
 
     async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
-        keyed = execution.keyed
-        if keyed is not None:
-            sink, now = tenant.session.gate.audit, current_time()
-            await asyncio.to_thread(check_unclaimed, sink, keyed, now)
-        asker = ClientAsker(tenant.actor, _Questions(execution, self._inbox).ask)
-        caller = Caller(tenant.actor, "http", asker, execution.id, execution.stop)
-        async with tenant.admit():
+        inbox = PendingApprovals(tenant.settings.approvals.directory)
+        async with tenant.admit(asker=_Questions(execution, inbox).ask) as admission:
+            if execution.keyed is not None:
+                sink, now = tenant.session.gate.audit, current_time()
+                await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
+            asker = ClientAsker(tenant.actor, admission.ask)
+            caller = Caller(tenant.actor, "http", asker, execution.id, execution.stop)
             paddock = AttachedPaddock(tenant.session, tenant.settings, self._workspace, caller)
             return await send(paddock, execution)
 
@@ -275,7 +275,7 @@ class Executions:
 
 
 class _Questions:
-    """Asks the questions of one execution: they wait for an answer by the API or by `paddock approve`."""
+    """Asks the questions of one execution: they wait for another user or for `paddock approve`."""
 
     def __init__(self, execution: Execution, inbox: PendingApprovals) -> None:
         self._execution = execution
@@ -283,11 +283,10 @@ class _Questions:
 
     async def ask(self, question: Question) -> Answer:
         """Keep a question until it is answered."""
+        self._execution.question = question
+        self._execution.publisher.put("question", question.model_dump(mode="json"))
         try:
-            with self._inbox.keep_question(question):
-                self._execution.question = question
-                self._execution.publisher.put("question", question.model_dump(mode="json"))
-                return await self._inbox.wait_for_answer(question)
+            return await ask_in_inbox(self._inbox, question)
         except (ApprovalError, OSError) as error:  # its text is for the operator
             _log.warning("no person can be asked: %s", error)
             told = "asking failed: the directory of questions cannot be used; see the log of the server"
@@ -307,11 +306,13 @@ def _is_final(execution: Execution) -> bool:
     return execution.status is not Status.UNAVAILABLE
 
 
-def _explain_failure(execution: Execution, error: Exception) -> Problem:
+def _explain_failure(execution: Execution, tenant: "Tenant", error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
-    if isinstance(error, RateExceeded):
-        return explain_rate(error)
+    if tenant.revoked.is_set():
+        return Problem(UNAUTHORIZED, str(UnknownToken()))
+    if isinstance(error, TenantBusy):
+        return Problem(UNAVAILABLE, str(error))
     if isinstance(error, AlreadyClaimed):  # by another process with the same ledger
         return explain_lost(execution.id, None)
     if isinstance(error, LedgerError):

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddock.app.pending_approvals import PendingApprovals
 from paddock.http_api.app import build_api
 from paddock.http_api.bodies import BodyBuffer
 from paddock.http_api.context import ServerContext
@@ -20,6 +19,7 @@ from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
     from paddock.mcp_server.http.endpoint import Endpoint
+    from paddock.telemetry.metrics import Metrics
     from paddock.tenants import Tenant, Tenants
 
 KEEP_ALIVE_S = 75.0
@@ -34,15 +34,19 @@ class HttpService:
     """The API, and MCP at `/mcp`, for the callers of one workspace."""
 
     def __init__(
-        self, settings: Settings, workspace: Path, tenants: "Tenants", settings_of: SettingsOf
+        self,
+        settings: Settings,
+        workspace: Path,
+        tenants: "Tenants",
+        settings_of: SettingsOf,
+        metrics: "Metrics | None" = None,
     ) -> None:
         """Use `settings_of` for the settings of further workspaces that MCP clients register."""
         self._tenants = tenants
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._requests = InFlightRequests()
-        inbox = PendingApprovals(settings.approvals.directory)
-        self._executions = Executions(workspace, self._requests, inbox)
-        self._server = ServerContext(workspace, self._requests, inbox, self._executions, BodyBuffer())
+        self._executions = Executions(workspace, self._requests)
+        self._server = ServerContext(workspace, self._requests, self._executions, BodyBuffer(), metrics)
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of))
 
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:

@@ -6,13 +6,15 @@ from paddock._version import __version__
 from paddock.http_api.context import ThisCall, ThisServer
 from paddock.http_api.models import ServerInfo
 from paddock.http_api.openapi import describe_answer, describe_problems
-from paddock.http_api.problems import NOT_FOUND, SERVER_ENDING, Problem
+from paddock.http_api.problems import NOT_FOUND, NOT_PERMITTED, SERVER_ENDING, Problem
 from paddock.model.numbers import dumps
 
 router = APIRouter(tags=["server"])
 
 LIVENESS_PATH = "/livez"
 READINESS_PATHS = ("/health", "/readyz")
+OWNER = "http"
+"""The actor of the token that the server was started with. No other token can have it."""
 OPEN_PATHS = frozenset({LIVENESS_PATH, *READINESS_PATHS, "/openapi.json"})
 """Paths that need neither a token nor a known `Host`: a kubelet uses the address of its pod."""
 
@@ -88,13 +90,16 @@ async def describe_server(call: ThisCall) -> Response:
     response_class=Response,
     responses={
         200: {"description": "Metrics in the text format of Prometheus.", "content": _TEXT},
-        **describe_problems(NOT_FOUND),
+        **describe_problems(NOT_PERMITTED, NOT_FOUND),
     },
 )
 async def read_metrics(call: ThisCall) -> Response:
-    """Return the metrics of this caller's executions, if the settings enable metrics."""
-    metrics = call.tenant.session.metrics
-    if metrics is None:
+    """Return the metrics of all callers, for the token of the server's owner."""
+    if call.tenant.actor != OWNER:
+        raise Problem(
+            NOT_PERMITTED, "Only the owner's token, which the server was started with, reads metrics."
+        )
+    if call.server.metrics is None:
         raise Problem(NOT_FOUND, "Metrics are off. Set `metrics = true` under [telemetry].")
-    page = await metrics.render_page()
+    page = await call.server.metrics.render_page()
     return Response(page, headers={**_FRESH, "Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
