@@ -14,6 +14,7 @@ MAX_RATE = 100_000
 """Maximum of `serve.token.rate`: the times of that many requests are kept in memory."""
 MAX_TOKENS = 1000
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+NAME_RULE = "1 to 64 of A-Z a-z 0-9 . _ @ -, and begins with a letter or a digit"
 _ACTOR_PREFIX = "token:"
 
 

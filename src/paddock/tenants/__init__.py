@@ -8,3 +8,23 @@ A tenant is one token. Users are kept apart by construction: each token has its 
 work, and each user a directory of its own for stored output, questions and signals. The ledger is shared, because one
 chain proves more than many; a user reads only the records of its own actor.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from paddock.tenants.errors import NotPermitted, RateExceeded, TenantBusy, UnknownToken
+
+if TYPE_CHECKING:
+    from paddock.tenants.tenant import Tenant
+    from paddock.tenants.tenants import Tenants
+
+__all__ = ["NotPermitted", "RateExceeded", "Tenant", "TenantBusy", "Tenants", "UnknownToken"]
+
+_MODULES = {"Tenant": "paddock.tenants.tenant", "Tenants": "paddock.tenants.tenants"}
+"""Modules that need the whole application, which `paddock serve token` and `paddock approve` do not."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -25,7 +25,7 @@ from paddock.tenants.rate import RateLimit
 from paddock.tenants.slots import Slots
 from paddock.tenants.tenant import Tenant, remove_abandoned_questions
 from paddock.tenants.token_file import TokenFile
-from paddock.tenants.tokens import find_token
+from paddock.tenants.tokens import find_token, hash_token
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -38,6 +38,14 @@ _SWEEP_S = 3600.0
 _log = logging.getLogger("paddock.tenants")
 
 
+class _OwnToken(ServeToken):
+    """The token that whoever starts a server gives it. No other token can have its actor."""
+
+    @property
+    def actor_name(self) -> str:
+        return "http"
+
+
 class Tenants:
     """The tenants of one server, an async context manager. At its end everything that they run has ended."""
 
@@ -47,21 +55,23 @@ class Tenants:
         workspace: Path,
         launcher: Launcher | None = None,
         *,
-        further: Sequence[ServeToken] = (),
+        token: str | None = None,
         metrics: "Metrics | None" = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Serve the tokens of the settings, those of `paddock serve token new`, and `further` ones.
+        """Serve the tokens of the settings, those of `paddock serve token new`, and one `token` of the caller's own.
 
-        The caller closes `launcher`. `metrics` count all requests. `clock` returns seconds since the epoch, for
-        `expires` of tokens. Raises ConfigurationError for tokens of the settings that cannot be used.
+        The actor of that one is `http`, without limits of its own. The caller closes `launcher`. `metrics` count all
+        requests. `clock` returns seconds since the epoch, for `expires` of tokens. Raises ConfigurationError for tokens
+        of the settings that cannot be used.
         """
         self._settings = settings
         self._workspace = workspace
         self._launcher = launcher or Launcher()
         self._metrics = metrics
         self._clock = clock
-        self._fixed = (*settings.serve.token, *further)
+        own = () if token is None else (_OwnToken(name="http", sha256=hash_token(token)),)
+        self._fixed = (*settings.serve.token, *own)
         self._file = TokenFile(settings.serve.directory)
         self._slots = Slots(settings.serve.max_jobs)
         self._tenants: dict[str, Tenant] = {}
@@ -73,8 +83,8 @@ class Tenants:
         self._stack = AsyncExitStack()
         self._problem = ""
         check_tokens(self._fixed)
-        for token in self._fixed:
-            narrow_settings(settings, token)
+        for each in self._fixed:
+            narrow_settings(settings, each)
 
     async def __aenter__(self) -> Self:
         """Open the ledger and begin to watch the tokens. Raises LedgerError."""
