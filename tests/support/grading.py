@@ -4,7 +4,7 @@ import base64
 import http.client
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ class Grader(NamedTuple):
 
 
 @contextmanager
-def open_grader(root: Path, settings: str, path: str | None = None) -> Iterator[Grader]:
+def open_grader(root: Path, settings: str, path: str | None = None) -> Generator[Grader]:
     """Run a server in a new workspace below `root`, with the settings of a user."""
     home, workspace = root / "home", root / "workspace"
     workspace.mkdir()

@@ -18,6 +18,7 @@ from paddock.http_api.problems import (
     reject_fields,
 )
 from paddock.http_api.running import explain_fault
+from paddock.http_api.sandboxfusion import routes as sandboxfusion_routes
 
 _log = logging.getLogger("paddock.http")
 
@@ -27,6 +28,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     artifacts.router,
     approvals.router,
     service_routes.router,
+    sandboxfusion_routes.router,
 )
 """All routers of the API. Another surface over HTTP adds its own here."""
 

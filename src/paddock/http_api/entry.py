@@ -29,6 +29,8 @@ from paddock.http_api.problems import (
     Problem,
     explain_rate,
 )
+from paddock.http_api.sandboxfusion.errors import answer_problem
+from paddock.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
 from paddock.http_api.service_routes import OPEN_PATHS
 from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
 from paddock.mcp_server.http.answers import header_values
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 
 MAX_REQUESTS = 256
 """Maximum number of requests at the same time, over all callers."""
+_GRADING_FACTOR = 16
+"""How many times as many there may be if the next one grades a program. Graders send all they have at once and wait;
+their bodies are bounded together."""
 PIECE_BYTES = 64 * 1024
 """Size of the pieces in which answers are sent. The time to take the buffered one is limited, not that for all."""
 
@@ -86,7 +91,8 @@ class Entry:
         try:
             await self._answer(scope, exchange)
         except Problem as problem:
-            await problem.respond()(scope, receive, exchange.send)
+            answer = answer_problem(problem) if scope["path"] in GRADING_PATHS else problem.respond()
+            await answer(scope, receive, exchange.send)
         except asyncio.CancelledError:
             if exchange.begun:
                 raise
@@ -101,10 +107,12 @@ class Entry:
             await self._api(scope, exchange.receive, exchange.send)
             return
         self._check_names(scope)
-        if self._active >= self._max_requests:
+        grades = scope["path"] in GRADING_PATHS
+        max_requests = self._max_requests * (_GRADING_FACTOR if grades else 1)
+        if self._active >= max_requests:
             raise Problem(
                 SERVER_BUSY,
-                f"{self._max_requests} requests are being answered, which is the limit. Try again later.",
+                f"{max_requests} requests are being answered, which is the limit. Try again later.",
             )
         self._active += 1
         try:

@@ -22,6 +22,8 @@ from paddock.http_api.problems import (
     ProblemDocument,
     ProblemType,
 )
+from paddock.http_api.sandboxfusion import models as grading
+from paddock.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
 from paddock.model.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ _BODIES: tuple[type["BaseModel"], ...] = (
     models.SessionExecutionBody,
     models.SessionBody,
     models.AnswerBody,
+    grading.RunCodeRequest,
+    grading.RunJupyterRequest,
+    grading.TestProgramRequest,
 )
 _ANSWERS: tuple[type["BaseModel"], ...] = (
     Outcome,
@@ -47,6 +52,9 @@ _ANSWERS: tuple[type["BaseModel"], ...] = (
     models.ApprovalList,
     models.GivenVerdict,
     models.ServerInfo,
+    grading.RunCodeResponse,
+    grading.RunJupyterResponse,
+    grading.TestProgramResponse,
 )
 _OF_EVERY_REQUEST = (
     *(UNAUTHORIZED, FOREIGN_ORIGIN, WRONG_HOST, TOO_MANY_REQUESTS),
@@ -98,11 +106,13 @@ def build_document(app: "FastAPI", open_paths: frozenset[str]) -> dict[str, Any]
         "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
     }
     common = {str(status): entry for status, entry in describe_problems(*_OF_EVERY_REQUEST).items()}
+    # Where clients give up on these two, the answer is 504.
+    grading_common = {status: entry for status, entry in common.items() if status not in {"429", "503"}}
     for path, operations in cast("Mapping[str, dict[str, Any]]", document["paths"]).items():
         for operation in operations.values():
             if path not in open_paths:
                 operation["security"] = [{"token": []}]
-                _add_responses(operation["responses"], common)
+                _add_responses(operation["responses"], grading_common if path in GRADING_PATHS else common)
     return document
 
 

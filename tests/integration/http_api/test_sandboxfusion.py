@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import pickle
 import zlib
 from collections.abc import Iterator
@@ -268,13 +267,13 @@ print(attempt(lambda: open("/etc/paddock", "w")))
     ("body", "kind", "place"),
     [
         (b"", "missing", ["body"]),
-        (b"{", "json_invalid", ["body", 1]),
+        (b"{", "json_invalid", ["body", 0]),
         (b"[]", "model_attributes_type", ["body"]),
         (b'{"language": "python"}', "missing", ["body", "code"]),
         (b'{"code": "1", "language": "js"}', "literal_error", ["body", "language"]),
         (b'{"code": "1", "language": "python", "memory_limit_MB": null}', "int_type", ["body", "memory_limit_MB"]),
         (b'{"code": "1", "language": "python", "memory_limit_MB": 1.5}', "int_from_float", ["body", "memory_limit_MB"]),
-        (b'{"code": "1\\ud800", "language": "python"}', "json_invalid", ["body", 12]),
+        (b'{"code": "1\\ud800", "language": "python"}', "json_invalid", ["body", 17]),
         (b'{"code": "\xff", "language": "python"}', "json_invalid", ["body", 10]),
         (b"[" * 100_000, "json_invalid", ["body", 201]),
         (b'{"code": "' + b"x" * 2**20 + b'x", "language": "python"}', "string_too_long", ["body", "code"]),
@@ -285,7 +284,7 @@ def test_an_invalid_body_is_answered_as_by_fastapi(
 ) -> None:
     status, answer = grader.request("POST", "/run_code", body)
     (error,) = answer["detail"]
-    assert (status, error["type"], error["loc"], sorted(error)[:3]) == (422, kind, place, sorted(error)[:3])
+    assert (status, error["type"], error["loc"]) == (422, kind, place)
     assert {"type", "loc", "msg", "input"} <= set(error)
 
 
@@ -378,13 +377,13 @@ def test_packed_tests_are_unpacked_in_a_sandbox(grader: Grader) -> None:
 
 
 class _Writing:
-    """A pickle that runs a command when it is loaded."""
+    """A pickle that writes a file when it is loaded."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (f"echo x > {self.path}",)
+        return Path.write_text, (Path(self.path), "x")
 
 
 def test_cells_share_an_interpreter_and_an_error_does_not_stop_them(grader: Grader) -> None:

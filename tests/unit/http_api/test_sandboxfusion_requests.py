@@ -1,14 +1,13 @@
 """Bodies of SandboxFusion's requests: defaults, what is taken, and what is refused in which words."""
 
 import base64
-import json
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from paddock.http_api.sandboxfusion.errors import InvalidRequest, explain_validation
 from paddock.http_api.sandboxfusion.files import PaddingError, check_fetched_paths, decode_files
-from paddock.http_api.sandboxfusion.invalid import InvalidRequest, explain_validation, reject_json
 from paddock.http_api.sandboxfusion.languages import LANGUAGES
 from paddock.http_api.sandboxfusion.models import Language, RunCodeRequest, RunJupyterRequest
 from paddock.http_api.sandboxfusion.programs import make_limits, make_program
@@ -81,8 +80,8 @@ def test_what_other_clients_send_is_taken() -> None:
         ({**MINIMAL, "code": "\ud800"},
          {"type": "string_unicode", "loc": ["body", "code"],
           "msg": "Input should be a valid string, unable to parse raw data as a unicode string", "input": "?"}),
-        ([], {"type": "model_type", "loc": ["body"],
-              "msg": "Input should be a valid dictionary or instance of RunCodeRequest", "input": []}),
+        ([], {"type": "model_attributes_type", "loc": ["body"],
+              "msg": "Input should be a valid dictionary or object to extract fields from", "input": []}),
         ({**MINIMAL, "files": None}, {"type": "dict_type", "loc": ["body", "files"],
                                       "msg": "Input should be a valid dictionary", "input": None}),
     ],
@@ -104,16 +103,25 @@ def test_an_error_repeats_the_head_of_a_long_string_and_no_large_object() -> Non
     assert (error["loc"], error["input"]) == (["body", "language"], None)
 
 
-def test_a_body_that_is_not_json_is_reported_as_fastapi_does() -> None:
-    with pytest.raises(json.JSONDecodeError) as caught:
-        json.loads("{code}")
-    assert reject_json(caught.value).errors == [
+@pytest.mark.parametrize(
+    ("body", "position", "reason"),
+    [
+        (b"{code}", 1, "key must be a string"),
+        (b'{\n"\xc3\xa9": 1x}', 9, "expected `,` or `}`"),
+        (b"", 0, "EOF while parsing a value"),
+        (b'{"code": "\\ud800"}', 16, "unexpected end of hex escape"),
+    ],
+)
+def test_a_body_that_is_not_json_is_reported_as_fastapi_does(body: bytes, position: int, reason: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        RunCodeRequest.model_validate_json(body)
+    assert explain_validation(caught.value).errors == [
         {
             "type": "json_invalid",
-            "loc": ["body", 1],
+            "loc": ["body", position],
             "msg": "JSON decode error",
             "input": {},
-            "ctx": {"error": "Expecting property name enclosed in double quotes"},
+            "ctx": {"error": reason},
         }
     ]
 

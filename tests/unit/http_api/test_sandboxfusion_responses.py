@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from paddock.http_api.sandboxfusion.invalid import InvalidRequest, Refused
+from paddock.http_api.sandboxfusion.errors import InvalidRequest, Refused
 from paddock.http_api.sandboxfusion.languages import LANGUAGES
 from paddock.http_api.sandboxfusion.models import Language
 from paddock.http_api.sandboxfusion.responses import Output, render_outcome

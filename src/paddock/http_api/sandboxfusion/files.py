@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from paddock.http_api.sandboxfusion.invalid import InvalidRequest, reject_value
+from paddock.http_api.sandboxfusion.errors import InvalidRequest, reject_value
 from paddock.model.limits import MIB
 from paddock.model.work_files import InputFile, check_input_files, normalize_path
 from paddock.runtimes.workdir import IrregularFileError, read_below

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from paddock.http_api.sandboxfusion.invalid import Refused, explain_validation, reject_value
+from paddock.http_api.sandboxfusion.errors import Refused, explain_validation, reject_value
 from paddock.http_api.sandboxfusion.models import (
     AssertTests,
     StdioTest,

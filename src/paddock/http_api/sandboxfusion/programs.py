@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from paddock.http_api.sandboxfusion.invalid import reject_value
+from paddock.http_api.sandboxfusion.errors import reject_value
 from paddock.http_api.sandboxfusion.languages import LanguageEntry
 from paddock.http_api.sandboxfusion.models import RunCodeRequest
 from paddock.model.limits import MIB, LimitOverrides

@@ -12,7 +12,7 @@ unavailable, invalid, denied                no answer of this kind: 504, 422, 40
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from paddock.http_api.sandboxfusion.invalid import Refused, reject_value
+from paddock.http_api.sandboxfusion.errors import Refused, reject_value
 from paddock.http_api.sandboxfusion.languages import MISSING_EXIT_CODE, LanguageEntry, render_missing
 from paddock.http_api.sandboxfusion.models import CommandResult, RunCodeResponse, RunStatus
 from paddock.model.base import count

@@ -7,14 +7,20 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from paddock.cancellation import cancel_all
 from paddock.http_api.bodies import MAX_JSON_BYTES
 from paddock.http_api.context import Call, ThisCall, await_disconnect
+from paddock.http_api.openapi import describe_body
 from paddock.http_api.problems import Problem
-from paddock.http_api.sandboxfusion.invalid import InvalidRequest, Refused, explain_validation, reject_body
+from paddock.http_api.sandboxfusion.errors import (
+    InvalidRequest,
+    Refused,
+    answer_problem,
+    explain_validation,
+    reject_body,
+)
 from paddock.http_api.sandboxfusion.models import (
     Answer,
     Body,
@@ -53,17 +59,12 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 B = TypeVar("B", bound=Body)
 
 
-def _describe_body(model: type[Body]) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 @router.post(
     RUN_CODE_PATH,
     summary="Run a program, as SandboxFusion does",
     response_model=RunCodeResponse,
     responses=_ERRORS,
-    openapi_extra=_describe_body(RunCodeRequest),
+    openapi_extra=describe_body(RunCodeRequest),
 )
 async def answer_run_code(call: ThisCall) -> Response:
     """Run a pure program: without workspace, packages, variables, and network except `127.0.0.1`."""
@@ -75,7 +76,7 @@ async def answer_run_code(call: ThisCall) -> Response:
     summary="Run the cells of a notebook, as SandboxFusion does",
     response_model=RunJupyterResponse,
     responses=_ERRORS,
-    openapi_extra=_describe_body(RunJupyterRequest),
+    openapi_extra=describe_body(RunJupyterRequest),
 )
 async def answer_run_jupyter(call: ThisCall) -> Response:
     """Run cells of Python one after the other, in one interpreter that ends with the last of them."""
@@ -87,7 +88,7 @@ async def answer_run_jupyter(call: ThisCall) -> Response:
     summary="Test a Python program by statements, as open-instruct does",
     response_model=TestProgramResponse,
     responses=_ERRORS,
-    openapi_extra=_describe_body(TestProgramRequest),
+    openapi_extra=describe_body(TestProgramRequest),
 )
 async def answer_test_program(call: ThisCall) -> Response:
     """Run the statements of each test after the program, in a process of its own."""
@@ -99,7 +100,7 @@ async def answer_test_program(call: ThisCall) -> Response:
     summary="Test a Python program by input and output, as open-instruct does",
     response_model=TestProgramResponse,
     responses=_ERRORS,
-    openapi_extra=_describe_body(TestProgramRequest),
+    openapi_extra=describe_body(TestProgramRequest),
 )
 async def answer_test_program_stdio(call: ThisCall) -> Response:
     """Run the program with the input of each test, up to the first failure."""
@@ -112,8 +113,7 @@ async def _answer(call: Call, model: type[B], run: Callable[[B, PureRunner], Awa
     try:
         _check_type(call.request)
         async with call.server.bodies.read(call.request, MAX_JSON_BYTES) as body:
-            if call.server.requests.ending:
-                raise Refused(504, "The server is ending. Nothing started; it is safe to retry.")
+            _check_end(call)
             given = await _read_body(body, model)
             async with _stop_without_client(call.request, runner.stop):
                 answer = await run(given, runner)
@@ -124,11 +124,9 @@ async def _answer(call: Call, model: type[B], run: Callable[[B, PureRunner], Awa
         return answer_problem(problem)
 
 
-def answer_problem(problem: Problem) -> Response:
-    """Return the answer for a problem that the rest of the API answers with a document of its own."""
-    if problem.kind.status in {429, 503}:
-        return Refused(504, f"{problem} Nothing started; it is safe to retry.").respond()
-    return JSONResponse({"detail": problem.document["detail"]}, problem.kind.status, problem.headers)
+def _check_end(call: Call) -> None:
+    if call.server.requests.ending:
+        raise Refused(504, "The server is ending. Nothing started; it is safe to retry.")
 
 
 def _check_type(request: Request) -> None:

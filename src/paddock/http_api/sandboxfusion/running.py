@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddock.http_api.sandboxfusion.invalid import Refused
+from paddock.http_api.sandboxfusion.errors import Refused
 from paddock.http_api.sandboxfusion.responses import Output
 from paddock.model.approval import Answer, Question
 from paddock.model.limits import LimitOverrides

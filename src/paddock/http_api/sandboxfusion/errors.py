@@ -1,13 +1,15 @@
-"""Errors in the shape of FastAPI, which these clients know: `{"detail": ...}`."""
+"""Errors in the shape of FastAPI, which these clients know: `{"detail": ...}`. A refusal for load is always 504."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
+from paddock.http_api.problems import Problem
 from paddock.model.base import Json
 
 _MAX_INPUT_CHARS = 1000
@@ -39,6 +41,13 @@ class Refused(Exception):
     def respond(self) -> JSONResponse:
         """Return the answer."""
         return JSONResponse({"detail": _clean(self.detail)}, self.status_code)
+
+
+def answer_problem(problem: Problem) -> Response:
+    """Return the answer for a problem that the rest of the API answers with a document of its own."""
+    if problem.kind.status in {429, 503}:
+        return Refused(504, f"{problem} Nothing started; it is safe to retry.").respond()
+    return JSONResponse({"detail": problem.document["detail"]}, problem.kind.status, problem.headers)
 
 
 def explain_validation(problem: ValidationError, *path: str) -> InvalidRequest:
