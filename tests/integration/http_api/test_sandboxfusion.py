@@ -5,6 +5,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest

@@ -53,7 +53,7 @@ class _ReportedCell(BaseModel):
     error: list[Annotated[list[str], Field(min_length=3, max_length=3)]] = Field(max_length=1)
 
 
-class _Hiding(NamedTuple):
+class Hiding(NamedTuple):
     """Removes secrets."""
 
     text: Callable[[str], str]
@@ -116,7 +116,7 @@ def _render(
     outgoing = runner.tenant.session.outgoing
     if not outcome.ok:
         return RunJupyterResponse(status="Failed", driver=driver)
-    cells = _read_report(report, count, _Hiding(outgoing.text, outgoing.json))
+    cells = read_report(report, count, Hiding(outgoing.text, outgoing.json))
     if cells is None:
         note = {
             "stderr": f"{driver.stderr}paddock: what the interpreter reports about its cells is damaged\n"
@@ -125,33 +125,30 @@ def _render(
     return RunJupyterResponse(status="Success", driver=driver, cells=cells)
 
 
-def _read_report(report: bytes, count: int, hide: _Hiding) -> list[CellResult] | None:
+def read_report(report: bytes, count: int, hide: Hiding) -> list[CellResult] | None:
     """Return what an interpreter reports about its cells; None if it is no such report."""
     try:
-        found = json.loads(report)["cells"]
-        cells = [_ReportedCell.model_validate(cell) for cell in found]
+        found = json.loads(report)
+        if b"\\ud" in report.lower():  # half of a surrogate pair cannot be sent
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+        cells = [_ReportedCell.model_validate(cell) for cell in found["cells"]]
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError):
         return None
     return [_render_cell(cell, hide) for cell in cells] if len(cells) == count else None
 
 
-def _render_cell(cell: _ReportedCell, hide: _Hiding) -> CellResult:
+def _render_cell(cell: _ReportedCell, hide: Hiding) -> CellResult:
     show = partial(read_result, hide=hide.text, hide_json=hide.json)
     return CellResult(
-        stdout=_clean(hide.text(cell.stdout)),
-        stderr=_clean(hide.text(cell.stderr)),
+        stdout=hide.text(cell.stdout),
+        stderr=hide.text(cell.stderr),
         display=[show(bundle).data for bundle in cell.display],
         error=[
             CellError(
-                ename=_clean(hide.text(name)),
-                evalue=_clean(hide.text(text)),
-                traceback=_clean(hide.text(traceback)).splitlines(),
+                ename=hide.text(name),
+                evalue=hide.text(text),
+                traceback=hide.text(traceback).splitlines(),
             )
             for name, text, traceback in cell.error
         ],
     )
-
-
-def _clean(text: str) -> str:
-    """Return a text as Unicode, without lone surrogates."""
-    return text.encode("utf-8", "replace").decode()

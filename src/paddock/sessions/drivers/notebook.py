@@ -1,3 +1,6 @@
+"""The rest of the driver of Python for notebooks that run at once: it follows the text of `python_text.py` in one file."""
+
+
 class _NotebookDriver(_Driver):
     """Runs all cells of a notebook, and writes what each of them did to standard output as JSON.
 
