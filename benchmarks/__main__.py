@@ -23,6 +23,7 @@ NAMES = (
     "supervised",
     "runtimes",
     "sessions",
+    "batch",
     "packages",
     "network",
     "payloads",

@@ -10,6 +10,7 @@ from enum import Enum
 import paddock
 from paddock.model import errors
 from paddock.model.base import Value
+from paddock.model.status import Status
 from paddock.settings.schema import Settings
 from pages.text import described, spoken, table
 
@@ -22,7 +23,12 @@ HEAD = """\
 [Paddock from Python](library.md) is the guide.
 
 """
-MADE_BY_CALLERS = frozenset({"Answer", "BlockingPaddock", "OutputQuery", "Paddock", "Settings"})
+MADE_BY_CALLERS = frozenset(
+    {
+        *("Answer", "BlockingPaddock", "Case", "Checker", "OutputQuery", "Paddock", "Program"),
+        *("ProgramExecutor", "Settings"),
+    }
+)
 """What programs make themselves; everything else is in what they get."""
 SEAMS = frozenset(
     {
@@ -95,8 +101,13 @@ def sections(kind: type, mark: str) -> Iterator[str]:
     yield f"{mark} `{kind.__name__}`\n\n{prose(kind)}\n"
     if kind is Settings:
         yield "Its members are the settings of [the configuration](configuration.md).\n"
-    elif issubclass(kind, Enum):
+    elif kind is Status:
         yield "Its members are the [statuses](answers.md#statuses).\n"
+    elif issubclass(kind, Enum):
+        texts = described(kind)
+        rows = [(f"`{each.name}`", f"`{each.value}`", spoken(texts[each.name])) for each in kind]
+        yield table(("member", "value", "what it is"), rows)
+        yield from methods(kind, mark)
     elif issubclass(kind, Value) or is_dataclass(kind):
         yield table(("member", "type", "what it is"), members(kind))
         yield from methods(kind, mark)
@@ -137,7 +148,7 @@ def methods(kind: type, mark: str) -> Iterator[str]:
         for node in tree_of(kind).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    listed = () if issubclass(kind, Value) or is_dataclass(kind) else vars(kind)
+    listed = () if issubclass(kind, Value | Enum) or is_dataclass(kind) else vars(kind)
     repeated = [name for name in listed if not name.startswith("_") and name not in own]
     for name, node in own.items():
         if name == "__init__" or not name.startswith("_"):

@@ -76,6 +76,16 @@ def test_a_session_makes_a_table_and_a_picture(run, tmp_path):
     assert (tmp_path / "out" / "visits.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_solutions_are_graded_by_the_same_tests(run):
+    assert run(sys.executable, EXAMPLES / "batch" / "grade.py").splitlines() == [
+        "3 of 3  in C++ (small: accepted, equal: accepted, large: accepted)",
+        "3 of 3  sorted (small: accepted, equal: accepted, large: accepted)",
+        "2 of 3  forgets equal numbers (small: accepted, equal: wrong_answer, large: accepted)",
+        "0 of 3  does not compile (small: runtime_error, equal: runtime_error, large: runtime_error)",
+        "0 of 3  searches for the answers (small: wrong_answer, equal: wrong_answer, large: wrong_answer)",
+    ]
+
+
 def test_the_tests_of_a_change_reach_nothing(run):
     lines = run(sys.executable, EXAMPLES / "test_suite" / "check.py", code=1).splitlines()
     assert lines[0] in ("failed under namespaces", "failed under landlock")

@@ -121,8 +121,8 @@ def test_python_blocks_print_what_the_pages_say(reader):
     assert [output for output in others if f"```text\n{output}```" not in page] == []
 
 
-@pytest.mark.parametrize("page", ["sessions", "python-tool"])
-def test_python_blocks_of_sessions_print_what_the_pages_say(reader, page):
+@pytest.mark.parametrize("page", ["sessions", "python-tool", "batch"])
+def test_python_blocks_of_guides_print_what_the_pages_say(reader, page):
     text = (ROOT / "docs" / f"{page}.md").read_text()
     for block in (found for language, found in FENCE.findall(text) if language == "python"):
         printed = reader(f"python - <<'END'\n{block}END\n")
@@ -131,7 +131,7 @@ def test_python_blocks_of_sessions_print_what_the_pages_say(reader, page):
 
 def test_no_page_but_these_has_python_blocks():
     pages = {param.id.partition(":")[0] for param in blocks("python")}
-    assert pages == {"README", "library", "sessions", "python-tool"}
+    assert pages == {"README", "library", "sessions", "python-tool", "batch"}
 
 
 @pytest.mark.parametrize("block", blocks("sh"))

@@ -51,6 +51,7 @@ def _read_data(value: object) -> object:
 
 Data = Annotated[bytes, BeforeValidator(_read_data)]
 """Bytes; from a text (UTF-8), or in JSON from `{"base64": "..."}`."""
+_Stdin = Annotated[bytes, Field(max_length=STDIN_BYTES), BeforeValidator(_read_data)]
 _Timeout = Annotated[int, Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)]
 
 
@@ -58,16 +59,16 @@ def _read_id(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-ProgramId = Annotated[str, BeforeValidator(_read_id), Field(min_length=1, max_length=_ID_CHARS)]
+ProgramId = Annotated[str, Field(min_length=1, max_length=_ID_CHARS), BeforeValidator(_read_id)]
 """The id of a program: a text, or a whole number, which becomes a text."""
 
 
 class Case(Value):
     """A test of a program: its input and the output that it must write."""
 
-    stdin: Annotated[Data, Field(max_length=STDIN_BYTES)] = b""
+    stdin: _Stdin = b""
     """Standard input."""
-    expect: Annotated[Data, Field(max_length=MAX_EXPECTED_BYTES)] = b""
+    expect: Annotated[bytes, Field(max_length=MAX_EXPECTED_BYTES), BeforeValidator(_read_data)] = b""
     """Expected standard output."""
     name: Annotated[str, Field(max_length=_ID_CHARS)] = ""
     """A name for the result."""
@@ -112,7 +113,7 @@ class Program(Value):
     """The executable to use instead of the first choice of the language."""
     args: Annotated[tuple[str, ...], Field(max_length=MAX_ARGUMENTS)] = ()
     """Arguments."""
-    stdin: Annotated[Data, Field(max_length=STDIN_BYTES)] | None = None
+    stdin: _Stdin | None = None
     """Standard input; tests have their own."""
     files: dict[str, Data] = Field(default_factory=dict)
     """Files in a separate working directory, by relative path."""
@@ -161,6 +162,10 @@ class Program(Value):
             if self.checker is not None:
                 raise ValueError("a `checker` judges tests: give `tests`")
             return self
+        if self.checker is None and not all("expect" in case.model_fields_set for case in self.tests):
+            raise ValueError(
+                "each test needs `expect`, the output to compare with, unless there is a `checker`"
+            )
         if self.stdin is not None:
             raise ValueError("a program with tests gets their `stdin`; leave its own out")
         if self.access != "none" or self.network != "none":
@@ -171,7 +176,7 @@ class Program(Value):
         return self
 
     def make_work(self, stdin: bytes | None) -> RuntimeRun:
-        """Return the program as the work of one request. Raises ValidationError."""
+        """Return the program as the work of one request. Raises ValueError."""
         return RuntimeRun.model_validate(
             {
                 "runtime": self.language,

@@ -5,9 +5,9 @@
                             (a checker is another request, with files)
 
 Each test starts in a new slot, so that no test finds anything of another one. A compiled program is compiled for its
-first test, and comes from the cache of compiled programs for the others. The expected output stays in this process; only
-a checker gets it, too. A verdict depends only on what the parent saw: how the process ended, and the bytes that it wrote
-to standard output.
+first test, and comes from the cache of compiled programs for the others. The expected output stays in this process;
+only a checker gets it, too. A verdict depends only on what the parent saw: how the process ended, and the bytes that it
+wrote to standard output.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from paddock.texts import ellipsis
 
 JUDGED_OUTPUT_BYTES = 16 * MIB
 """Default of `output_bytes` for a program with tests: so much output is kept in memory for each running program."""
-KEPT_BYTES = 8 * KIB
-"""Bytes of each stream that are kept of a test."""
+MAX_STREAM_BYTES = 8 * KIB
+"""Maximum bytes of each stream that are kept of a test."""
 _MAX_QUICK_BYTES = 64 * KIB
 """Maximum size of an output that is compared faster than a thread starts."""
 _MESSAGE_CHARS = 200
@@ -95,7 +95,7 @@ class Runner:
     async def _judge(self, program: Program) -> ProgramResult:
         results: list[CaseResult] = []
         work = program.make_work(None)
-        work = work.model_copy(update={"output": work.output.replace(kept_bytes=KEPT_BYTES)})
+        work = work.model_copy(update={"output": work.output.replace(kept_bytes=MAX_STREAM_BYTES)})
         for case in program.tests:
             result = await self._run_case(program, case, work.model_copy(update={"stdin": case.stdin}))
             if result.verdict is CaseVerdict.COMPILE_ERROR:
@@ -138,7 +138,7 @@ class Runner:
                 "files": [InputFile(path=name, data=data) for name, data in given.items()],
                 "outputs": (),
                 "access": "none",
-                "output": {"persist": False, "kept_bytes": KEPT_BYTES},
+                "output": {"persist": False, "kept_bytes": MAX_STREAM_BYTES},
             }
         )
         limits = LimitOverrides(

@@ -30,6 +30,7 @@ _AS_JSON_KEY = "paddock.as_json"
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
     "exec": ("exec", "Run a program in one of the language runtimes."),
+    "batch": ("batch", "Run many programs from a file of JSON lines, and judge them by tests."),
     "repl": ("repl", "Run programs one after another in one interpreter."),
     "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
     "script": ("scripts", "List, create and show scripts."),

@@ -1,4 +1,4 @@
-"""The rest of the driver of Python for notebooks that run at once: it follows the text of `python_text.py` in one file."""
+"""The rest of the driver of Python for notebooks that run at once: it follows the text of `python_text.py`."""
 
 
 class _NotebookDriver(_Driver):
