@@ -46,6 +46,7 @@ _ANSWERS: tuple[type["BaseModel"], ...] = (
     Outcome,
     ProblemDocument,
     models.ExecutionState,
+    models.ExecutionList,
     models.SessionInfo,
     models.SessionList,
     models.FileList,
