@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
     from paddock.model.errors import (
+        AlreadyClaimed,
         ApprovalError,
         ArtifactError,
         ArtifactTooLarge,
@@ -79,6 +80,7 @@ if sys.platform != "linux":  # every import of the package runs this check; no o
     )
 
 __all__ = [
+    "AlreadyClaimed",
     "Answer",
     "ApprovalError",
     "ArtifactError",
@@ -164,6 +166,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AlreadyClaimed": "paddock.model.errors",
     "Answer": "paddock.model.approval",
     "ApprovalError": "paddock.model.errors",
     "ArtifactError": "paddock.model.errors",

@@ -48,6 +48,8 @@ from paddock.model.base import Json
 from paddock.model.outcome import OnConsole
 
 Context = ServerRequestContext[Any, Any]
+ACTOR_KEY = "paddock.actor"
+"""In the scope of an HTTP request: the caller, as the server knows it by its token."""
 T = TypeVar("T")
 _KEY = "approval"
 _LABELS = {"once": "this call only", "run": "all such calls of this run"}
@@ -81,7 +83,12 @@ def can_ask(context: Context) -> bool:
 
 
 def read_actor(context: Context) -> str:
-    """Return the client's own name and version. It is recorded and grants nothing."""
+    """Return the caller, where the server knows its callers; otherwise the client's own name and version.
+
+    The client's own name is recorded and grants nothing.
+    """
+    if context.request is not None and (known := context.request.scope.get(ACTOR_KEY)) is not None:
+        return known
     params = context.session.client_params
     if params is None:
         return "mcp client"
