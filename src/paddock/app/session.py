@@ -273,10 +273,9 @@ async def open_session(
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
-    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction
-    marks. `parts` are used instead of Paddock's own. `server` runs the session for one of its users. Raises
-    ConfigurationError for a workspace whose path is not UTF-8, and LedgerError without a ledger: without a record
-    nothing runs, except what `audit.required` allows.
+    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
+    used instead of Paddock's own. `server` runs it for one of its users. Raises ConfigurationError for a workspace whose
+    path is not UTF-8, and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
     """
     _check_start(settings, workspace)
     with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
