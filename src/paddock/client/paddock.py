@@ -297,7 +297,7 @@ class Paddock:
         from paddock.batch.runner import Origin, Runner  # programs without a batch do not need it
 
         running, parallel = self._require_running(), read_whole_number("max_parallel", max_parallel)
-        origin = Origin(self._workspace, self._actor, "library")
+        origin = Origin(self._workspace, self._caller.actor, "library")
         runner = Runner(running.execute_request, origin, self._settings.runtimes)
         async with aclosing(runner.map(programs, parallel)) as results:
             async for result in results:
