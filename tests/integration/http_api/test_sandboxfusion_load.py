@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.command import make_environment, run_paddock
 from tests.support.grading import BASIC, Grader, open_grader
 from tests.support.processes import PATIENCE_S
 
@@ -59,6 +60,20 @@ def test_what_gets_no_slot_in_time_is_504_and_did_not_start(busy: Grader) -> Non
     assert {status for status, _ in answers} <= {200, 504}
     assert all("Nothing started; it is safe to retry." in answer["detail"] for answer in refused)
     assert len(list_started(busy)) == len([status for status, _ in answers if status == 200])
+
+
+def test_a_revoked_token_ends_its_program(tmp_path: Path) -> None:
+    with open_grader(tmp_path, ONE) as grader, ThreadPoolExecutor(1) as clients:
+        environment = make_environment(tmp_path / "home")
+        made = run_paddock(grader.workspace, "serve", "token", "new", "student", environment=environment)
+        token = made.stdout.split()[-1]
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        body = json.dumps(make_body(LOOP, 600)).encode()
+        posted = clients.submit(grader.request, "POST", "/run_code", body, headers)
+        while not list_started(grader):  # each look is a request
+            assert grader.request("GET", "/v1/ping") == (200, "pong")
+        run_paddock(grader.workspace, "serve", "token", "revoke", "student", environment=environment)
+        assert posted.result() == (401, {"detail": "The token was revoked while the program ran."})
 
 
 def test_a_client_that_disconnects_ends_its_program(tmp_path: Path) -> None:

@@ -1,12 +1,22 @@
 """Bodies of SandboxFusion's requests: defaults, what is taken, and what is refused in which words."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from paddock.http_api.sandboxfusion.errors import InvalidRequest, explain_validation
+from paddock.http_api.problems import (
+    BODY_TOO_LARGE,
+    SERVER_BUSY,
+    SERVER_ENDING,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    Problem,
+    ProblemType,
+)
+from paddock.http_api.sandboxfusion.errors import InvalidRequest, answer_problem, explain_validation
 from paddock.http_api.sandboxfusion.files import PaddingError, check_fetched_paths, decode_files
 from paddock.http_api.sandboxfusion.languages import LANGUAGES
 from paddock.http_api.sandboxfusion.models import Language, RunCodeRequest, RunJupyterRequest
@@ -124,6 +134,21 @@ def test_a_body_that_is_not_json_is_reported_as_fastapi_does(body: bytes, positi
             "ctx": {"error": reason},
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "text"),
+    [
+        (SERVER_BUSY, 504, "why. Nothing started; it is safe to retry."),
+        (SERVER_ENDING, 504, "why. Nothing started; it is safe to retry."),
+        (TOO_MANY_REQUESTS, 504, "why. Nothing started; it is safe to retry."),
+        (BODY_TOO_LARGE, 413, "why."),
+        (UNAUTHORIZED, 401, "why."),
+    ],
+)
+def test_a_refusal_for_load_is_504(kind: ProblemType, status: int, text: str) -> None:
+    answer = answer_problem(Problem(kind, "why."))
+    assert (answer.status_code, json.loads(bytes(answer.body))) == (status, {"detail": text})
 
 
 def test_files_are_decoded_as_laxly_as_there() -> None:

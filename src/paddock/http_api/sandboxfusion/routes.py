@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
-from paddock.cancellation import cancel_all
+from paddock.cancellation import cancel_all, unless_stopped
 from paddock.http_api.bodies import MAX_JSON_BYTES
 from paddock.http_api.context import Call, ThisCall, await_disconnect
 from paddock.http_api.openapi import describe_body
@@ -109,14 +109,16 @@ async def answer_test_program_stdio(call: ThisCall) -> Response:
 
 async def _answer(call: Call, model: type[B], run: Callable[[B, PureRunner], Awaitable[Answer]]) -> Response:
     """Answer a request. Its body counts as buffered until the end, which bounds the memory of all that wait."""
-    runner = PureRunner(call.tenant, call.server.workspace, asyncio.Event())
+    runner = PureRunner(call.tenant, call.server.workspace)
     try:
         _check_type(call.request)
         async with call.server.bodies.read(call.request, MAX_JSON_BYTES) as body:
             _check_end(call)
             given = await _read_body(body, model)
-            async with _stop_without_client(call.request, runner.stop):
-                answer = await run(given, runner)
+            async with _watch_client(call.request) as disconnected:
+                answer = await unless_stopped(run(given, runner), disconnected)
+        if answer is None:
+            raise _explain_cancellation(call)
         return Response(answer.model_dump_json(by_alias=True), media_type="application/json")
     except (InvalidRequest, Refused) as error:
         return error.respond()
@@ -147,16 +149,24 @@ async def _read_body(body: bytes, model: type[B]) -> B:
         raise explain_validation(problem) from None
 
 
+def _explain_cancellation(call: Call) -> Refused:
+    """Return the answer for programs that were cancelled, if there still is a client."""
+    if call.tenant.revoked.is_set():
+        return Refused(401, "The token was revoked while the program ran.")
+    return Refused(500, "The program was cancelled, because the server ends.")
+
+
 @asynccontextmanager
-async def _stop_without_client(request: Request, stop: asyncio.Event) -> AsyncGenerator[None]:
-    """Set `stop` if the client disconnects during the context: nobody would learn the outcome."""
+async def _watch_client(request: Request) -> AsyncGenerator[asyncio.Event]:
+    """Yield an event that is set if the client disconnects during the context. Then no client learns the outcome."""
+    disconnected = asyncio.Event()
 
     async def wait() -> None:
         await await_disconnect(request)
-        stop.set()
+        disconnected.set()
 
     watching = asyncio.create_task(wait())
     try:
-        yield
+        yield disconnected
     finally:
         await cancel_all([watching])

@@ -17,7 +17,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.redaction.stream import StreamRedactor
-from paddock.tenants.errors import TenantBusy
+from paddock.tenants.errors import TenantBusy, UnknownToken
 
 if TYPE_CHECKING:
     from paddock.model.artifact import Stream
@@ -33,8 +33,6 @@ class PureRunner:
 
     tenant: "Tenant"
     workspace: Path
-    stop: asyncio.Event
-    """Cancels the programs when it is set."""
     arrived: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     """When the request arrived, on the clock of the event loop."""
 
@@ -61,7 +59,8 @@ class PureRunner:
     ) -> tuple[Outcome, Output]:
         """Run one program; return its outcome and its output, without secrets.
 
-        A `patient` program waits for its slot as long as necessary. Raises Refused if no slot became free in time.
+        A `patient` program waits for its slot as long as necessary. Cancelling the task ends the program. Raises
+        Refused if no slot became free in time, or the token was revoked.
         """
         request = ExecutionRequest(
             actor=self.tenant.actor, surface="http", workspace=self.workspace, work=work, limits=limits
@@ -77,7 +76,6 @@ class PureRunner:
                     request,
                     on_output=collect,
                     asker=admission.ask,
-                    stop=self.stop,
                     on_raw_stdout=on_raw_stdout,
                     patient=patient,
                     max_wait_ms=None if patient else self._wait_ms,
@@ -85,6 +83,8 @@ class PureRunner:
                 )
         except TenantBusy as error:
             raise Refused(504, str(error)) from None
+        except UnknownToken as error:
+            raise Refused(401, str(error)) from None
         return outcome, Output(*map(b"".join, pieces.values()))
 
 
