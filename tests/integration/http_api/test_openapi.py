@@ -29,7 +29,7 @@ CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
-OPERATIONS = 23
+OPERATIONS = 27
 OWN_HEADERS = {"authorization", "host", "origin", "content-length", "transfer-encoding"}
 """Headers that are checked elsewhere; other values end the connection, or the request."""
 

@@ -44,10 +44,10 @@ class Refused(Exception):
 
 
 def answer_problem(problem: Problem) -> Response:
-    """Return the answer for a problem that the rest of the API answers with a document of its own."""
+    """Return the answer for a problem: its document, which has a `detail`, too; for a refusal because of load, 504."""
     if problem.kind.status in {429, 503}:
         return Refused(504, f"{problem} Nothing started; it is safe to retry.").respond()
-    return JSONResponse({"detail": problem.document["detail"]}, problem.kind.status, problem.headers)
+    return problem.respond()
 
 
 def explain_validation(problem: ValidationError, *path: str) -> InvalidRequest:

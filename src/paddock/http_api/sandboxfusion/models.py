@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from paddock.model.program import CODE_CHARS, MAX_TIMEOUT_MS
 
 _MAX_SECONDS = MAX_TIMEOUT_MS / 1000
+_MAX_MEBIBYTES = 2**31 - 1
 DEFAULT_TOTAL_TIMEOUT = 45.0
 """The default of `total_timeout`, in seconds, which clients send even if nothing was asked for."""
 MAX_FETCHED_FILES = 100
@@ -51,7 +52,7 @@ class RunCodeRequest(Body):
     """Wall time of the compile command, in seconds."""
     run_timeout: Seconds = 10
     """Wall time of the program, in seconds. It does not run while the request waits."""
-    memory_limit: Annotated[int, Field(alias="memory_limit_MB")] = -1
+    memory_limit: Annotated[int, Field(alias="memory_limit_MB", le=_MAX_MEBIBYTES)] = -1
     """Resident memory of the program, in MiB; zero or less for the maximum of the server."""
     stdin: str | None = None
     """Standard input, UTF-8; null is empty."""
@@ -106,7 +107,7 @@ class RunJupyterRequest(Body):
     """Accepted and not used, as by SandboxFusion."""
     total_timeout: Seconds = DEFAULT_TOTAL_TIMEOUT
     """Wall time of all cells together, in seconds."""
-    memory_limit: Annotated[int, Field(alias="memory_limit_MB")] = -1
+    memory_limit: Annotated[int, Field(alias="memory_limit_MB", le=_MAX_MEBIBYTES)] = -1
     """Resident memory, in MiB; zero or less for the maximum of the server."""
     kernel: Literal["python3"] = "python3"
     """The kernel."""

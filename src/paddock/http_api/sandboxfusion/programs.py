@@ -72,7 +72,7 @@ def make_limits(body: RunCodeRequest) -> LimitOverrides:
 
 def to_milliseconds(seconds: float) -> int:
     """Return a time limit in milliseconds, at least the minimum of programs."""
-    return max(MIN_TIMEOUT_MS, round(seconds * 1000))
+    return max(MIN_TIMEOUT_MS, round(max(seconds, 0) * 1000))
 
 
 def to_bytes(mebibytes: int) -> int | None:

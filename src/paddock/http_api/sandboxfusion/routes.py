@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from paddock.cancellation import cancel_all, unless_stopped
 from paddock.http_api.bodies import MAX_JSON_BYTES
 from paddock.http_api.context import Call, ThisCall, await_disconnect
-from paddock.http_api.openapi import describe_body
-from paddock.http_api.problems import Problem
+from paddock.http_api.openapi import describe_body, describe_problems
+from paddock.http_api.problems import BODY_TOO_LARGE, Problem
 from paddock.http_api.sandboxfusion.errors import (
     InvalidRequest,
     Refused,
@@ -51,9 +51,9 @@ _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _DETAIL = {"application/json": {"schema": {"type": "object", "required": ["detail"]}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     403: {"description": "Policy refuses this program.", "content": _DETAIL},
-    413: {"description": "The body is too large.", "content": _DETAIL},
     422: {"description": "The body is not valid.", "content": _DETAIL},
     504: {"description": "No slot became free in time. Nothing started; send it again.", "content": _DETAIL},
+    **describe_problems(BODY_TOO_LARGE),
 }
 
 B = TypeVar("B", bound=Body)
