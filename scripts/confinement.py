@@ -9,16 +9,17 @@ import textwrap
 from pathlib import Path
 
 from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
+from paddock.sandbox.tiers import RESIDUAL_RISKS, SIGNAL_RISK
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"
-COLUMNS = (
-    ("namespaces",),
-    ("namespaces with loopback", "namespaces"),
-    ("landlock as root", "landlock"),
-    ("landlock",),
-)
-"""What stands in an attack's file for each column; the first of them that is there."""
+COLUMNS = {
+    "`namespaces`": ("namespaces",),
+    "`namespaces`, network `loopback` or `hosts`": ("namespaces with loopback", "namespaces"),
+    "`landlock`, program is user 65531 (Paddock is root)": ("landlock as root", "landlock"),
+    "`landlock`, program has Paddock's own user": ("landlock",),
+}
+"""The heading of each column, and what stands in an attack's file for it; the first of them that is there."""
 
 HEAD = """\
 # What confinement stops
@@ -29,8 +30,8 @@ Every program that Paddock starts as a process runs in one of three tiers:
 
 | tier | mechanisms | where it works |
 |---|---|---|
-| `namespaces` | private files, processes and network, and everything in `landlock` | user namespaces, bubblewrap |
-| `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 5.13 or later, containers |
+| `namespaces` | private files, processes and network; what the kernel has of `landlock` | user namespaces, bubblewrap |
+| `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 6.12 (as root 6.2), containers |
 | `unconfined` | none; limits still apply, and no process outlives the program | wherever a settings file asks for it |
 
 On kernels without Landlock (gVisor, old kernels, kernels with it switched off) `namespaces` confines files by its
@@ -38,7 +39,7 @@ mounts alone, and JavaScript runs in an empty root. `sandbox.require = ["landloc
 
 `paddock doctor` attacks the first two tiers from inside. It reports what is missing and the command that
 installs it. Paddock uses the strongest tier that held. If that tier is weaker than `sandbox.minimum_tier`,
-nothing runs.
+no program in another language runs.
 
 ## User and access of a program
 
@@ -90,7 +91,8 @@ nothing runs.
   Every program that may write to the directory of a tool can change the tool. This includes programs with
   write access to the workspace that contains it.
 * **End.** A result is due within a quarter of a second after the wall time, and no process of the program is
-  left then.
+  left then. If the kernel has not ended a process by then, the result counts it in `survivors`, and Paddock
+  continues to kill it.
 
 ## Protected paths
 
@@ -126,9 +128,10 @@ patterns of that kind with `sandbox.unprotected`.
 
 | | `namespaces` | `landlock` |
 |---|---|---|
-| files without a grant | do not exist | cannot be read, written, listed or created; names can be tested |
-| of them, files that the program's user owns | do not exist | cannot be changed (supervised system calls) |
-| of them, files that the program's user may read | do not exist | cannot be watched (as root: inotify) |
+| files without a grant | do not exist | cannot be read, written, listed or created; name, size and owner can be seen |
+| files without a grant that the program's user owns | do not exist | cannot be changed (supervised system calls) |
+| files without a grant that the program's user may read | do not exist | \
+cannot be watched, except by user 65531 in public directories |
 | protected paths | cannot be changed if they exist, otherwise are restored | are restored |
 | other processes | do not exist | cannot be traced, slowed down or inspected; nor signalled, from Linux 6.12 on |
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
@@ -139,6 +142,23 @@ patterns of that kind with `sandbox.unprotected`.
 
 With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any
 capability.
+
+### What `landlock` leaves open
+
+In the tier `landlock` some risks are left. `paddock doctor`, and the outcome of each program, list those that hold
+on the machine. All of them are:
+
+@LANDLOCK@
+* Before Linux 6.12: @SIGNALS@.
+
+Which of them hold depends on the machine:
+
+* User 65531 owns no files, unless an account of the machine has that number. Therefore it cannot change any. It can
+  watch public directories.
+* Where [supervised calls](#supervised-system-calls) hold, programs with Paddock's own user can neither change nor
+  watch such files.
+* With a control group, the kernel limits memory and processes at once, and counts the memory of pipes, sockets and
+  mappings.
 
 ### Supervised system calls
 
@@ -180,10 +200,12 @@ the program, so that no path leads elsewhere. If the broker ends, the calls fail
 | CPU time, scratch | polled | polled |
 | the end | the process group, `cgroup.kill`, then as without a group | all below the supervisor is stopped and killed |
 
-(1) Memory files, deleted files and page tables count, too. Memory files and deleted files can be mapped and not
-open, on their way through a socket, or hidden by their process. Then they count up to the increase that the
-machine itself shows. What the kernel keeps for a program elsewhere is not counted without a control group: what
-lies in sockets and pipes, and mappings. File locks are counted by neither.
+(1) Memory files, deleted files and page tables count, too. A program can hide a memory file or a deleted file: mapped
+but closed, inside a socket, or in a process that hides from its user. Paddock then guesses. It counts at most as
+much as the use of the whole machine has grown since its lowest value during the run. If another program releases
+memory within the same few milliseconds, as much of it can stay hidden. What the kernel keeps for a program elsewhere
+is not counted without a control group: what lies in sockets and pipes, and mappings. File locks are counted by
+neither.
 
 (2) Processes are counted, and threads, of which 256 more are allowed. `RLIMIT_NPROC` does not limit a program
 that is root.
@@ -211,24 +233,22 @@ doctor` reports which. The next start ends and removes the groups that a killed 
 
 | place | how the tests make it |
 |---|---|
-| as root, and as an ordinary user | as started, and by `setuid` to an unused user id |
-| as root, with programs that stay root | `sandbox.job_user` (`landlock` alone, as another user in the table) |
+| Paddock is root, and an ordinary user | as started, and by `setuid` to an unused user id |
+| Paddock is root, with programs that stay root | `sandbox.job_user` (`landlock` alone, in the last column) |
 | without supervised calls | the control: the attacks on metadata must succeed (`landlock` alone, not in the table) |
 | without user namespaces | in a user namespace whose `user.max_user_namespaces` is 0 (`landlock` alone) |
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
 | without Landlock | as root, where the calls of Landlock answer ENOSYS (`namespaces` alone) |
 | unconfined, as an ordinary user | the control: an attack that can succeed must succeed here |
 
-In the tier `landlock`, a root Paddock runs programs as a separate user that owns nothing else. Two attacks
-work there, because Landlock has no rule for them. Names can be tested: `stat` shows that a file exists, its
-size and its owner. Directories that all users may read can be watched.
+In the tier `landlock`, a root Paddock runs programs as user 65531, which owns nothing else. Landlock has no rule
+for the attacks that are **open** only there. [What `landlock` leaves open](#what-landlock-leaves-open) lists them,
+and what the attacks below do not try, such as the mounts and connections in `/proc`.
 
 The tests use no control group. Three attacks on the kernel's own memory are therefore **open** in every tier:
 sockets, mappings and file locks. Give Paddock a control group on a machine where unreviewed programs must not
 be able to exhaust the memory. It bounds the first two.
 
-| attack | namespaces | the same, network loopback or hosts | landlock, as root | landlock, as another user |
-|---|---|---|---|---|
 """
 
 
@@ -241,21 +261,28 @@ def render_protected_paths() -> str:
     )
 
 
+def render_landlock_risks() -> str:
+    """Return a list of what the tier `landlock` does not close."""
+    lines = (f"{risk[0].upper()}{risk[1:]}." for risk in RESIDUAL_RISKS["landlock"])
+    return "\n".join(textwrap.fill(line, 112, initial_indent="* ", subsequent_indent="  ") for line in lines)
+
+
 def table() -> str:
-    """Return the rows, one for each attack."""
-    rows: list[str] = []
+    """Return the headings, and a row for each attack."""
+    rows = [f"| attack | {' | '.join(COLUMNS)} |\n|---{'|---' * len(COLUMNS)}|\n"]
     for path in sorted((ROOT / "tests/escape/processes/attacks").glob("*.py")):
         text = path.read_text()
         title = text.split("\n", 1)[0].strip('"').removesuffix(".")
         told: dict[str, str] = dict(re.findall(r"^([a-z ]+): (.+)$", text, re.MULTILINE))
-        states = [next((told[name] for name in names if name in told), "?") for names in COLUMNS]
+        states = [next((told[name] for name in names if name in told), "?") for names in COLUMNS.values()]
         rows.append(f"| {title} | " + " | ".join("**open**" if s == "open" else s for s in states) + " |\n")
     return "".join(rows)
 
 
 def main() -> int:
     """Write or check the page."""
-    page = HEAD.replace("@PROTECTED@", render_protected_paths()) + table()
+    page = HEAD.replace("@PROTECTED@", render_protected_paths())
+    page = page.replace("@LANDLOCK@", render_landlock_risks()).replace("@SIGNALS@", SIGNAL_RISK) + table()
     if "--check" not in sys.argv:
         TARGET.write_text(page)
     elif not TARGET.exists() or TARGET.read_text() != page:

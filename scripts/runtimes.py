@@ -97,8 +97,8 @@ paddock.toml of the user or the system
   no setting decides this, so the flags of your own command do
 ```
 
-The keys are those of `recipes.toml`, and Paddock checks them in the same way. `title`, `extensions`, `hello` and at
-least one `variant` are required. A variant needs `executables`, `run` and `version`.
+[The reference](configuration.md#runtimesrecipesname) lists all keys of the table and of its variants. `title`,
+`extensions`, `hello` and at least one `variant` are required. A variant needs `executables`, `run` and `version`.
 
 The language then works like a built-in one: in `paddock exec`, `run_program`, `paddock.exec` and script tools, in
 rules and `runtimes.allowed`, in `paddock runtimes`, `paddock doctor` and completion. These limits apply:
@@ -162,7 +162,7 @@ run`, or the subcommand of `go` that the arguments begin with. Examples are `pad
 The data is in the cache directory, and programs can only read it. After a change of the toolchain it is not
 used until you run the command again.
 
-A session that runs a second program with the same grants starts a sandbox ahead for the third
+An open Paddock that runs a second program with the same grants starts a sandbox ahead for the third
 (`sandbox.spares`). It searches for a toolchain again only after a change that the search would notice.
 
 ## Stopping a program

@@ -20,7 +20,7 @@ from paddock import BlockingPaddock as Paddock
 from paddock.model.artifact import LineRange, OutputQuery, RunFacts
 from paddock.output.artifacts import Artifacts
 from paddock.output.query import OpenArtifact, read_bytes
-from paddock.redaction.redactor import Removal
+from paddock.redaction.removal import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import (
     ArtifactSettings,

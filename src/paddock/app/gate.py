@@ -11,8 +11,9 @@
       |
     claim: audit "started" is written before anything runs
       |
-    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a
-      |                              process by `sandbox.spec`; removes secrets from streams (`output.recorder`)
+    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a script
+      |                              tool by `script_tools.inputs`, an SDK method by `sdk.service`, a process by
+      |                              `sandbox.spec`; removes secrets from streams (`output.recorder`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
@@ -37,6 +38,7 @@ from paddock.app.work.kind import Context, Engines, Watchers
 from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded
+from paddock.javascript.clock import Clock
 from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
@@ -90,7 +92,7 @@ class Gate:
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
         self._outgoing = outgoing
         self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
-        self.find_tool = engines.scripts.make_work
+        self.make_tool_run = engines.scripts.make_work
         self._context = Context(
             engines=engines,
             policy=self._policy,
@@ -99,7 +101,7 @@ class Gate:
                 settings, self._policy, engines.servers, self._record_lookup
             ),
             commands=tuple(command.name for command in settings.sdk.commands),
-            find_tool=self.find_tool,
+            make_tool_run=self.make_tool_run,
             clock_of=self.approvals.clock_of,
             person_of=self._make_person,
             watch_connections=self._watch_connections,
@@ -255,7 +257,8 @@ class Gate:
             return shown
 
         ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))
-        return ConnectionWatch(ask, record, self._network, self.engines.sdk.find_secret)
+        clock = self.approvals.clock_of(request)
+        return ConnectionWatch(clock, ask, record, self._network, self.engines.sdk.find_secret)
 
     def watch_server(self, server: str) -> ConnectionWatch:
         """Return what records the connections of a confined server. They belong to no request: no question is asked."""
@@ -268,7 +271,7 @@ class Gate:
         async def refuse(_authority: Authority, _decision: HostDecision) -> bool:
             return False
 
-        return ConnectionWatch(refuse, record, self._network, self.engines.sdk.find_secret)
+        return ConnectionWatch(Clock(), refuse, record, self._network, self.engines.sdk.find_secret)
 
     def _hide_secrets(self, connection: Connection) -> Connection:
         hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
@@ -303,6 +306,8 @@ class Gate:
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
             end = {**facts, **end_facts(request, result, ms, len(written))}
+            if end.get("violations"):  # a program chooses these paths
+                end |= self._outgoing.facts({"violations": end["violations"]})
             if shown.redactions:
                 end["redactions"] = shown.redactions
             # An end needs no separate flush. The next record writes it, or the end of its parent.

@@ -3,30 +3,38 @@
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.cancellation import run_shielded
+from paddock.model.base import count
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
-from paddock.model.outcome import RawResult
+from paddock.model.outcome import RawResult, Status
 from paddock.policy.environment import TRUST
 from paddock.policy.network import decide_host, list_opened_hosts
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
 
 if TYPE_CHECKING:
+    from paddock.javascript.clock import Clock
     from paddock.network.authority import CertificateAuthority
     from paddock.network.connector import Decide
+    from paddock.sandbox.protocol import Pausable
 
 _BUNDLE = ".certificates.pem"
 MAX_LISTED = 200
 """Maximum number of connections in an outcome; the record has all."""
+_MAX_HINTS = 3
+"""Maximum number of refusals that a hint explains."""
 
 
 class ConnectionWatch(NamedTuple):
     """The gate's side of the connections of one request."""
+
+    clock: "Clock"
+    """Pauses the program while a person is asked."""
 
     ask: Callable[[Authority, HostDecision], Awaitable[bool]]
     """Asks a person whether a program may connect to a host."""
@@ -47,6 +55,7 @@ class HostAccess:
         self._authority = _make_authority(grant)
         self._decide = decide or partial(decide_host, grant)
         self._turn: HostTurn | None = None
+        self._process: Pausable | None = None
         self._served: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -78,10 +87,25 @@ class HostAccess:
 
     def begin_turn(self, turn: "HostTurn") -> None:
         """Ask and record for another request from now on."""
+        self._leave_clock()
         self._turn = turn
+        self._join_clock()
 
-    def serve(self, listener: socket.socket) -> None:
-        """Serve the proxy of the program on this socket, in a task, which closes the socket."""
+    def _join_clock(self) -> None:
+        if self._turn is not None and self._process is not None:
+            self._turn.watch.clock.add(self._process)
+
+    def _leave_clock(self) -> None:
+        if self._turn is not None and self._process is not None:
+            self._turn.watch.clock.remove(self._process)
+
+    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+        """Serve the proxy of the program on this socket, in a task, which closes the socket.
+
+        The clock of each request pauses the `process`.
+        """
+        self._process = process
+        self._join_clock()
         self._served = asyncio.create_task(self._serve(listener))
 
     async def _serve(self, listener: socket.socket) -> None:
@@ -113,6 +137,7 @@ class HostAccess:
     async def close(self) -> None:
         """Close all connections. The processes of the program have ended."""
         self._ended.set()
+        self._leave_clock()
         if self._served is not None:
             await run_shielded(asyncio.wait({self._served}))
 
@@ -169,9 +194,9 @@ class HostTurn:
         """Take the connections from now on."""
         self.access.begin_turn(self)
 
-    def serve(self, listener: socket.socket) -> None:
-        """Serve the proxy of the program on this socket, and close it at the end."""
-        self.access.serve(listener)
+    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+        """Serve the proxy of the program on this socket, and close it at the end. Pause it while a person is asked."""
+        self.access.serve(listener, process)
 
     def take(self, connection: Connection) -> None:
         """Record a connection that has ended or was refused."""
@@ -203,6 +228,23 @@ class RequestHosts:
         return self._turns[-1]
 
     def add_connections(self, result: RawResult) -> RawResult:
-        """Return the result with the connections, if there are any."""
+        """Return the result with the connections, if there are any.
+
+        The hint on a program that failed says what would allow those that were refused. It replaces a hint that was
+        guessed from the program's output.
+        """
         connections = tuple(each for turn in self._turns for each in turn.connections)
-        return result.replace(network=connections) if connections else result
+        if not connections:
+            return result
+        hint, error = _explain_refusals(connections), result.error
+        if hint and error is not None and error.phase == "run" and result.status is Status.FAILED:
+            result = result.replace(error=error.replace(hint=hint))
+        return result.replace(network=connections)
+
+
+def _explain_refusals(connections: Sequence[Connection]) -> str:
+    """Return why connections were refused and what would allow them; "" if none was."""
+    reasons = list(dict.fromkeys(each.reason for each in connections if each.verdict == "refused"))
+    more = len(reasons) - _MAX_HINTS
+    shown = reasons[:_MAX_HINTS] + ([f"and {count(more, 'more', 'more')}"] if more > 0 else [])
+    return "; ".join(shown)

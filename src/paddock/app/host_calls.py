@@ -24,7 +24,7 @@ from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerCall
 from paddock.policy.rehearsal import Plan
 from paddock.redaction.outgoing import OnCall
-from paddock.sdk.requests import ENDED_STATUSES, FindTool, make_child_request, render_ended
+from paddock.sdk.requests import ENDED_STATUSES, MakeToolRun, make_child_request, render_ended
 
 # A call whose record cannot be written is not made; the program's own outcome reports why.
 _UNRECORDED = HostReply(
@@ -49,9 +49,10 @@ class HostCalls:
 
     carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]
     """Runs a child request through the gate."""
-    find_tool: FindTool
+    make_tool_run: MakeToolRun
     parent: ExecutionRequest
-    calls: Calls
+    call_mode: Calls
+    """Which calls the program may make."""
     on_call: OnCall | None = None
     """Called with each call that has ended."""
     plan: Plan = field(default_factory=Plan)
@@ -166,7 +167,7 @@ class HostCalls:
             surface="guest",
             workspace=self.parent.workspace,
             work=work,
-            calls=self.calls,
+            calls=self.call_mode,
         )
 
     async def _list_names(self, offered: VisibleTools, method: str, arguments: list[Json]) -> HostReply:
@@ -201,7 +202,7 @@ class HostCalls:
 
     async def _run_sdk_call(self, name: str, arguments: list[Json]) -> HostReply:
         try:
-            request = make_child_request(name, arguments, self.parent, self.calls, self.find_tool)
+            request = make_child_request(name, arguments, self.parent, self.call_mode, self.make_tool_run)
             outcome = await self.carry_out(request, _ignore_result)
         except LedgerError:
             return _UNRECORDED

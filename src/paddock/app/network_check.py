@@ -63,7 +63,7 @@ async def _attack(sandbox: KernelSandbox) -> tuple[bool, dict[str, bool]]:
         async with open_proxy(listener, terms):
             await ended.wait()
 
-    def take(listener: socket.socket) -> None:
+    def take(listener: socket.socket, _: object) -> None:
         serving.add(asyncio.create_task(serve(listener)))
 
     facts = {

@@ -1,4 +1,7 @@
-"""Open a session from settings: creates the gate and connects it with engines and mechanisms."""
+"""Open Paddock from settings: create the gate and connect it with engines and mechanisms.
+
+The result is a `Session`. That is not an interpreter session, which stays open between programs (`paddock.sessions`).
+"""
 
 import asyncio
 import logging
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A gate with its engines and services, for one workspace."""
+    """A gate with its engines and services, for one workspace; not an interpreter session (`paddock.sessions`)."""
 
     def __init__(  # noqa: PLR0917 - the parts of a session
         self,

@@ -2,11 +2,10 @@
 
 import asyncio
 import sys
-import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack, aclosing, suppress
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import click
 
@@ -15,13 +14,13 @@ from paddock.batch.lines import MAX_LINE_BYTES, BadLine, read_program, render_re
 from paddock.batch.program import Program, ProgramResult
 from paddock.batch.runner import Origin, Runner
 from paddock.cli import options
+from paddock.cli.batch_progress import Progress, Tally
 from paddock.cli.failure import Failure
 from paddock.cli.help import render_examples
 from paddock.cli.line_source import read_lines
 from paddock.cli.run_request import EXIT_SIGNAL_BASE
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import cancel_on_signals
-from paddock.model.base import count
 from paddock.model.outcome import Status
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
@@ -32,8 +31,6 @@ EXIT_UNANSWERED = 1
 _UNANSWERED = frozenset(
     {Status.DENIED, Status.INVALID, Status.UNAVAILABLE, Status.LOST, Status.ERROR, Status.CANCELLED}
 )
-_TERMINAL_S, _PIPE_S = 0.2, 10.0
-"""Time between two reports of progress, in seconds."""
 
 
 @click.command(
@@ -78,71 +75,19 @@ def command(
     settings = load(workspace, flags=flags).settings
     with ExitStack() as stack:
         answers = None if output is None else stack.enter_context(open_answer_file(output))
-        batch = _Batch(answers, _Progress(sys.stderr))
+        batch = _Batch(answers, Progress(sys.stderr))
         number = asyncio.run(batch.run(file, settings, workspace, max_parallel))
     context.exit(EXIT_SIGNAL_BASE + number if number else batch.exit_code)
-
-
-class _Tally(NamedTuple):
-    """How many programs were answered, and how."""
-
-    answered: int = 0
-    ok: int = 0
-    unanswered: int = 0
-    invalid: int = 0
-
-    def render(self) -> str:
-        """Return it as a line for a person."""
-        others = self.answered - self.ok - self.unanswered
-        parts = [f"{self.ok} ok", f"{others} failed"]
-        parts += [f"{self.unanswered} not run to an end"] if self.unanswered else []
-        parts += [count(self.invalid, "invalid line")] if self.invalid else []
-        return f"{count(self.answered, 'program')}: {', '.join(parts)}"
-
-
-class _Progress:
-    """Reports progress on standard error: one line that changes on a terminal, else a line now and then."""
-
-    def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
-        self._clock = clock
-        self._live = stream.isatty()
-        self._next = clock() + self._period
-        self._drawn = False
-
-    @property
-    def _period(self) -> float:
-        return _TERMINAL_S if self._live else _PIPE_S
-
-    def report(self, tally: _Tally) -> None:
-        """Report progress, unless it was reported a moment ago."""
-        if self._clock() < self._next:
-            return
-        self._next = self._clock() + self._period
-        end = "" if self._live else "\n"
-        self._write(f"{tally.render()}{end}")
-        self._drawn = self._live
-
-    def end(self, tally: _Tally, kept: int) -> None:
-        """Report the end."""
-        before = f"; {count(kept, 'answer')} kept from before" if kept else ""
-        self._write(f"{tally.render()}{before}\n")
-
-    def _write(self, text: str) -> None:
-        erase = "\r\x1b[K" if self._drawn else ""
-        with suppress(OSError):  # progress that nobody reads must not end the batch
-            self._stream.write(erase + text)
-            self._stream.flush()
 
 
 class _Batch:
     """One run over a file of programs."""
 
-    def __init__(self, answers: AnswerFile | None, progress: _Progress) -> None:
+    def __init__(self, answers: AnswerFile | None, progress: Progress) -> None:
         self._answers = answers
         self._progress = progress
         self._seen: set[str] = set()
-        self._tally = _Tally()
+        self._tally = Tally()
 
     @property
     def exit_code(self) -> int:

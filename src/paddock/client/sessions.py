@@ -37,18 +37,18 @@ class SessionFiles:
     async def write(self, path: str, data: "InputData") -> None:
         """Write a file into the working directory, and replace one that is there.
 
-        The write is a separate request, decided and recorded. Raises ValueError for a path that leads out,
+        The write is a separate request, decided and recorded. Raises RequestError for a path that leads out,
         OutcomeError for a session that is lost.
         """
         outcome = await self._session.run("", files={path: data})
         outcome.check()
 
     async def read(self, path: str) -> bytes:
-        """Return the content of a file. Raises OSError, ValueError for what is no regular file, PaddockError."""
+        """Return the content of a file. Raises OSError, RequestError for a path of no regular file, PaddockError."""
         return await self._session.programs.sessions.read_file(self._session.actor, self._session.id, path)
 
     async def remove(self, path: str) -> None:
-        """Remove a file. Raises OSError, and PaddockError for a session that has ended."""
+        """Remove a file. Raises OSError, RequestError for a wrong path, PaddockError for a session that has ended."""
         await self._session.programs.sessions.remove_file(self._session.actor, self._session.id, path)
 
     async def list(self) -> tuple[OutputFile, ...]:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -16,7 +15,7 @@ from paddock.hub.process import GRACE_MS, ServerChild
 from paddock.model.limits import KIB, MIB
 from paddock.model.process import GIB, ProcessGrants, ProcessLimits, ProcessResult
 from paddock.sandbox.job import RunningProcess
-from paddock.sandbox.protocol import Streams
+from paddock.sandbox.protocol import Listener, Streams
 from paddock.sandbox.sandbox import KernelSandbox
 
 _LIFETIME_MS = 10 * 365 * 24 * 3600 * 1000
@@ -115,7 +114,7 @@ async def start_confined(
     argv: Sequence[str],
     grants: ProcessGrants,
     *,
-    listener: Callable[[socket.socket], None] | None,
+    listener: Listener | None,
     on_end: Callable[[], Awaitable[None]],
 ) -> ConfinedProcess | ProcessResult:
     """Start a server with these grants, or return why it may not start.

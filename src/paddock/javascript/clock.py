@@ -8,23 +8,10 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class Pausable(Protocol):
-    """A computation that can be paused."""
-
-    def stop(self) -> None:
-        """Pause it. Does nothing after it has ended."""
-        ...
-
-    async def ready(self) -> None:
-        """Wait until it may continue, with the resources that it gave up for the pause."""
-        ...
-
-    def go_on(self) -> None:
-        """Continue it. Does nothing after it has ended, or if it was not paused."""
-        ...
+if TYPE_CHECKING:
+    from paddock.sandbox.protocol import Pausable
 
 
 class _Limit:
@@ -32,7 +19,7 @@ class _Limit:
 
     __slots__ = ("_clock", "_timeout", "_worker")
 
-    def __init__(self, clock: "Clock", seconds: float, worker: Pausable | None) -> None:
+    def __init__(self, clock: "Clock", seconds: float, worker: "Pausable | None") -> None:
         self._clock = clock
         self._worker = worker
         self._timeout = asyncio.timeout(seconds)
@@ -57,13 +44,15 @@ class Clock:
     def __init__(self) -> None:
         self._limits: dict[asyncio.Timeout, Pausable | None] = {}
         self._left: dict[asyncio.Timeout, float] = {}
+        self._processes: set[Pausable] = set()
+        """Processes whose time limits are kept elsewhere."""
         self._holds = 0
 
-    def limit(self, seconds: float, worker: Pausable | None = None) -> "_Limit":
+    def limit(self, seconds: float, worker: "Pausable | None" = None) -> "_Limit":
         """Return a context that raises TimeoutError after `seconds` of this clock, and pauses `worker` with it."""
         return _Limit(self, seconds, worker)
 
-    def begin(self, limit: asyncio.Timeout, worker: Pausable | None) -> None:
+    def begin(self, limit: asyncio.Timeout, worker: "Pausable | None") -> None:
         """Add a limit that has begun."""
         self._limits[limit] = worker
         if self._holds:
@@ -75,6 +64,19 @@ class Clock:
         if self._left.pop(limit, None) is not None and worker is not None:
             worker.go_on()
 
+    def add(self, process: "Pausable") -> None:
+        """Pause a process with this clock from now on. It keeps its own time limit."""
+        self._processes.add(process)
+        if self._holds:
+            process.stop()
+
+    def remove(self, process: "Pausable") -> None:
+        """Pause a process with this clock no longer. Does nothing the second time."""
+        if process in self._processes:
+            self._processes.remove(process)
+            if self._holds:
+                process.go_on()
+
     @contextmanager
     def hold(self) -> Generator[None]:
         """Pause the clock within the context."""
@@ -82,6 +84,8 @@ class Clock:
         if self._holds == 1:
             for limit in self._limits:
                 self._stop(limit)
+            for process in self._processes:
+                process.stop()
         try:
             yield
         finally:
@@ -89,12 +93,16 @@ class Clock:
             if not self._holds:
                 for limit in [*self._left]:
                     self._go_on(limit)
+                for process in self._processes:
+                    process.go_on()
 
     async def ready(self) -> None:
         """Wait, while the clock is still paused, until every paused worker may continue."""
         for worker in [self._limits[limit] for limit in self._left]:
             if worker is not None:
                 await worker.ready()
+        for process in tuple(self._processes):
+            await process.ready()
 
     def _stop(self, limit: asyncio.Timeout) -> None:
         when = limit.when()

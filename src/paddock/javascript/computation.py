@@ -48,7 +48,7 @@ _NEVER_SETTLED = ErrorInfo(
 
 
 class Computation(WorkerListener):
-    """The host's side of one computation."""
+    """The parent's side of one computation."""
 
     def __init__(self, worker: Worker, job: GuestJob) -> None:
         self._worker = worker

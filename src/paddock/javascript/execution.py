@@ -1,4 +1,4 @@
-"""The host's side of one running program. The host itself enforces every budget."""
+"""The parent's side of one running program. The parent itself enforces every budget."""
 
 import asyncio
 import os
@@ -63,7 +63,7 @@ _OUT_OF_PLACE: dict[type, str] = {
 
 
 class Execution(WorkerListener):
-    """The host's side of one running program."""
+    """The parent's side of one running program."""
 
     def __init__(
         self,

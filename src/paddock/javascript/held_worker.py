@@ -9,15 +9,18 @@ lock-down that every worker has. What it sends is as hostile as ever: a message 
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 from paddock.cancellation import run_shielded
 from paddock.javascript import frames
-from paddock.javascript.clock import Pausable
 from paddock.javascript.execution import Execution
 from paddock.javascript.job import GuestJob
 from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import RawResult, SandboxFacts, Status
+
+if TYPE_CHECKING:
+    from paddock.sandbox.protocol import Pausable
 
 ROUND_S = 0.1
 """Time between two interruptions of a program, in seconds. One can come too early: just before JavaScript runs."""
@@ -51,7 +54,7 @@ class HeldWorker(WorkerListener):
         """Whether its process has ended, or ends now."""
         return not self.worker.is_alive()
 
-    async def run(self, execution: Execution, placed: Pausable, job: GuestJob) -> RawResult:
+    async def run(self, execution: Execution, placed: "Pausable", job: GuestJob) -> RawResult:
         """Run a program and return its result. Raises PaddockError if Paddock's own machinery fails."""
         worker = self.worker
         started, before = time.perf_counter(), worker.cost() or WorkerUsage(0.0, 0)

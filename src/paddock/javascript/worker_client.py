@@ -1,4 +1,4 @@
-"""The host's side of one worker: its socket, process, cost and end."""
+"""The parent's side of one worker: its socket, process, cost and end."""
 
 import asyncio
 import contextlib

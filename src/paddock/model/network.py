@@ -134,7 +134,12 @@ class NetworkRequest(Value):
         if isinstance(network, str) and "." in network:
             raise ValueError(f'`network` names hosts in a list, such as ["{network}"]')
         if not isinstance(network, list | tuple):
-            return fields
+            hosts = fields.get("hosts")
+            return (
+                {**fields, "hosts": tuple(cast("Sequence[object]", hosts))}
+                if isinstance(hosts, list)
+                else fields
+            )
         if fields.get("hosts") is not None:
             raise ValueError("`network` has the list of hosts; leave out `hosts`")
         return {**fields, "network": "hosts", "hosts": tuple(cast("Sequence[object]", network))}

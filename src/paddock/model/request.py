@@ -225,12 +225,23 @@ class RuntimeRun(NetworkRequest):
             raise ValueError(
                 "an argument, the executable, the working directory or the file holds a NUL character"
             )
-        sizes = [len(text.encode("utf-8", "surrogatepass")) for text in self.args]
+        self._check_sizes()
+        return self
+
+    def _check_sizes(self) -> None:
+        """Raise ValueError for arguments and variables that the kernel would not start a program with (execve(2))."""
+        sizes = [_count_bytes(text) for text in self.args]
         if max(sizes, default=0) > ARGUMENT_BYTES:
             raise ValueError(f"an argument is over {ARGUMENT_BYTES} bytes; pass it on standard input")
+        for name, value in self.env.items():
+            sizes.append(_count_bytes(f"{name}={value}"))
+            if sizes[-1] > ARGUMENT_BYTES:
+                raise ValueError(
+                    f"the variable {name} is over {ARGUMENT_BYTES} bytes; pass its value as a file or on standard input"
+                )
         if sum(sizes) > ARGUMENTS_BYTES:
-            raise ValueError(f"the arguments are over {ARGUMENTS_BYTES} bytes; pass them on standard input")
-        return self
+            given = "arguments and variables" if self.env else "arguments"
+            raise ValueError(f"the {given} are over {ARGUMENTS_BYTES} bytes; pass them on standard input")
 
     def _check_workdir(self) -> None:
         if self.has_workdir and (self.file or self.cwd != "."):
@@ -244,6 +255,10 @@ class RuntimeRun(NetworkRequest):
             raise ValueError('`kernel` and `background` are for sessions: give `session`, for example "new"')
         if self.kernel != "plain" and self.runtime != "python":
             raise ValueError(f"{self.runtime} has no kernel {self.kernel}; python has it")
+
+
+def _count_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _is_below(path: str) -> bool:
@@ -312,7 +327,8 @@ class ExecutionRequest(Value):
     actor: str = "local"
     """Who sent it: a user, a client's name, a schedule."""
     surface: str = "library"
-    """Its surface: `cli`, `mcp`, `http`, `library`, `guest`."""
+    """Its surface: `cli`, `mcp`, `library`, `sequence`, `temporal` for schedules, `webhook`, or `guest` for a program's
+    own call."""
     workspace: Path
     work: Work
     caller: Caller | None = None

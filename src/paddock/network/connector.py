@@ -4,9 +4,9 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from paddock.model.host_names import Authority
 from paddock.model.network import VAULT_PATTERN, Connection, Header, HostDecision, HttpRequest, NetworkLimits
@@ -24,8 +24,9 @@ class Decide(Protocol):
     def __call__(self, host: str, port: int, request: HttpRequest | None = None, /) -> HostDecision: ...
 
 
-Ask = Callable[[Authority, HostDecision], Awaitable[bool]]
-"""Asks a person about a host, once for each host and port of a job; returns whether the answer is yes."""
+Ask = Callable[[Authority, HostDecision], Coroutine[Any, Any, bool]]
+"""Asks a person about a host, once for each host and port of a job; returns whether the answer is yes. It bounds the
+time for the answer."""
 OnConnection = Callable[[Connection], None]
 """Called with each connection at its end, and with each refused one."""
 
@@ -47,8 +48,6 @@ class ProxyTerms:
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     ask: Ask | None = None
     """None if no person can be asked."""
-    ask_timeout_s: float = 300.0
-    """Maximum time for an answer, in seconds. No answer is a refusal."""
     authority: "CertificateAuthority | None" = None
     """What signs for the hosts whose TLS is opened; None if no rule needs it."""
     secret: Callable[[str], str | None] = _know_no_secret
@@ -238,16 +237,9 @@ class Connector:
             if len(self._questions) >= MAX_QUESTIONS:
                 reason = f"{decision.reason}; the program has already asked about {MAX_QUESTIONS} hosts"
                 raise RefusedError(reason, "policy", rule=decision.rule)
-            question = asyncio.create_task(self._wait_for_answer(self._terms.ask(authority, decision)))
+            question = asyncio.create_task(self._terms.ask(authority, decision))
             self._questions[authority] = question
         return await asyncio.shield(question)
-
-    async def _wait_for_answer(self, answer: Awaitable[bool]) -> bool:
-        try:
-            async with asyncio.timeout(self._terms.ask_timeout_s):
-                return await answer
-        except TimeoutError:
-            return False
 
     def spend(self, number: int, attempt: Attempt) -> None:
         """Count traffic of a connection. Raises BudgetSpentError if the job has no traffic left."""

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from paddock.model.addresses import Address, is_public, really
 from paddock.model.errors import ConfigurationError
 from paddock.model.host_names import Authority, read_address, read_authority
+from paddock.model.network import HTTPS_PORT
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Returns the addresses of a name; the port is that of the connection. Raises OSError."""
@@ -90,7 +91,9 @@ async def resolve_name(host: str, port: int) -> list[Address]:
     return await asyncio.get_running_loop().run_in_executor(_resolver_threads(), look_up)
 
 
-def check_addresses(host: str, addresses: Sequence[Address], networks: Sequence[Sequence[str]]) -> None:
+def check_addresses(
+    authority: Authority, addresses: Sequence[Address], networks: Sequence[Sequence[str]]
+) -> None:
     """Refuse a host unless each of its addresses is public, or in one of the networks of each file.
 
     An address of this machine is never public. Raises RefusedError.
@@ -101,7 +104,10 @@ def check_addresses(host: str, addresses: Sequence[Address], networks: Sequence[
         if is_open or (networks and all(any(real in ip_network(each) for each in file) for file in networks)):
             continue
         what = "an address of this machine" if is_public(address) else "not a public address"
-        remedy = f'if that is intended, add addresses = ["{real}"] to the [[network.rule]] of the host'
+        host, port = authority
+        ports = "" if port == HTTPS_PORT else f"ports = [{port}], "
+        rule = f'host = "{host}", {ports}effect = "allow" and addresses = ["{real}"]'
+        remedy = f"if that is intended, add a [[network.rule]] with {rule} to the user's paddock.toml"
         raise RefusedError(f"{host} leads to {address}, which is {what}; {remedy}", "policy")
 
 
@@ -139,7 +145,7 @@ class Dialler:
                 if self._outer and self._outer.serves(authority.host):
                     return await self._connect_through(self._outer, authority, networks), None
                 addresses = await self._find_addresses(authority)
-                check_addresses(authority.host, addresses, networks)
+                check_addresses(authority, addresses, networks)
                 return await _connect_to_any(authority, addresses[:_MAX_ADDRESSES], self._timeout_s)
         except TimeoutError:
             seconds = f"{self._timeout_s:g} s"
@@ -162,7 +168,7 @@ class Dialler:
     ) -> socket.socket:
         """Connect through another proxy, which resolves the name. What this machine can resolve is checked here."""
         try:
-            check_addresses(authority.host, await self._find_addresses(authority), networks)
+            check_addresses(authority, await self._find_addresses(authority), networks)
         except RefusedError as problem:
             if problem.failure != "unresolved":
                 raise

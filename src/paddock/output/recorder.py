@@ -1,4 +1,4 @@
-"""Record the output of one execution: redacted as it arrives, compressed into a spool, published when it is complete.
+"""Capture the output of one execution (not the audit record): redact it, compress it, publish it when it is complete.
 
 Theory of operation. Both streams go through their redactors, and then to head and tail in memory, the SHA-256, and a
 gzip spool. A spool that outgrows memory is a file without a name. Therefore a server that dies leaves nothing that can

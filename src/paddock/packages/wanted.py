@@ -1,4 +1,4 @@
-"""What is asked of the room: packages of a program, and the interpreter that they are for."""
+"""The packages that a program asks for, and the interpreter that they are for."""
 
 import hashlib
 from collections.abc import Mapping

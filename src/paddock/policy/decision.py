@@ -1,4 +1,7 @@
-"""Decide on a request. A pure function of request and settings: no clock, no files, no state."""
+"""Decide on a request. No clock and no files: the result depends on the request and the settings alone.
+
+`Policy` caches results.
+"""
 
 import hashlib
 from collections.abc import Iterator

@@ -27,7 +27,7 @@ class GuestTerms(NamedTuple):
     refused: list[Reason]
 
 
-def judge_guest(
+def judge_program_or_call(
     request: ExecutionRequest,
     settings: Settings,
     *,

@@ -55,7 +55,7 @@ class WorkPolicy(ABC, Generic[W]):
     def judge(
         self, request: ExecutionRequest, work: W, settings: Settings, catalogue: Catalogue
     ) -> Judgement:
-        """Return the terms of the work, clamped limits, and objections."""
+        """Return the terms of the work, notes on clamped limits, objections, and what a person is asked."""
 
     def list_circumstances(
         self, request: ExecutionRequest, work: W, settings: Settings

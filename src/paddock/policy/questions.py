@@ -78,9 +78,9 @@ def make_act_question(
         id=new_id(),
         request=request,
         run=request,
-        what=make_printable(what),
+        what=make_printable(outgoing.text(what)),
         details=format_details(arguments, outgoing),
-        reasons=(make_printable(reason, _MAX_TEXT_CHARS),),
+        reasons=(make_printable(outgoing.text(reason), _MAX_TEXT_CHARS),),
         sha256=hashlib.sha256(canonical({"what": what, "arguments": dict(arguments)})).hexdigest(),
         wait_ms=wait_ms,
     )

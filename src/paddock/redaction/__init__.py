@@ -1,16 +1,24 @@
 """Redaction: remove secrets from everything that leaves Paddock, in the same way at every outlet.
 
     text, output, JSON value
-      | known      values that Paddock itself passed on: the vault, credentials of servers (in the documented spellings)
+      | known      values of the vault that Paddock passed on, in the documented spellings (`known.KnownSecrets`)
       | rules      `rules.jsonl`: Paddock's own rules (`rules.toml`) and the vendored ones of gitleaks
       | patterns   those of the settings
       v
     the same text with `[REDACTED:rule]` instead of each secret, and the number of removals
 
-Where that happens: to the streams of programs while they arrive (`output.recorder`, by `stream.StreamRedactor`), also
-if they are not stored; to values, console, errors and calls when the outermost request ends (`outgoing`, called by the
-gate); to answers of the MCP server once more. `scanner.Scanner` finds the secrets. A server's own credentials are
-removed from its answers by the hub.
+Where that happens:
+
+* streams of programs while they arrive, also if they are not stored (`output.recorder`, by `stream.StreamRedactor`)
+* files that programs leave, if they are texts (`output.artifacts`)
+* values, console, errors and calls when the outermost request ends (`outgoing`, called by the gate)
+* values that an execution in a session shows (`sessions.bundles`)
+* answers of the MCP server, once more
+* questions to a person (`policy.questions`)
+* facts of the record (`outgoing.OutgoingRedaction.facts`)
+
+`scanner.Scanner` finds the secrets. The hub removes a server's own credentials from its answers
+(`known.ServerSecrets`). A program gets the rest of such an answer unredacted.
 
 A rule matches only within a line, so that the result never depends on how a text is split into chunks. RE2 runs every
 pattern, in linear time for any text. RE2 and the rules are loaded when a text contains the keyword of a rule.

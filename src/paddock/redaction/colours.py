@@ -1,4 +1,7 @@
-"""Find secrets in texts with terminal colours or escaped slashes, which may be within a secret."""
+"""Strip terminal colours and escaped slashes from a text, and map positions back.
+
+They may be within a secret, which rules could not find otherwise.
+"""
 
 import re
 from bisect import bisect_right

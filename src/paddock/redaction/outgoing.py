@@ -1,6 +1,7 @@
 """Remove secrets from outcomes before they leave Paddock."""
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, TypeVar
 
 from paddock.model.base import Json
@@ -14,7 +15,7 @@ from paddock.model.outcome import (
 )
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.redactor import Removal
+from paddock.redaction.removal import Removal
 from paddock.redaction.scanner import Scanner, Slices, finish
 from paddock.settings.schema import RedactionSettings
 
@@ -23,8 +24,9 @@ OnCall = Callable[[CallRecord], None]
 _Result = TypeVar("_Result", bound=RawResult)
 _Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
-_FOREIGN_FACTS = ("name", "executable", "cwd", "file", "prompt", "actor")
-"""Facts for the ledger whose text a program or a caller chose."""
+_FOREIGN_FACTS = ("name", "executable", "cwd", "file", "prompt", "actor", "variables")
+_FOREIGN_LISTS = ("violations", "hosts", "requirements")
+"""Facts for the ledger whose texts a program or a caller chose."""
 
 
 class OutgoingRedaction:
@@ -64,10 +66,12 @@ class OutgoingRedaction:
         """Return facts for the ledger without secrets: a program chooses the names that it calls."""
         if self.known_secrets:
             facts = {key: self.known_secrets.hide_json(value) for key, value in facts.items()}
-        names = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
-        if self._scanner.leaves_name_alone("\n".join(names.values())):
+        names: dict[str, str] = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
+        lists: dict[str, list[str]] = {key: facts[key] for key in _FOREIGN_LISTS if facts.get(key)}
+        if self._scanner.leaves_name_alone("\n".join((*names.values(), *chain(*lists.values())))):
             return facts
-        return facts | {key: self.text(text) for key, text in names.items()}
+        found = {key: list(map(self.text, texts)) for key, texts in lists.items()}
+        return facts | {key: self.text(text) for key, text in names.items()} | found
 
     def line(self, line: ConsoleLine) -> ConsoleLine:
         """Return a console line without secrets."""
@@ -95,6 +99,9 @@ class OutgoingRedaction:
             changes["planned"] = yield from _redact_each(_redact_planned, outcome.planned, removal)
         if written and not self._scanner.leaves_alone(written):
             changes["value"] = yield from removal.json_in_slices(outcome.value, written=written)
+        if outcome.program is not None and outcome.program.violations:
+            violations = tuple(map(removal.text, outcome.program.violations))
+            changes["program"] = outcome.program.model_copy(update={"violations": violations})
         if outcome.tool is not None:
             changes["tool"] = yield from _redact_tool(outcome.tool, removal)
         if outcome.error is not None:
@@ -149,7 +156,8 @@ def _redact_tool(end: ToolEnd, removal: Removal) -> Slices[ToolEnd]:
     texts = yield from _redact_fields(end, ("stdout", "stderr"), removal)
     error = None if end.error is None else removal.text(end.error)
     output = yield from removal.json_in_slices(end.output)
-    return end.model_copy(update={**texts, "error": error, "output": output})
+    violations = tuple(map(removal.text, end.violations))
+    return end.model_copy(update={**texts, "error": error, "output": output, "violations": violations})
 
 
 def _redact_error(error: ErrorInfo, removal: Removal) -> Slices[ErrorInfo]:

@@ -69,7 +69,9 @@ def _keywords() -> _Keywords:
     return found
 
 
-class _CheckedName:
+class _LoadState:
+    """Whether the rules are loaded, or how much has been searched without them."""
+
     size = 0
     """Bytes searched so far without RE2."""
     rules: "Rules | None" = None
@@ -77,10 +79,10 @@ class _CheckedName:
 
 def may_match(data: bytes) -> bool:
     """Return whether a rule may match a text; False is certain."""
-    if _CheckedName.rules is not None:
-        return _CheckedName.rules.has_keyword(data)
-    _CheckedName.size += len(data)
-    if _CheckedName.size > _LOAD_AFTER_BYTES:
+    if _LoadState.rules is not None:
+        return _LoadState.rules.has_keyword(data)
+    _LoadState.size += len(data)
+    if _LoadState.size > _LOAD_AFTER_BYTES:
         return load_rules().has_keyword(data)
     lowered, keywords = repeat_without_colours(data).lower(), _keywords()
     beginnings = keywords.by_beginning.keys() & zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
@@ -270,8 +272,8 @@ class Rules:
 @cache
 def load_rules() -> Rules:
     """Return the rules; the first call loads RE2."""
-    _CheckedName.rules = Rules()
-    return _CheckedName.rules
+    _LoadState.rules = Rules()
+    return _LoadState.rules
 
 
 def _compile_re2() -> Untyped:

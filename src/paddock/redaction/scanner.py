@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from paddock.redaction.colours import ColourlessText, may_hold_colours
-from paddock.redaction.keys import KEY_SIGN, find_written_keys
 from paddock.redaction.known import KnownSecrets
+from paddock.redaction.private_keys import KEY_SIGN, find_written_keys
 from paddock.redaction.rules import (
     Match,
     Profile,
@@ -94,13 +94,13 @@ class Scanner:
     ) -> None:
         self._known = KnownSecrets() if known is None else known
         self._profile: Profile = profile
-        self._settings = settings.patterns if settings.enabled else ()
+        self._patterns = settings.patterns if settings.enabled else ()
         self._has_rules = settings.enabled and settings.include_defaults
 
     @property
     def is_active(self) -> bool:
         """Whether it may find anything."""
-        return self._has_rules or bool(self._settings) or bool(self._known)
+        return self._has_rules or bool(self._patterns) or bool(self._known)
 
     @property
     def has_rules(self) -> bool:
@@ -110,37 +110,37 @@ class Scanner:
     @property
     def has_patterns(self) -> bool:
         """Whether the settings have patterns."""
-        return bool(self._settings)
+        return bool(self._patterns)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Which patterns of the settings are not used, and why."""
-        return self._compiled[1] if self._settings else ()
+        return self._compiled[1] if self._patterns else ()
 
     @cached_property
     def _compiled(self) -> tuple[list[Pattern], tuple[str, ...]]:
-        return _compile_patterns(self._settings)
+        return _compile_patterns(self._patterns)
 
     @cached_property
     def _marks(self) -> frozenset[bytes]:
-        own = (f"[REDACTED:{pattern.name}]".encode() for pattern in self._settings)
+        own = (f"[REDACTED:{pattern.name}]".encode() for pattern in self._patterns)
         return load_rules().marks | _OTHER_MARKS | frozenset(own)
 
     def leaves_alone(self, data: bytes) -> bool:
         """Return True if nothing would be removed from a text, by a fast check. False is only a guess."""
-        if self._settings or self._known:
+        if self._patterns or self._known:
             return False
         return not self._has_rules or not may_match(data)
 
     def leaves_name_alone(self, text: str) -> bool:
         """Return `leaves_alone` of a short text that recurs, such as the name of a tool."""
-        if self._settings or self._known:
+        if self._patterns or self._known:
             return False
         return not self._has_rules or not may_match_name(text)
 
     def find_keywords(self, data: bytes) -> tuple[str, ...] | None:
         """Return the keywords in a text; None if not only the built-in rules are used."""
-        return None if self._settings or self._known else load_rules().find_keywords(data)
+        return None if self._patterns or self._known else load_rules().find_keywords(data)
 
     def redact(self, data: bytes) -> Redacted:
         """Return lines without their secrets, each as if it were alone."""
@@ -149,7 +149,7 @@ class Scanner:
     def redact_in_slices(self, data: bytes) -> Slices[Redacted]:
         """Return lines without their secrets, each as if it were alone."""
         data, count = self._known.remove(data)
-        if self._settings:
+        if self._patterns:
             return (yield from self._redact_each_line(data, count))
         if not self._has_rules or not may_match(data):
             return Redacted(data, count)
@@ -238,7 +238,7 @@ class Scanner:
         """Return the spans to remove from lines, in order; overlapping ones are joined, with the first rule's mark."""
         seen = self._blank_marks(data).replace(b"\r", b"\n")
         found = yield from find_in(seen, rules, refused)
-        for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
+        for order, pattern in enumerate(self._compiled[0] if self._patterns else ()):
             found += [
                 _Found(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)
             ]

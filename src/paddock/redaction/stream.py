@@ -12,7 +12,7 @@ line, so that the lines of the output keep their numbers. The lines around it st
 
 import re
 
-from paddock.redaction.keys import KEY_SIGN, KeyLines
+from paddock.redaction.private_keys import KEY_SIGN, KeyLines
 from paddock.redaction.scanner import KEY_MARK, Scanner, Slices, finish
 
 MAX_LINE_BYTES = 64 * 1024
@@ -51,7 +51,7 @@ class StreamRedactor:
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         done: list[bytes] = []
         if end:
-            done.append((yield from self._redact_lines(self._release_lines() + data[:end])))
+            done.append((yield from self._redact_lines(self._take_pending() + data[:end])))
         yield from self._hold_bytes(data[end:], done)
         return b"".join(done)
 
@@ -79,14 +79,14 @@ class StreamRedactor:
         return redacted
 
     def _hold_bytes(self, data: bytes, done: list[bytes]) -> Slices[None]:
-        """Add to the current line, and redact it if it fills a window."""
+        """Add to the current line. If it fills a window, put its redacted beginning into `done` and keep the rest."""
         if self._withholding or not data:
             return
         self._pieces.append(data)
         self._pending += len(data)
         if self._pending < MAX_LINE_BYTES:
             return
-        line = self._release_lines()
+        line = self._take_pending()
         while len(line) >= MAX_LINE_BYTES:
             window, after = line[:MAX_LINE_BYTES], line[MAX_LINE_BYTES:]
             head = yield from self._scanner.redact_head(window, MAX_LINE_BYTES - OVERLAP_BYTES)
@@ -101,14 +101,15 @@ class StreamRedactor:
             line = head.rest + after
         self._pieces, self._pending = [line], len(line)
 
-    def _release_lines(self) -> bytes:
+    def _take_pending(self) -> bytes:
+        """Return the bytes of the current line that are not redacted yet, and forget them."""
         line = b"".join(self._pieces)
         self._pieces, self._pending = [], 0
         return line
 
     def _end_line(self) -> Slices[bytes]:
         """Return the rest of the current line, redacted, without its line end."""
-        line, was_withheld = self._release_lines(), self._withholding
+        line, was_withheld = self._take_pending(), self._withholding
         self._withholding = False
         if was_withheld:
             return b""

@@ -30,6 +30,8 @@ class AdmissionQueue:
         self._wait_ms = wait_ms
         self._active = 0
         self._bytes = 0
+        self._patient = 0
+        """Number of waiting jobs that take no room in the queue."""
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
@@ -63,7 +65,7 @@ class AdmissionQueue:
     ) -> bool:
         """Admit a job of the caller `who`; it uses `size` bytes while it waits.
 
-        A `patient` job is never refused: its caller bounds how many of them wait, and holds them in memory anyway.
+        A `patient` job is never refused, and takes no room: its caller bounds how many of them wait.
         `max_wait_ms` shortens the wait of any other job.
         Returns True if the job was admitted and must call `leave`, and False if `stop` was set during the wait.
         Raises QueueFullError if too many jobs wait, or after too long a wait.
@@ -72,8 +74,12 @@ class AdmissionQueue:
             self._active += 1
             return True
         if patient:
-            return await self._wait_for_turn(who, stop, None)
-        if self.waiting >= self._room:
+            self._patient += 1
+            try:
+                return await self._wait_for_turn(who, stop, None)
+            finally:
+                self._patient -= 1
+        if self.waiting - self._patient >= self._room:
             raise self._full_error(
                 f"the queue is full (runtimes.max_waiting = {self._room})", "runtimes.max_waiting"
             )

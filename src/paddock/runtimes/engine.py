@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.packages import read_script_metadata, satisfies_python
+from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
-from paddock.runtimes.environments import missing_module
+from paddock.runtimes.environments import missing_module, missing_npm_package
 from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.limits import PROCESSORS, limit_compiler, limit_run
 from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
@@ -97,7 +97,7 @@ class _Task:
         """The directory in scratch that has the program's file when it is run."""
         return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
 
-    def job_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
+    def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
         scratch, name = str(slot.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
@@ -378,7 +378,7 @@ class RuntimeEngine:
                 (slot.scratch / name).symlink_to(target)
             await _put_files(planned.written, slot.scratch)
             source = f"{slot.scratch}/{planned.file_name}"
-            command, environment = planned.run.fill_in(replace(task.job_in(slot), source=source))
+            command, environment = planned.run.fill_in(replace(task.paths_in(slot), source=source))
             own = job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
             environment |= _list_proxy_variables(job, slot.scratch) | own
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
@@ -415,14 +415,14 @@ class RuntimeEngine:
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
             step = task.plan.run
-            job = task.job_in(slot)
+            paths = task.paths_in(slot)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
-            command, environment = step.fill_in(job)
+            command, environment = step.fill_in(paths)
             environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
             if work.has_workdir:
-                environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
+                environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
-            streams = task.streams(slot.scratch / task.source_folder, os.path.basename(job.source))
+            streams = task.streams(slot.scratch / task.source_folder, os.path.basename(paths.source))
             result = await task.sandbox.run(
                 command,
                 grants,
@@ -459,12 +459,17 @@ class RuntimeEngine:
         return task.result(result, "run", compiled, message, hint)
 
     def _missing_package_hint(self, task: _Task, ended: ProcessResult) -> str:
-        """Return how to install a package that a Python program failed to import, or ""."""
-        if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
+        """Return how to install a package that a program failed to import, or ""."""
+        work = task.job.work
+        installer = INSTALLERS.get(work.runtime)
+        if installer is None or ended.status is not Status.FAILED:
             return ""
-        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
         said = task.with_errors(ended).stderr
-        return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
+        text = said.head + said.tail
+        if installer == "npm":
+            return missing_npm_package(text, work.runtime, in_session=work.session is not None)
+        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
+        return missing_module(text, task.job, task.toolchain, passed_over)
 
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
@@ -500,9 +505,9 @@ class RuntimeEngine:
         slot = await task.sandbox.take_slot(grants, limits)
         try:
             await _put_files(task.plan.written, slot.scratch)
-            job = task.job_in(slot, compiling=True)
+            paths = task.paths_in(slot, compiling=True)
             inherited = self._list_inherited_variables(task.toolchain.recipe.inherits)
-            command, environment = step.fill_in(job)
+            command, environment = step.fill_in(paths)
             grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
@@ -511,7 +516,7 @@ class RuntimeEngine:
             fault = ""
             if result.status is Status.OK:
                 # A surviving process could change files while they are copied.
-                collect = partial(self.collect_output, name, job.output, target, owner)
+                collect = partial(self.collect_output, name, paths.output, target, owner)
                 fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
                 if not fault:
                     return compiled

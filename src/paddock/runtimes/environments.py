@@ -44,6 +44,9 @@ _STANDARD_LIBRARY = "lib*/*/os.py"
 _MAX_ENTRIES = 1000
 """Maximum entries of the working directory that are searched for the program's own modules."""
 _MISSING_MODULE_PATTERN = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
+_MISSING_NPM_PACKAGE_PATTERN = re.compile(
+    r"Cannot find (?:module|package) '((?:@[a-z0-9~-][\w.~-]{0,99}/)?[a-z0-9~-][\w.~-]{0,99})['/]"
+)
 _PACKAGES = {
     "Crypto": "pycryptodome",
     "OpenSSL": "pyopenssl",
@@ -196,6 +199,20 @@ def missing_module(
         f"{interpreter} -m pip install {package}"
     )
     return ". ".join(sentences)
+
+
+def missing_npm_package(stderr_text: str, language: str, *, in_session: bool) -> str:
+    """Return how to give a program the npm package that it failed to import, by its last output, or ""."""
+    found = _MISSING_NPM_PACKAGE_PATTERN.findall(stderr_text)
+    if not found:
+        return ""
+    name = found[-1]
+    what, command = ("Open a session", "repl") if in_session else ("Run the program", "exec")
+    return (
+        f'{name} is not installed. {what} with packages = ["{name}"] (paddock {command} {language} --package {name}). '
+        "Inline code does not see the node_modules of the workspace: save it there and run that file, for instance: "
+        f"paddock exec {language} ./main.{'ts' if language == 'typescript' else 'js'}"
+    )
 
 
 def _is_own(name: str, cwd: Path) -> bool:

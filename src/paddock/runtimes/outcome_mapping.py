@@ -27,7 +27,7 @@ _LIMIT_MESSAGES = {
     ),
     "processes": ("started more processes than it may", "it may have {processes} at a time"),
     "file_size": ("wrote a larger file than it may", "a file may have {file_bytes}"),
-    "scratch": ("filled its scratch directory", "it may hold {scratch_bytes}"),
+    "scratch": ("filled its scratch directory", "it may hold {scratch_bytes}, and no path over 4,096 bytes"),
     "stdout": ("wrote more to standard output than it may", "at most {stdout_bytes}"),
     "stderr": ("wrote more to standard error than it may", "at most {stderr_bytes}"),
     "stdin": ("received more standard input than it may", "at most {stdin_bytes}"),

@@ -8,11 +8,9 @@ from paddock.model.errors import EngineError
 from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
-from paddock.sandbox.protocol import HostProxy, OpenHosts
+from paddock.sandbox.protocol import HostProxy, Listener, OpenHosts
 
 if TYPE_CHECKING:
-    import socket
-
     from paddock.model.network import HostGrant
     from paddock.output.work_files import LeftFile
     from paddock.runtimes.toolchain import Toolchain
@@ -44,7 +42,7 @@ class ProgramTask(NamedTuple):
     """Makes what serves the connections of an installation of its packages."""
 
     @property
-    def serve_proxy(self) -> "Callable[[socket.socket], None] | None":
+    def serve_proxy(self) -> Listener | None:
         """What receives the socket of its proxy; None without hosts."""
         return None if self.hosts is None else self.hosts.serve
 

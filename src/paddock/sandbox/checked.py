@@ -34,15 +34,16 @@ REQUIRED = frozenset(
     {
         "read a file outside",
         "write a file outside",
+        "truncate a file outside",
         "make a file outside",
-        "read the server's environment",
-        "signal the server",
-        "trace the server",
-        "set the server's limits",
-        "take the server's descriptors",
+        "read Paddock's environment",
+        "signal Paddock",
+        "trace Paddock",
+        "set Paddock's limits",
+        "take Paddock's descriptors",
         "gain privileges",
         "reach a server of this machine",
-        "see a variable of the server",
+        "see a variable of Paddock",
         "change a protected path",
     }
 )
@@ -63,7 +64,7 @@ def connect():
         pass
 found["reach a server of this machine"] = _is_refused(connect)
 seen = {hashlib.sha256(b"=".join(each)).hexdigest() for each in os.environb.items()}
-found["see a variable of the server"] = not seen.intersection(target["variables"])
+found["see a variable of Paddock"] = not seen.intersection(target["variables"])
 sys.stdout.write(json.dumps(found))
 """
 _CHANGE = "echo x > .mcp.json; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit"
@@ -235,7 +236,7 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
         secret, workspace, made = _set_bait(folder)
         own = [hashlib.sha256(b"=".join(each)).hexdigest() for each in _list_own_variables()]
         listening = {"secret": str(secret), "port": listener.getsockname()[1], "variables": own}
-        words = [python, "-I", "-S", "-c", source, json.dumps({**canary.server_facts(), **listening})]
+        words = [python, "-I", "-S", "-c", source, json.dumps({**canary.describe_parent(), **listening})]
         for grants in (
             ProcessGrants(readable=readable),
             ProcessGrants(workspace=workspace, access="read-only", readable=readable),

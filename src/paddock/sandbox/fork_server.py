@@ -1,4 +1,4 @@
-"""The server's handles of the fork server, of its supervisors, and of the slots in which jobs start."""
+"""The parent's handles of the fork server, of its supervisors, and of the slots in which jobs start."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _START_S = 20.0
 
 @dataclass(slots=True)
 class SupervisorHandle:
-    """The server's handle of one supervisor, which serves one slot at a time. Closing the socket kills the job."""
+    """The parent's handle of one supervisor, which serves one slot at a time. Closing the socket kills the job."""
 
     socket: socket.socket
     folder: Path

@@ -27,7 +27,7 @@ def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",
-            start_new_session=True,  # only the server handles Ctrl-C, from the first moment
+            start_new_session=True,  # only the parent handles Ctrl-C, from the first moment
         )
     except OSError as error:
         raise EngineError(

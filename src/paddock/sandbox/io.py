@@ -1,4 +1,4 @@
-"""The server's ends of a process's three pipes. The server never blocks on the process, nor the process on the server.
+"""The parent's ends of a process's three pipes. The parent never blocks on the process, nor the process on the parent.
 
 Output of any size is read as soon as it arrives, until the process ends. Its head and tail stay in memory; all of it
 goes to a sink. This also holds for a process that floods its output, never ends a line, closes its streams or passes

@@ -1,4 +1,4 @@
-"""One running program on the server's side: its three pipes, the connection to its supervisor, and its result."""
+"""The parent's side of one running program: its three pipes, the connection to its supervisor, and its result."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
@@ -20,10 +21,14 @@ from paddock.sandbox.protocol import Sink, Streams
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
+"""Maximum time until a job has started on a busy machine, in seconds. Its first turn may take so much longer."""
 _PAUSE_WITHIN_S = 20.0
 """Maximum time of a pause on a busy machine before the supervisor counts as lost, in seconds."""
 GRACE_S = 1.0
-"""Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds."""
+"""Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds.
+
+In the first turn of a job, `_START_S` is added.
+"""
 
 _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "wall": (Status.TIMEOUT, "wall"),
@@ -38,6 +43,26 @@ _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
 }
 _SIGXFSZ, _SIGXCPU = 25, 24
 _BAD_MESSAGE = "sent a malformed report"
+
+
+class _Timer:
+    """Calls a function after some time, which stands still while the timer is stopped."""
+
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self._left_s = seconds
+        self._call = call
+        self._handle: asyncio.TimerHandle | None = None
+        self.go_on()
+
+    def go_on(self) -> None:
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_later(self._left_s, self._call)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._left_s = self._handle.when() - asyncio.get_running_loop().time()
+            self._handle.cancel()
+            self._handle = None
 
 
 class RunningProcess:
@@ -64,10 +89,12 @@ class RunningProcess:
         self._facts = facts
         self._jailed = jailed
         self._kept = kept
-        self._late: asyncio.TimerHandle | None = None
+        self._late: _Timer | None = None
+        self._turn_end: _Timer | None = None
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
         self._exceeded: Callable[[str], None] | None = None
         self._paused: asyncio.Future[ProcessUsage] | None = None
+        self._state: Literal["running", "held", "paused"] = "running"
         self.resident_bytes = 0
         """Memory of the job at its last pause."""
 
@@ -102,8 +129,8 @@ class RunningProcess:
 
     def _expect_message(self, seconds: float) -> None:
         if self._late is not None:
-            self._late.cancel()
-        self._late = self._loop.call_later(seconds + GRACE_S, self._overdue)
+            self._late.stop()
+        self._late = _Timer(seconds + GRACE_S, self._overdue)
 
     @property
     def scratch(self) -> Path:
@@ -117,6 +144,8 @@ class RunningProcess:
         """
         if self.result.done():
             return None
+        self.go_on()
+        self._state = "paused"
         self._paused = self._loop.create_future()
         self._tell("pause")
         self._expect_message(_PAUSE_WITHIN_S)
@@ -125,24 +154,61 @@ class RunningProcess:
 
     def resume(self, timeout_ms: int, cpu_ms: int) -> None:
         """Continue a paused job for a turn with these limits; it ends at the first one that it exceeds."""
+        self._state = "running"
         self._expect_message(timeout_ms / 1000)
         self._tell(f"resume:{timeout_ms},{cpu_ms}")
 
     def interrupt(self) -> None:
         """Send SIGINT to the program and the processes of its group, as a terminal does at Ctrl-C."""
+        self.go_on()
         self._tell("interrupt")
 
-    def begin_turn(self, sink: Sink | None, exceeded: Callable[[str], None]) -> None:
-        """Pass standard output from now on to `sink`; call `exceeded` with the name of a limit that may interrupt."""
+    def stop(self) -> None:
+        """Stop every process of the job and its time limit until `go_on`. Does nothing at a pause or after the end."""
+        if self._state == "running" and not self.result.done():
+            self._state = "held"
+            self._tell("hold")
+            for timer in self._list_timers():
+                timer.stop()
+
+    async def ready(self) -> None:
+        """Return at once: a job that is stopped by `stop` keeps its slot."""
+
+    def go_on(self) -> None:
+        """Continue after `stop`. Does nothing otherwise."""
+        if self._state == "held":
+            self._state = "running"
+            self._tell("continue")
+            for timer in self._list_timers():
+                timer.go_on()
+
+    def _list_timers(self) -> list[_Timer]:
+        return [timer for timer in (self._late, self._turn_end) if timer is not None]
+
+    def begin_turn(
+        self, sink: Sink | None, exceeded: Callable[[str], None], timeout_ms: int | None = None
+    ) -> None:
+        """Pass standard output from now on to `sink`; call `exceeded` with the name of a limit that may interrupt.
+
+        That is also called with `wall` after `timeout_ms` milliseconds, which stand still during `stop`.
+        """
         assert self._pipes is not None
         self._exceeded = exceeded
+        if timeout_ms is not None:
+            self._turn_end = _Timer(timeout_ms / 1000, partial(exceeded, "wall"))
         self._pipes[1].begin(sink, partial(exceeded, "stdout"))
 
     def end_output(self) -> CapturedStream:
         """Return what has been written to standard output since `begin_turn`. Call it at a pause."""
         assert self._pipes is not None
         self._exceeded = None
+        self._end_turn_timer()
         return self._pipes[1].end_turn()
+
+    def _end_turn_timer(self) -> None:
+        if self._turn_end is not None:
+            self._turn_end.stop()
+            self._turn_end = None
 
     def _tell(self, text: str) -> None:
         if not self.result.done():
@@ -166,9 +232,9 @@ class RunningProcess:
         except OSError:
             message, files = b"", []
         try:
-            report = JobReport.from_bytes(message) if message else self._on_lost("died")
+            report = JobReport.from_bytes(message) if message else self._make_lost_report("died")
         except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
-            report = self._on_lost(_BAD_MESSAGE)
+            report = self._make_lost_report(_BAD_MESSAGE)
         if files:
             self._pass_on(socket.socket(fileno=files[0]))
         if report.ended_by == "paused":
@@ -183,19 +249,19 @@ class RunningProcess:
         if self._streams.listener is None:
             listener.close()
         else:
-            self._streams.listener(listener)
+            self._streams.listener(listener, self)
 
     def _note_pause(self, report: JobReport) -> None:
         if self._late is not None:
-            self._late.cancel()
+            self._late.stop()
         if self._paused is not None and not self._paused.done():
             self.resident_bytes = report.resident_bytes
             self._paused.set_result(_make_usage(report))
 
     def _overdue(self) -> None:
-        self._finish(self._on_lost("died"))
+        self._finish(self._make_lost_report("did not report in time"))
 
-    def _on_lost(self, how: str) -> JobReport:
+    def _make_lost_report(self, how: str) -> JobReport:
         hint = (
             "; check the protected paths of its workspace, which were not restored" if self._watched else ""
         )
@@ -204,7 +270,8 @@ class RunningProcess:
     def _finish(self, report: JobReport) -> None:
         assert self._pipes is not None
         assert self._late is not None
-        self._late.cancel()
+        self._late.stop()
+        self._end_turn_timer()
         self._loop.remove_reader(self._supervisor.fileno())
         stdin, stdout, stderr = self._pipes
         # Breaks reference cycles: buffers are freed without a garbage collection.
@@ -214,7 +281,7 @@ class RunningProcess:
         try:
             result = self._result(report, out, err)
         except (ValueError, TypeError):
-            report = self._on_lost(_BAD_MESSAGE)
+            report = self._make_lost_report(_BAD_MESSAGE)
             result = self._result(report, out, err)
         self.result.set_result(result)
         if report.ended_by in {"lost", "unborn"} or report.survivors:

@@ -28,6 +28,27 @@ class OpenFile(Protocol):
         ...
 
 
+class Pausable(Protocol):
+    """A computation that can be paused."""
+
+    def stop(self) -> None:
+        """Pause it. Does nothing after it has ended."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until it may continue, with the resources that it gave up for the pause."""
+        ...
+
+    def go_on(self) -> None:
+        """Continue it. Does nothing after it has ended, or if it was not paused."""
+        ...
+
+
+Listener = Callable[[socket.socket, Pausable | None], None]
+"""Receives the socket at which a process connects to its proxy, and closes it. Must not block or raise. The second
+argument pauses the process and its time limit while a person is asked; None if the sandbox cannot do that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Streams:
     """Standard input of a process, and the receivers of its output."""
@@ -45,9 +66,8 @@ class Streams:
     output: OpenFile | None = None
     """The end of a pipe that takes the place of standard output, which is then neither kept nor limited. The caller
     closes it."""
-    listener: Callable[[socket.socket], None] | None = None
-    """Receives, with the grant `hosts`, the socket at which the process connects to its proxy, and closes it. Must not
-    block or raise."""
+    listener: Listener | None = None
+    """Receives, with the grant `hosts`, the socket at which the process connects to its proxy."""
 
 
 class HostProxy(Protocol):
@@ -60,8 +80,8 @@ class HostProxy(Protocol):
     def begin(self) -> None:
         """Take the connections from now on: a session serves one request after another."""
 
-    def serve(self, listener: socket.socket) -> None:
-        """Serve the proxy on this socket, and close it at the end."""
+    def serve(self, listener: socket.socket, process: Pausable | None) -> None:
+        """Serve the proxy on this socket, and close it at the end. Pause the process while a person is asked."""
 
     async def close(self) -> None:
         """Close the connections of the process, which has ended."""
@@ -74,7 +94,7 @@ OpenHosts = Callable[[HostGrant], HostProxy]
 @asynccontextmanager
 async def open_hosts(
     hosts: HostProxy | None, scratch: Path
-) -> AsyncGenerator[tuple[Mapping[str, str], Callable[[socket.socket], None] | None]]:
+) -> AsyncGenerator[tuple[Mapping[str, str], Listener | None]]:
     """Yield the variables of a process that runs within the context, and what receives the socket of its proxy."""
     if hosts is None:
         yield {}, None
@@ -139,6 +159,8 @@ class Sandbox(Protocol):
         stop: asyncio.Event | None = None,
     ) -> ProcessResult:
         """Run a program to its end and return the result, when no process of it is left.
+
+        Processes that the kernel has not ended by then are counted in `survivors`, and are killed further.
 
         A program that goes beyond `limits` ends with the status and `limit` that say so. It gets the variables of
         `grants` alone. In a workspace that it may write to, protected paths such as `.git/hooks` and `.mcp.json` stay

@@ -1,11 +1,11 @@
-"""Run confined processes: `KernelSandbox.run` is the only way to start one.
+"""Run confined processes. `KernelSandbox.launch` starts every process; `run` also waits for its end.
 
-    server (asyncio, any size)          never forks, never waits for the end of a pipe
+    Paddock (asyncio, any size)         never forks, never waits for the end of a pipe
       fork server                       started once (`child.fork_server`)
         supervisor, one job at a time   enforces deadline and limits, ends every process (`child.supervisor`)
           shim, which becomes the job   gives up powers one after another (`child.shim`)
 
-Each supervisor has a socket to the server. When the server closes it, or dies, the supervisor kills its job.
+Each supervisor has a socket to Paddock, its parent. When Paddock closes it, or dies, the supervisor kills its job.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class KernelSandbox:
     files: tuple[StateFile, ...] = ()
     """Paddock's own files in other directories. A program whose grants expose one does not start."""
     supervised: bool = True
-    """Whether supervisors change metadata of files for programs in the tier `landlock` (`child.supervised_calls`)."""
+    """Whether brokers change metadata of files for programs in the tier `landlock` (`child.supervised_calls`)."""
     spares: int = 0
     """Number of slots prepared for the next program of the same grants, after two programs used these grants."""
     _fork_server: ForkServerClient | None = None
@@ -119,6 +119,9 @@ class KernelSandbox:
         canary: str = "",
     ) -> ProcessResult:
         """Run a program to its end and return its result within the wall limit + 250 ms.
+
+        A supervisor that does not report counts as lost after `GRACE_S`, and then the result is `lost`. The first turn
+        of a job may take some seconds more, until the program has started (`paddock.sandbox.job`).
 
         Setting `stop` kills every process of the program, and the result is `cancelled`; nothing starts if it is set
         already. Cancelling the caller also kills the program before the cancellation continues. `slot` is a slot of

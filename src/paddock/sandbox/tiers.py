@@ -39,7 +39,7 @@ _ALWAYS = (
 _CHANGE_OWN = 'chmod 700 "$TMPDIR"'
 """What an honest program does after the canary: it needs supervised calls that work."""
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
-_SIGNALS = "programs that run as the same user can end each other's processes (Landlock before ABI 6)"
+SIGNAL_RISK = "programs that run as the same user can end each other's processes (Landlock before ABI 6)"
 _SUPERVISED = "supervised system calls"
 _CALLS = "chmod, chown, utime, setxattr and inotify_add_watch"
 _WITHOUT_LANDLOCK = "this kernel offers no Landlock: files are confined by the built root alone"
@@ -51,7 +51,7 @@ _ROOT_USER = (
     "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
     "attributes of every file that root owns (chmod, utime)"
 )
-_RESIDUAL: dict[Tier, tuple[str, ...]] = {
+RESIDUAL_RISKS: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
         "programs can see names, sizes and owners of outside files (stat)",
@@ -63,6 +63,7 @@ _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     ),
     "unconfined": ("everything: the program has all powers of its user", *_ALWAYS),
 }
+"""What each tier does not close. `_facts` adapts it to the machine."""
 _LAYERS: dict[Tier, tuple[str, ...]] = {
     "namespaces": ("pid, mount, network, ipc, uts, user and cgroup namespaces (bubblewrap)", "built root"),
     "landlock": (),
@@ -235,7 +236,7 @@ async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
     """Return for each attempt of the canary whether it was refused. Raises _CanaryError if the canary cannot run."""
     secret, workspace, made = _bait(folder)
     limits = ProcessLimits(timeout_ms=10_000)
-    target = json.dumps({**canary.server_facts(), "secret": str(secret)})
+    target = json.dumps({**canary.describe_parent(), "secret": str(secret)})
     attempts: dict[str, bool] = {}
     async with sandbox:
         for grants in (ProcessGrants(), ProcessGrants(workspace=workspace, access="read-only")):
@@ -271,7 +272,9 @@ def _explain_failure(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
 
 
 def _fix_of(worked: list[str]) -> str:
-    if worked == ["signal the server"]:
+    if worked == ["truncate a file outside"]:
+        return "run Linux 6.2 or later (Landlock ABI 3), or install bubblewrap: apt install bubblewrap"
+    if set(worked) <= {"signal Paddock", "truncate a file outside"}:
         return (
             "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
             "as root, leave sandbox.job_user empty, or name a user that is not root"
@@ -331,13 +334,13 @@ def _facts(
     layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
     layers += ["control group (memory, processes)"] if group else []
     scoped = tier != "landlock" or landlock.read_abi_version() >= landlock.SCOPE_ABI
-    residual = _RESIDUAL[tier]
+    residual = RESIDUAL_RISKS[tier]
     if supervised:
         residual = tuple(risk for risk in residual if risk != _OWNED_FILES)
         if spec.needs_supervised_calls(ProcessGrants(), job_user, tier):  # also programs without a workspace
             residual = tuple(risk for risk in residual if risk != _WATCHED_FILES)
     residual = _explain_owner(residual, job_user)
-    residual = residual if scoped else (_SIGNALS, *residual)
+    residual = residual if scoped else (SIGNAL_RISK, *residual)
     if tier == "namespaces" and not landlock.read_abi_version():
         residual = (_WITHOUT_LANDLOCK, *residual)
     if group:

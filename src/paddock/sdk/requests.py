@@ -37,19 +37,19 @@ ENDED_STATUSES = {
 _OPTION_NAMES = {"timeout_ms": "timeoutMs", "output_bytes": "outputBytes"}
 """The SDK's names for limits."""
 
-FindTool = Callable[[str, Mapping[str, Json]], ToolRun]
+MakeToolRun = Callable[[str, Mapping[str, Json]], ToolRun]
 """Returns the work of running a script tool. Raises ToolNotFound, and ConfigurationError for an invalid tool."""
 
 
 def make_child_request(
-    method: str, arguments: list[Json], parent: ExecutionRequest, calls: Calls, find_tool: FindTool
+    method: str, arguments: list[Json], parent: ExecutionRequest, calls: Calls, make_tool_run: MakeToolRun
 ) -> ExecutionRequest:
     """Return the request for an SDK call, with the call mode of its parent.
 
-    Raises SdkError for misuse, ScriptNotFound, and the errors of `find_tool`.
+    Raises SdkError for misuse, ScriptNotFound, and the errors of `make_tool_run`.
     """
     assert isinstance(parent.work, GuestRun)
-    work, limits = _read_work(method, arguments, parent, find_tool)
+    work, limits = _read_work(method, arguments, parent, make_tool_run)
     return ExecutionRequest(
         parent=parent.id,
         root=parent.root or parent.id,
@@ -88,7 +88,7 @@ def render_ended(work: Work, outcome: RawResult) -> Json:
 
 
 def _read_work(
-    method: str, arguments: list[Json], parent: ExecutionRequest, find_tool: FindTool
+    method: str, arguments: list[Json], parent: ExecutionRequest, make_tool_run: MakeToolRun
 ) -> tuple[Work, LimitOverrides]:
     try:
         match method:
@@ -99,7 +99,7 @@ def _read_work(
             case "compute":
                 return _read_computation(arguments)
             case "tool":
-                return _read_tool(arguments, find_tool)
+                return _read_tool(arguments, make_tool_run)
             case _:
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
@@ -192,7 +192,7 @@ def script_run(
     )
 
 
-def _read_tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitOverrides]:
+def _read_tool(arguments: list[Json], make_tool_run: MakeToolRun) -> tuple[Work, LimitOverrides]:
     """Read `tool(id, inputs, {timeoutMs})`."""
     usage = 'paddock.tool(id, inputs, options), for example paddock.tool("word_count", {text: "two words"})'
     if not 1 <= len(arguments) <= 3 or not isinstance(name := arguments[0], str):
@@ -201,7 +201,7 @@ def _read_tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitO
     wishes = options_of(options, "tool")
     limits = _take_timeout(wishes)
     reject_unknown_options("tool", wishes, "`timeoutMs`")
-    return find_tool(name, options_of(inputs, "tool")), limits
+    return make_tool_run(name, options_of(inputs, "tool")), limits
 
 
 def options_of(given: Json, method: str) -> dict[str, Json]:

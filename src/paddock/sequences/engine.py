@@ -18,7 +18,7 @@ from paddock.model.path_privacy import hide_paths
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
 from paddock.output.large_results import Results
 from paddock.redaction.outgoing import OutgoingRedaction
-from paddock.sdk.requests import FindTool, render_ended, script_run
+from paddock.sdk.requests import MakeToolRun, render_ended, script_run
 from paddock.sequences.references import MissingReference, ReferenceFiller, condition, look_up
 from paddock.sequences.sequence import FailureSequence, Sequence, Step, find, list_files, read
 from paddock.texts import explain
@@ -50,11 +50,15 @@ class SequenceEngine:
     """
 
     def __init__(
-        self, execute: RequestRunner, find_tool: FindTool, outgoing: OutgoingRedaction, results: Results
+        self,
+        execute: RequestRunner,
+        make_tool_run: MakeToolRun,
+        outgoing: OutgoingRedaction,
+        results: Results,
     ) -> None:
         self.results = results
         self._execute = execute
-        self._find_tool = find_tool
+        self._make_tool_run = make_tool_run
         self._outgoing = outgoing
         self.on_step: OnStep | None = None
         self.on_console: OnConsole | None = None
@@ -126,7 +130,7 @@ class SequenceEngine:
                 )
             case "tool":
                 assert step.tool is not None
-                return self._find_tool(step.tool, filling.value(step.inputs))
+                return self._make_tool_run(step.tool, filling.value(step.inputs))
             case "server":
                 assert step.server is not None
                 server, _, tool = step.server.rpartition("/")

@@ -228,10 +228,9 @@ class Interpreter:
         request = self._driver.pack_request(job.work.code or "", number, job.work.stdin)
         timeout_ms = job.terms.limits.timeout_ms
         turn = self._turn = _Turn(job)
-        self._process.begin_turn(sinks.stdout, self.interrupt)
+        self._process.begin_turn(sinks.stdout, self.interrupt, timeout_ms)
         self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(job.terms.limits, timeout_ms))
         talking = asyncio.ensure_future(self._talk(request, turn))
-        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self.interrupt, "wall")
         try:
             with call_when_set(stop, self.interrupt):
                 await self._wait_for_end(talking)
@@ -240,8 +239,6 @@ class Interpreter:
             await run_shielded(self._wait_for_end(talking))
             await run_shielded(self._conclude(turn, talking, sinks))
             raise
-        finally:
-            timer.cancel()
         result = await run_shielded(self._conclude(turn, talking, sinks))
         return result, tuple(turn.results)
 

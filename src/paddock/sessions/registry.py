@@ -1,12 +1,12 @@
 """Sessions of programs in language runtimes: an interpreter that lives across requests."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from paddock.cancellation import run_shielded
-from paddock.model.errors import PaddockError
+from paddock.model.errors import PaddockError, RequestError
 from paddock.model.network import NETWORKS
 from paddock.model.outcome import RawResult, Status
 from paddock.model.program import ACCESSES, ProgramGrants
@@ -157,9 +157,10 @@ class ProgramSessions(SessionTable):
         return session
 
     def read_file_now(self, actor: str, handle: str, path: str) -> bytes:
-        """Return the content of a file of a session. Raises OSError, ValueError, PaddockError."""
+        """Return the content of a file of a session. Raises OSError, RequestError for a wrong path, PaddockError."""
         folder = self._require_session(actor, handle).interpreter.workdir
-        return read_below(folder, path, INPUT_BYTES)
+        with _refuse_wrong_path():
+            return read_below(folder, path, INPUT_BYTES)
 
     async def read_file(self, actor: str, handle: str, path: str) -> bytes:
         """Return the content of a file of a session, once nothing runs in it. Raises as `read_file_now`."""
@@ -167,10 +168,11 @@ class ProgramSessions(SessionTable):
             return await asyncio.to_thread(self.read_file_now, actor, handle, path)
 
     async def remove_file(self, actor: str, handle: str, path: str) -> None:
-        """Remove a file of a session, once nothing runs in it. Raises OSError, ValueError, PaddockError."""
+        """Remove a file of a session, once nothing runs in it. Raises as `read_file_now`."""
         async with self._hold(self._require_session(actor, handle)):
             folder = self._require_session(actor, handle).interpreter.workdir
-            await asyncio.to_thread(remove_below, folder, path)
+            with _refuse_wrong_path():
+                await asyncio.to_thread(remove_below, folder, path)
 
     async def read_files(
         self, actor: str, handle: str, read: Callable[[Iterator[LeftFile], Mapping[str, str]], None]
@@ -179,6 +181,14 @@ class ProgramSessions(SessionTable):
         async with self._hold(self._require_session(actor, handle)):
             folder = self._require_session(actor, handle).interpreter.workdir
             await asyncio.to_thread(read, walk_files(folder), {})
+
+
+@contextmanager
+def _refuse_wrong_path() -> Generator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise RequestError(str(error)) from None
 
 
 def _covers(now: ProgramGrants, opened: ProgramGrants) -> bool:

@@ -66,7 +66,10 @@ class Version(Value):
 
 
 class Shim(Value):
-    """How to ask a version manager's stand-in (pyenv, rustup, nodenv...) for the program behind it."""
+    """How to ask a version manager's stand-in (pyenv, rustup, nodenv...) for the program behind it.
+
+    It has nothing to do with the shim of a sandbox (`paddock.sandbox.child.shim`).
+    """
 
     argv: Annotated[Words, Field(min_length=1)]
     path: str = "{printed}"

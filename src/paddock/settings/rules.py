@@ -41,7 +41,7 @@ class Rule(Value):
     """Glob over the id of a script tool. Letter case is ignored."""
     kind: Literal["guest", "server", "runtime", "tool", "sdk"] | None = None
     """Kind of work: `guest` (JavaScript), `server` (upstream tools), `runtime` (programs), `tool` (script tools) or
-    `sdk`."""
+    `sdk`. The field `tool` belongs to the kind `server`, and the field `script` to the kind `tool`."""
     reason: str = ""
     """Reason for the refused caller, and for the person who is asked."""
     origin: str = ""
@@ -76,7 +76,10 @@ _ABOUT = {
     "jit": "guest",
     "script": "tool",
 }
-"""Fields of a rule that concern one kind of work."""
+"""Fields of a rule that concern one kind of work.
+
+The field `tool` is about tools of servers, the kind `server`. The kind `tool` is script tools; their field is `script`.
+"""
 
 
 class PolicySettings(Value):

@@ -52,7 +52,8 @@ UNKNOWN = (
 def leads_to(address: str, real: str = "") -> str:
     return (
         f"{HOST} leads to {address}, which is not a public address; if that is intended, "
-        f'add addresses = ["{real or address}"] to the [[network.rule]] of the host'
+        f'add a [[network.rule]] with host = "{HOST}", ports = [PORT], effect = "allow" and addresses = '
+        f"""["{real or address}"] to the user's paddock.toml"""
     )
 
 
@@ -191,10 +192,11 @@ def test_an_address_of_the_machine_is_not_public_even_if_it_is_global():
     code = """
 import resource
 from ipaddress import ip_address
+from paddock.model.host_names import Authority
 from paddock.network.dial import RefusedError, check_addresses
 def show(text):
     try:
-        check_addresses("h.example", [ip_address(text)], [])
+        check_addresses(Authority("h.example", 443), [ip_address(text)], [])
     except RefusedError as problem:
         print(problem)
 show("8.8.4.4")
@@ -208,7 +210,8 @@ show("8.8.4.4")  # that nothing can be tried is no permission
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         f"h.example leads to {own}, which is an address of this machine; if that is intended, "
-        f'add addresses = ["{real}"] to the [[network.rule]] of the host'
+        f'add a [[network.rule]] with host = "h.example", effect = "allow" and addresses = ["{real}"] '
+        "to the user's paddock.toml"
         for own, real in (
             ("8.8.8.8", "8.8.8.8"),
             ("::ffff:808:808", "8.8.8.8"),
@@ -234,7 +237,8 @@ def test_dns_rebinding_between_two_connections():
         rules = [allow(HOST, server.port, addresses=("127.0.0.1/32",))]
         with run_proxy(*rules, resolve=resolver("127.0.0.1", "127.0.0.2")) as proxy:
             assert connect_and_ask(proxy, server.port) == OK
-            assert connect(proxy, f"{HOST}:{server.port}") == (b"403", f"Paddock: {leads_to('127.0.0.2')}")
+            told = leads_to("127.0.0.2").replace("PORT", str(server.port))
+            assert connect(proxy, f"{HOST}:{server.port}") == (b"403", f"Paddock: {told}")
 
 
 def connect_and_ask(proxy, port: int) -> bytes:

@@ -19,7 +19,7 @@ import paddock
 HERE = Path(__file__).parent
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--ipc")
 LATER = ("sh", "-c", 'for i in $(seq 300); do (:); done; "$@"; exit $?', "sh")
-"""The server's number is not to be one that processes in a jail have."""
+"""The number of Paddock's process is not to be one that processes in a jail have."""
 
 
 @pytest.fixture(scope="session")

@@ -105,6 +105,13 @@ FETCH = (
 )
 HTTPS = f"require('node:https').get('{URL}/greeting.txt', (answer) => answer.pipe(process.stdout))"
 URLLIB = f"import urllib.request as r; print(r.urlopen('{URL}/greeting.txt').read().decode(), end='')"
+AIOHTTP = f"""
+import aiohttp, asyncio
+async def main():
+    async with aiohttp.ClientSession(trust_env=True) as session, session.get("{URL}/greeting.txt") as answer:
+        print(await answer.text(), end="")
+asyncio.run(main())
+"""
 GREETING = "from the registry\n"
 TUNNEL = "CONNECT tunnel failed, response 403"
 
@@ -152,6 +159,7 @@ TOOLS = {
     "urllib": Tool("python", "SSL_CERT_FILE", GREETING, TOLD, URLLIB),
     "requests": Tool("python", "REQUESTS_CA_BUNDLE", GREETING, TOLD, get_with("requests")),
     "httpx2": Tool("python", "SSL_CERT_FILE", GREETING, TOLD, get_with("httpx2")),
+    "aiohttp": Tool("python", "SSL_CERT_FILE", GREETING, TOLD, AIOHTTP),
 }
 
 
@@ -245,7 +253,7 @@ def test_a_tool_reaches_the_host_that_is_granted(bench: Bench, name: str) -> Non
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_refused_a_host_that_is_not_granted(bench: Bench, name: str) -> None:
     outcome = bench.run(TOOLS[name], "other.example")
-    assert (outcome.status, outcome.error.hint) == (Status.FAILED, ""), outcome.error
+    assert (outcome.status, outcome.error.hint) == (Status.FAILED, REASON), outcome.error
     assert TOOLS[name].refused in outcome.program.stderr.text
     assert list_connections(outcome) == {(HOST, 443, "refused", REASON)}
 

@@ -292,3 +292,20 @@ def test_one_of_the_workspace_that_the_user_names_is_held_to_the_same(open_progr
 def test_other_languages_have_no_such_environment(open_programs):
     programs = open_programs("landlock", python={"environment": Path("/nowhere")})
     assert programs.text("shell", "echo shell") == "shell\n"
+
+
+def test_a_package_of_npm_is_named_with_the_ways_to_it(open_programs):
+    programs = open_programs("landlock")
+    for language, code, name, ending in (
+        ("node", "require('lodash')", "lodash", "js"),
+        ("node", "import('@scope/name/inner.js')", "@scope/name", "js"),
+        ("typescript", "import 'left-pad/index.js'", "left-pad", "ts"),
+    ):
+        assert programs.run(language, code).error.hint == (
+            f'{name} is not installed. Run the program with packages = ["{name}"] (paddock exec {language} --package '
+            f"{name}). Inline code does not see the node_modules of the workspace: save it there and run that file, "
+            f"for instance: paddock exec {language} ./main.{ending}"
+        )
+    assert programs.run("node", "require('./own')").error.hint.startswith(
+        "inline code cannot import files beside it"
+    )

@@ -1,16 +1,21 @@
 """Programs with the network `hosts`: what the rules allow is reached through the proxy, everything is on the record."""
 
+import asyncio
 import contextlib
 import http.server
 import json
+import os
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 from tests.support.network import make_authority
+from tests.support.processes import PATIENCE_S
 from tests.support.session import find_session
 
 from paddock import BlockingPaddock, Settings, Status
+from paddock.app.approvals import MAX_QUESTIONS_PER_RUN
 from paddock.model.approval import Answer
 from paddock.model.network import NetworkRule
 from paddock.network import tls
@@ -99,6 +104,26 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
             ("localhost", "allowed", "", outcome.id, first.sent_bytes),
             ("other.example.com", "refused", refused[:200], outcome.id, second.sent_bytes),
         ]
+
+
+def test_the_hint_on_a_failed_program_says_what_would_allow_its_connections(tmp_path, port):
+    with open_programs(tmp_path, allow("localhost", port)) as paddock:
+        addresses = [f"http://h{number}.example.com/" for number in (1, 2, 1, 3, 4, 5)]
+        outcome = paddock.exec("python", FETCH + "sys.exit(3)", args=addresses, network="hosts")
+        fixes = [
+            f"h{number}.example.com:80 is not allowed by any of the user network rules; add a [[network.rule]] with "
+            f'host = "h{number}.example.com" and ports = [80] to the user\'s paddock.toml'
+            for number in (1, 2, 3)
+        ]
+        assert (outcome.status, outcome.error.hint) == (Status.FAILED, "; ".join([*fixes, "and 2 more"]))
+        served = f"http://localhost:{port}/"
+        for arguments, code in (([served], "sys.exit(3)"), (addresses, "")):
+            outcome = paddock.exec("python", FETCH + code, args=arguments, network="hosts")
+            assert outcome.error is None or outcome.error.hint == ""
+        session = paddock.exec("python", "x = 1", session="new", network="hosts").session.id
+        fetch = "__import__('urllib.request').request.urlopen('http://h1.example.com/')"
+        outcome = paddock.exec("python", fetch, session=session)
+        assert (outcome.status, outcome.error.hint) == (Status.FAILED, fixes[0])
 
 
 def test_node_reaches_hosts_with_fetch_and_http(tmp_path, port):
@@ -209,6 +234,54 @@ def test_without_a_person_to_ask_the_connection_is_refused(tmp_path, port):
             f"connecting to localhost:{port} needs a person's approval, says user network rule 1; the answer was no, or "
             "there was none",
         )
+
+
+def find_states():
+    """Return the states of the processes that have the number of this one as their name (proc_pid_stat(5))."""
+    states = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text().partition(") ")
+            if name.endswith(f"({os.getpid()}"):
+                states.add(rest[0])
+    return states
+
+
+@pytest.mark.parametrize("session", [None, "new"])
+def test_a_program_stands_still_while_a_person_is_asked(tmp_path, port, session):
+    found = []
+
+    async def ask(_):
+        async with asyncio.timeout(PATIENCE_S):
+            while find_states() != {"T"}:  # noqa: ASYNC110 - /proc announces nothing
+                await asyncio.sleep(0.01)
+        found.append(find_states())
+        return Answer(verdict="once", by="ada")
+
+    named = f"import ctypes; ctypes.CDLL(None).prctl(15, b'{os.getpid()}')\n"  # PR_SET_NAME
+    fetch = f"import urllib.request as r; print(r.urlopen('http://localhost:{port}/').read().decode())"
+    with open_programs(tmp_path, allow("localhost", port, effect="ask"), asker=ask) as paddock:
+        outcome = paddock.exec("python", named + fetch, network="hosts", session=session)
+        assert list_shown(outcome) == f"localhost:{port} /\n"
+        assert found == [{"T"}]
+
+
+def test_questions_are_bounded_however_many_hosts_a_program_names(tmp_path):
+    """Its clock stands while a person is asked: a program must not stop it for ever."""
+    questions = []
+
+    async def ask(question):
+        questions.append(question.what)
+        return Answer(verdict="denied", by="ada")
+
+    addresses = [f"http://h{number}.example.com/" for number in range(MAX_QUESTIONS_PER_RUN + 5)]
+    with open_programs(tmp_path, allow("*.example.com", 80, effect="ask"), asker=ask) as paddock:
+        outcome = paddock.exec("python", FETCH, args=addresses, network="hosts")
+        assert questions == [
+            f"connect a program to h{number}.example.com:80" for number in range(MAX_QUESTIONS_PER_RUN)
+        ]
+        assert {each.verdict for each in outcome.network} == {"refused"}
+        assert len(outcome.network) == len(addresses)
 
 
 def test_a_session_keeps_its_hosts_and_each_execution_has_its_connections(tmp_path, port):

@@ -1,5 +1,8 @@
 """What programs hold where few look counts against their limits, and what is within them is no fault."""
 
+import os
+import socket
+
 import pytest
 
 from paddock.model.outcome import SandboxFacts
@@ -153,3 +156,49 @@ time.sleep(20)
     own = ProcessGrants(workspace=tmp_path, access="workspace-write")
     result, _ = run(tier, program, own, processes=32, timeout_ms=30_000)
     assert (result.status, result.limit) == ("process_limit", "processes")
+
+
+HIDING = {
+    "in flight": """
+here, there = socket.socketpair()
+for _ in range(8):
+    file = os.memfd_create("sent")
+    for _ in range(32): os.write(file, bytes(1 << 20))
+    socket.send_fds(here, [b"x"], [file])
+    os.close(file)
+""",
+    "unmapped": """
+mappings = [mmap.mmap(-1, 32 << 20) for _ in range(8)]
+for mapping in mappings:
+    for start in range(0, len(mapping), 1 << 20): mapping[start : start + (1 << 20)] = bytes(1 << 20)
+    mapping.madvise(mmap.MADV_DONTNEED)
+""",
+}
+
+
+@pytest.mark.parametrize("network", ["none", "loopback"])
+@pytest.mark.parametrize("program", HIDING.values(), ids=HIDING)
+def test_memory_that_others_release_hides_nothing(program, network):
+    """Hidden memory shows only in the machine's gauge, which falls when others release theirs."""
+    begin = "import mmap, os, socket, sys, time\nprint(flush=True)\nsys.stdin.read()\ntime.sleep(1)\n"
+    held = os.memfd_create("held")
+    for _ in range(400):
+        os.write(held, bytes(MIB))
+    ours, theirs = socket.socketpair()
+
+    def release(_):
+        os.ftruncate(held, 0)
+        ours.close()
+
+    async def go():
+        async with KernelSandbox(SandboxFacts(tier="namespaces"), "namespaces", ROOT) as sandbox:
+            return await sandbox.run(
+                ["/usr/bin/python3", "-I", "-S", "-c", begin + program + "time.sleep(60)"],
+                ProcessGrants(network=network),
+                ProcessLimits(timeout_ms=60_000, memory_bytes=128 * MIB),
+                Streams(stdout=release, channel=theirs),
+            )
+
+    with ours, theirs, os.fdopen(held, "rb"):
+        result = patiently(go())
+    assert (result.status, result.limit) == ("memory_limit", "memory")

@@ -23,7 +23,7 @@ def test_both_tiers_are_proved_by_every_attempt_of_the_canary():
     for tier in ("namespaces", "landlock"):
         report = asyncio.run(tiers.prove(tier))
         assert (report.proved, report.why) == (True, "")
-        assert len(report.attempts) == 19
+        assert len(report.attempts) == 20
         assert all(report.attempts.values())
         assert report.facts.tier == tier
 
@@ -40,6 +40,7 @@ def test_the_canary_succeeds_where_nothing_confines():
     assert worked >= {
         "read a file outside",
         "write a file outside",
+        "truncate a file outside",
         "make a file outside",
         "open an internet socket",
         "open a unix socket",
@@ -108,16 +109,28 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
 
 
 def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
-    """Landlock before ABI 6: what keeps jobs from the server is a pid namespace, or another user."""
+    """Landlock before ABI 6: what keeps jobs from Paddock is a pid namespace, or another user."""
     monkeypatch.setattr("paddock.sandbox.child.landlock.read_abi_version", lambda: 5)
     shared = asyncio.run(tiers.prove("landlock", 0))
-    assert (shared.proved, shared.why) == (False, "the canary could signal the server")
+    assert (shared.proved, shared.why) == (False, "the canary could signal Paddock")
     assert shared.fix == (
         "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
         "as root, leave sandbox.job_user empty, or name a user that is not root"
     )
     apart = asyncio.run(tiers.prove("namespaces"))
     assert (apart.proved, RISK in apart.facts.residual) == (True, False)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_kernel_whose_landlock_cannot_refuse_truncation_is_found_out(monkeypatch):
+    """Landlock before ABI 3 has no right for truncate(2)."""
+    monkeypatch.setattr("paddock.sandbox.child.landlock.read_abi_version", lambda: 2)
+    found = asyncio.run(tiers.prove("landlock", 54321))
+    assert (found.proved, found.why) == (False, "the canary could truncate a file outside")
+    assert (
+        found.fix == "run Linux 6.2 or later (Landlock ABI 3), or install bubblewrap: apt install bubblewrap"
+    )
+    assert asyncio.run(tiers.prove("namespaces", 54321)).proved
 
 
 @pytest.mark.usefixtures("as_root")

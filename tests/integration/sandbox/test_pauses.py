@@ -42,10 +42,12 @@ def tier(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def running(tier: str, program: str, streams: Streams | None = None) -> AsyncGenerator[RunningProcess]:
+async def running(
+    tier: str, program: str, streams: Streams | None = None, limits: ProcessLimits = LIMITS
+) -> AsyncGenerator[RunningProcess]:
     async with KernelSandbox(SandboxFacts(tier=tier), tier=tier, job_user=0) as sandbox:
         grants = ProcessGrants()
-        job = await sandbox.launch([PYTHON, "-I", "-S", "-c", program], grants, LIMITS, streams)
+        job = await sandbox.launch([PYTHON, "-I", "-S", "-c", program], grants, limits, streams)
         assert isinstance(job, RunningProcess), job
         try:
             yield job
@@ -198,3 +200,132 @@ def test_a_process_that_stopped_itself_stays_stopped(tier: str) -> None:
 
     patiently(scenario())
     assert b"".join(said) == b"stopped\n"
+
+
+def test_the_time_of_a_held_job_stands_still(tier: str) -> None:
+    async def scenario() -> tuple[ProcessResult, float]:
+        loop = asyncio.get_running_loop()
+        async with running(tier, BEGIN + COUNTING["a daemon"], limits=LIMITS.replace(timeout_ms=1000)) as job:
+            job.stop()
+            began = loop.time()
+            await asyncio.sleep(1.5)
+            assert not job.result.done()
+            count = job.scratch / "count"
+            before = read_count(count)
+            await asyncio.sleep(0.05)
+            assert read_count(count) == before
+            held_ms = (loop.time() - began) * 1000
+            job.go_on()
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S), held_ms
+
+    result, held_ms = patiently(scenario())
+    assert (result.status, result.limit, result.survivors) == (Status.TIMEOUT, "wall", 0)
+    assert 1000 <= result.usage.wall_ms < held_ms + 1000
+
+
+def test_the_time_of_a_turn_stands_still_while_its_job_is_held(tier: str) -> None:
+    exceeded: list[str] = []
+
+    async def scenario() -> None:
+        async with running(tier, BEGIN + COUNTING["a loop"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            job.begin_turn(None, exceeded.append, 100)
+            job.stop()
+            await asyncio.sleep(0.3)
+            assert exceeded == []
+            job.go_on()
+            async with asyncio.timeout(PATIENCE_S):
+                while not exceeded:  # noqa: ASYNC110 - the timer is the only other task
+                    await asyncio.sleep(0.005)
+
+    patiently(scenario())
+    assert exceeded == ["wall"]
+
+
+@pytest.mark.parametrize("program", COUNTING)
+def test_a_held_job_goes_on_where_it_was(tier: str, program: str) -> None:
+    async def scenario() -> None:
+        async with running(tier, BEGIN + COUNTING[program]) as job:
+            count = job.scratch / "count"
+            before = await wait_for_count(count, 0)
+            for _ in range(3):
+                job.stop()
+                job.stop()
+                job.go_on()
+                job.go_on()
+                before = await wait_for_count(count, before)
+
+    patiently(scenario())
+
+
+def test_a_held_job_can_be_ended(tier: str) -> None:
+    async def scenario() -> ProcessResult:
+        async with running(tier, BEGIN + COUNTING["a daemon"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            job.stop()
+            job.cancel()
+            result = await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+            job.go_on()
+            return result
+
+    result = patiently(scenario())
+    assert (result.status, result.survivors) == (Status.CANCELLED, 0)
+
+
+def test_a_held_job_can_be_paused_and_is_held_no_longer(tier: str) -> None:
+    async def scenario() -> None:
+        async with running(tier, BEGIN + COUNTING["a loop"]) as job:
+            count = job.scratch / "count"
+            await wait_for_count(count, 0)
+            job.stop()
+            assert await job.pause() is not None
+            job.stop()
+            job.go_on()
+            before = count.read_bytes()
+            await asyncio.sleep(0.05)
+            assert count.read_bytes() == before
+            job.resume(FOREVER, FOREVER)
+            await wait_for_count(count, int(before))
+
+    patiently(scenario())
+
+
+def test_an_interrupt_ends_a_hold(tier: str) -> None:
+    async def scenario() -> ProcessResult:
+        async with running(tier, BEGIN + COUNTING["a loop"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            job.stop()
+            job.interrupt()
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+
+    result = patiently(scenario())
+    assert result.status is Status.FAILED
+    assert result.stderr.text.endswith("KeyboardInterrupt\n")
+
+
+TIMER = """
+import ctypes, os, signal
+class Event(ctypes.Structure):  # sigevent(3type)
+    _fields_ = [("value", ctypes.c_void_p), ("number", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+signal.signal(signal.SIGCONT, lambda *_: None)
+libc, timer = ctypes.CDLL(None), ctypes.c_void_p()
+assert libc.timer_create(1, ctypes.byref(Event(None, signal.SIGCONT, 0)), ctypes.byref(timer)) == 0
+assert libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 200_000_000, 0, 200_000_000), None) == 0
+"""
+"""Has the kernel continue the program every 0.2 s (timer_create(2))."""
+
+
+@pytest.mark.parametrize("kind", ["paused", "held"])
+def test_a_job_that_a_timer_continues_is_ended(tier: str, kind: str) -> None:
+    async def scenario() -> ProcessResult:
+        async with running(tier, TIMER + BEGIN + COUNTING["a loop"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            if kind == "held":
+                job.stop()
+            else:
+                await job.pause()
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+
+    result = patiently(scenario())
+    assert (result.status, result.survivors) == (Status.LOST, 0)
+    assert result.reason == "its processes continued during a pause"

@@ -130,7 +130,7 @@ REFUSED = {
 def test_paths_of_no_file(workspace: Path, path: str) -> None:
     with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python", files={"a": b""}) as s:
         for use in (s.files.read, s.files.remove):
-            with pytest.raises((ValueError, OSError)) as found:
+            with pytest.raises(FileNotFoundError if path == "none" else RequestError) as found:
                 use(path)
             assert str(found.value) == REFUSED[path]
 

@@ -551,7 +551,8 @@ def test_hints_name_the_limits_of_the_session(workspace: Path) -> None:
             Status.MEMORY_LIMIT,
             "it had 200 MiB; runtimes.memory_bytes is the maximum",
         )
-        assert (filled.status, filled.error.hint) == (Status.OUTPUT_LIMIT, "it may hold 20 MiB")
+        assert filled.status is Status.OUTPUT_LIMIT
+        assert filled.error.hint == "it may hold 20 MiB, and no path over 4,096 bytes"
 
 
 def test_texts_of_node_that_are_not_complete(workspace: Path) -> None:

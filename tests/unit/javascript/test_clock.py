@@ -115,3 +115,22 @@ def test_what_is_held_gets_ready_while_the_clock_stands() -> None:
             assert free.signals == []
 
     run(main)
+
+
+def test_processes_with_limits_of_their_own_are_paused_too() -> None:
+    async def main(loop: Loop) -> None:
+        clock, first, second, third = Clock(), Worker(), Worker(), Worker()
+        clock.add(first)
+        clock.add(third)
+        clock.remove(third)
+        clock.remove(third)
+        with clock.hold():
+            with clock.hold():
+                clock.add(second)
+            await clock.ready()
+            clock.remove(first)
+        assert first.signals == ["stop", "ready", "go on"]
+        assert second.signals == ["stop", "ready", "go on"]
+        assert third.signals == []
+
+    run(main)

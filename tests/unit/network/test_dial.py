@@ -123,7 +123,7 @@ def test_a_name_that_nothing_resolves():
 
 def test_an_address_must_be_in_a_network_of_each_file():
     address = [ip_address("10.1.2.3")]
-    check_addresses("h", address, [["10.0.0.0/8"], ["192.168.0.0/16", "10.1.0.0/16"]])
+    check_addresses(Authority("h", 443), address, [["10.0.0.0/8"], ["192.168.0.0/16", "10.1.0.0/16"]])
     for networks in ([], [["10.0.0.0/8"], []], [["10.0.0.0/8"], ["10.2.0.0/16"]]):
         with pytest.raises(RefusedError):
-            check_addresses("h", address, networks)
+            check_addresses(Authority("h", 443), address, networks)

@@ -152,6 +152,19 @@ def test_the_reasons_of_a_question_hold_no_secret() -> None:
     assert "from-the-vault" not in asked.model_dump_json()
 
 
+def test_the_question_about_an_act_holds_no_secret() -> None:
+    secrets = KnownSecrets()
+    secrets.learn("from-the-vault")
+    outgoing = OutgoingRedaction(RedactionSettings(), secrets)
+    what = "connect a program to from-the-vault.example:443"
+    asked = make_act_question(
+        "01", what, {"host": "from-the-vault.example"}, "no from-the-vault", outgoing, wait_ms=5
+    )
+    assert asked.what == "connect a program to [REDACTED:vault].example:443"
+    assert asked.reasons == ("no [REDACTED:vault]",)
+    assert "from-the-vault" not in asked.model_dump_json()
+
+
 def test_a_yes_for_the_rest_of_a_run_is_a_yes_to_one_tool_of_one_server() -> None:
     names = [
         KINDS[work.kind].repeatable_name(work)

@@ -190,6 +190,25 @@ def test_more_memory_than_the_maximum() -> None:
     )
 
 
+def test_a_compile_step_has_limits_of_its_own_if_it_asks_for_a_time() -> None:
+    asked = LimitOverrides(timeout_ms=500, compile_timeout_ms=2000, memory_bytes=10, output_bytes=7)
+    found = decision(request(limits=asked), memory_bytes=100)
+    assert found.program is not None
+    assert found.program.limits.model_dump(exclude={"stdout_bytes", "stderr_bytes"}, exclude_none=True) == {
+        "timeout_ms": 500,
+        "compile_timeout_ms": 2000,
+        "memory_bytes": 10,
+        "compile_memory_bytes": 100,
+        "output_bytes": 7,
+    }
+    shared = decision(request(limits=LimitOverrides(timeout_ms=500)))
+    assert shared.program is not None
+    assert shared.program.limits.compile_timeout_ms is None
+    assert reasons(request(limits=LimitOverrides(compile_timeout_ms=2000)), timeout_ms=1000) == (
+        "Requested compile timeout (2000ms) exceeds maximum (1000ms)",
+    )
+
+
 def test_limits_of_scripts_are_no_limits_of_programs() -> None:
     assert reasons(request(limits=LimitOverrides(sleep_ms=1))) == ("Programs have no limit sleep_ms",)
 
@@ -313,6 +332,16 @@ def test_rules_about_executables_leave_the_answer_about_an_unknown_one_as_it_is(
         ({"cwd": "a\0b"}, {}, "holds a NUL character"),
         ({"args": ("x" * 131_072,)}, {}, "an argument is over 131071 bytes"),
         ({"args": ("x" * 131_071,) * 9}, {}, "the arguments are over 1048576 bytes"),
+        (
+            {"env": {"A": "x" * 131_070}},
+            {},
+            "the variable A is over 131071 bytes; pass its value as a file or on",
+        ),
+        (
+            {"env": dict.fromkeys("ABCDEFGHI", "x" * 131069)},
+            {},
+            "the arguments and variables are over 1048576 bytes",
+        ),
         ({"code": None}, {}, "there is nothing to run"),
     ],
 )

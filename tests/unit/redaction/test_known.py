@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paddock.redaction.known import VAULT_MARK, KnownSecrets
 from paddock.redaction.outgoing import OutgoingRedaction
-from paddock.redaction.redactor import Removal
+from paddock.redaction.removal import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import StreamRedactor
 from paddock.settings.schema import RedactionSettings

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, PlannedCall, Status
+from paddock.model.program import ProgramEnd
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import OutgoingRedaction
@@ -98,7 +99,9 @@ def holding(secret):
             exit_code=1,
             duration_ms=1.0,
             error=secret,
+            violations=(f"{secret}/.mcp.json",),
         ),
+        program=ProgramEnd(runtime="shell", violations=(f"{secret}/.mcp.json",)),
         error=ErrorInfo(name=secret, message=secret, excerpt=secret, thrown=secret, hint=secret),
     )
 
@@ -119,7 +122,7 @@ def leaving(secret):
 def test_x36_an_outcome_leaves_without_secrets_wherever_they_were(name):
     found = leaving(HELD[name])
     assert found == holding(f"[REDACTED:{name}]").model_copy(update={"redactions": found.redactions})
-    assert found.redactions == 18
+    assert found.redactions == 20
 
 
 @pytest.mark.parametrize(("name", "mark"), [("vault", "vault"), ("aws-access-key", "KEY")])
@@ -151,6 +154,21 @@ def test_an_outcome_without_secrets_leaves_as_it_is():
     assert leaving("plain") == holding("plain")
     bare = Outcome(id="x", status=Status.OK, value=1, has_value=True)
     assert finish(outgoing().result_in_slices(bare, b"1")) == bare
+
+
+def test_facts_for_the_record_lose_what_looks_like_a_secret():
+    """A program or its caller chooses these texts."""
+    secret, mark = HELD["aws-access-key"], "[REDACTED:aws-access-key]"
+    facts = {"name": secret, "variables": f"A {secret}", "violations": [f"{secret}/.mcp.json", ".envrc"]}
+    facts |= {"hosts": [f"{secret}.example"], "requirements": [], "n": 1}
+    assert outgoing().facts(facts) == {
+        "name": mark,
+        "variables": f"A {mark}",
+        "violations": [f"{mark}/.mcp.json", ".envrc"],
+        "hosts": [f"{mark}.example"],
+        "requirements": [],
+        "n": 1,
+    }
 
 
 def test_facts_for_the_record_lose_what_was_handed_out():

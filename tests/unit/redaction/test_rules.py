@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from paddock.redaction.redactor import Removal
+from paddock.redaction.removal import Removal
 from paddock.redaction.rules import load_rules
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.values import find_entropy

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddock.redaction import scanner, values
-from paddock.redaction.redactor import Removal
+from paddock.redaction.removal import Removal
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import RedactionSettings

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.redaction import scanner
-from paddock.redaction.keys import KEY_SIGN
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.redactor import Removal
+from paddock.redaction.private_keys import KEY_SIGN
+from paddock.redaction.removal import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import MAX_LINE_BYTES, OVERLAP_BYTES, WITHHELD_MARK, StreamRedactor
 from paddock.settings.schema import RedactionPattern, RedactionSettings

@@ -51,7 +51,7 @@ def test_processor_time_of_user_and_system_is_one_number():
         ("memory_limit", "memory", "used more memory than it may", MEMORY),
         ("process_limit", "processes", "started more processes than it may", "it may have 256 at a time"),
         ("output_limit", "file_size", "wrote a larger file than it may", "a file may have 256 MiB"),
-        ("output_limit", "scratch", "filled its scratch directory", "it may hold 512 MiB"),
+        ("output_limit", "scratch", "filled its scratch directory", "it may hold 512 MiB, and no path over 4,096 bytes"),
         ("output_limit", "stdout", "wrote more to standard output than it may", "at most 256 MiB"),
         ("output_limit", "stderr", "wrote more to standard error than it may", "at most 64 MiB"),
         ("cancelled", None, "was cancelled", ""),

@@ -178,3 +178,45 @@ def test_a_job_may_wait_less_than_the_settings_allow() -> None:
         assert (turns.active, turns.waiting) == (0, 0)
 
     asyncio.run(go())
+
+
+def test_a_patient_job_is_not_refused_however_full_the_queue_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> list[bool]:
+        monkeypatch.setattr(module, "QUEUE_BYTES", 0)
+        turns = AdmissionQueue(1, waiting=0, wait_ms=1)
+
+        async def job() -> bool:
+            got = await turns.enter("batch", size=100, patient=True)
+            await asyncio.sleep(0.01)  # longer than any other job may wait
+            turns.leave()
+            return got
+
+        async with place(turns, "a"):
+            patient = [asyncio.create_task(job()) for _ in range(5)]
+            await settle()
+            assert (turns.waiting, turns.waiting_bytes) == (5, 0)
+        return list(await asyncio.gather(*patient))
+
+    assert asyncio.run(go()) == [True] * 5
+
+
+def test_patient_jobs_take_no_room_and_take_turns_with_other_callers() -> None:
+    async def go() -> list[str]:
+        turns, order = AdmissionQueue(1, waiting=1, wait_ms=60_000), list[str]()
+
+        async def job(who: str, *, patient: bool) -> None:
+            await turns.enter(who, patient=patient)
+            order.append(who)
+            turns.leave()
+
+        async with place(turns, "first"):
+            waiting = [asyncio.create_task(job("batch", patient=True)) for _ in range(3)]
+            await settle()
+            waiting.append(asyncio.create_task(job("other", patient=False)))
+            await settle()
+            async with place(turns, "third") as refusal:
+                assert isinstance(refusal, tuple)
+        await asyncio.gather(*waiting)
+        return order
+
+    assert asyncio.run(go()) == ["batch", "other", "batch", "batch"]

@@ -157,6 +157,7 @@ def test_the_gauges_are_those_of_the_machine(tmp_path):
     assert read_gauges(str(tmp_path)).disk > 0
     assert read_gauges("/nowhere").disk == 0
     assert AnonymousMemory(5, 1).since(AnonymousMemory(2, 3)) == AnonymousMemory(3, 0)
+    assert AnonymousMemory(5, 1).lower(AnonymousMemory(2, 3)) == AnonymousMemory(2, 1)
 
 
 HOLD = """

@@ -8,6 +8,7 @@ import pytest
 
 from paddock.sandbox.child import protected_paths
 from paddock.sandbox.child.protected_paths import ProtectedPaths
+from paddock.sandbox.child.snapshot import read_up_to
 
 
 @pytest.fixture
@@ -134,3 +135,12 @@ def test_a_file_in_the_place_of_such_a_folder_comes_back_and_is_told_of(workspac
     assert before.restore() == ([".git"], {})
     assert (workspace / ".git").read_text() == "gitdir: mine"
     before.close()
+
+
+def test_a_file_is_read_up_to_a_bound_and_in_pieces(tmp_path):
+    data = bytes(range(256)) * 1024
+    (tmp_path / "file").write_bytes(data)
+    with (tmp_path / "file").open("rb") as file:
+        assert read_up_to(file.fileno(), 100_000) == data[:100_000]
+        assert read_up_to(file.fileno(), len(data)) == data[100_000:]
+        assert read_up_to(file.fileno(), 1) == b""

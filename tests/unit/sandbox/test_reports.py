@@ -7,12 +7,13 @@ import pytest
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessLimits
+from paddock.sandbox import job as job_module
 from paddock.sandbox.child.messages import JobReport, JobSpec
 from paddock.sandbox.job import RunningProcess, Streams
 
 
 class Warden:
-    """The server's end of a warden that says one thing."""
+    """The parent's end of a warden that says one thing, or nothing."""
 
     def __init__(self, message):
         self.socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -22,7 +23,8 @@ class Warden:
     def run(self, _order, *files):
         for file in files:
             socket.close(file)
-        self.theirs.send(self.message)
+        if self.message is not None:
+            self.theirs.send(self.message)
 
     def lose(self):
         self.lost = True
@@ -31,13 +33,15 @@ class Warden:
         assert not kept
 
 
-def end_of(message, workspace="", faults=None):
+def end_of(message, workspace="", faults=None, limits=None):
     place = Warden(message)
     place.supervisor = place
 
     async def main():
         asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told["exception"]))
-        job = RunningProcess(place, ProcessLimits(), Streams(), SandboxFacts(), jailed=False, kept=False)
+        job = RunningProcess(
+            place, limits or ProcessLimits(), Streams(), SandboxFacts(), jailed=False, kept=False
+        )
         job.start(JobSpec("", workspace=workspace))
         return await asyncio.wait_for(job.result, 30)
 
@@ -65,6 +69,13 @@ def test_the_end_of_a_warden_says_what_it_did_not_do():
         "the supervisor of this process died; check the protected paths of its workspace, which were not restored",
         True,
     )
+
+
+def test_a_warden_that_says_nothing_is_late(monkeypatch):
+    monkeypatch.setattr(job_module, "_START_S", 0.0)
+    monkeypatch.setattr(job_module, "GRACE_S", 0.0)
+    told = "the supervisor of this process did not report in time"
+    assert end_of(None, limits=ProcessLimits(timeout_ms=1)) == ("lost", told, True)
 
 
 def test_a_fault_after_the_result_does_not_pass_for_a_report_that_makes_no_sense(monkeypatch):

@@ -71,6 +71,14 @@ network: full
 
 
 @pytest.mark.parametrize(
+    "network", ["[api.example.com, 10.0.0.1]", "hosts\nhosts: [api.example.com, 10.0.0.1]"]
+)
+def test_hosts_are_a_list_of_the_network_or_beside_it(network: str):
+    manifest = read(f"{LEAST}network: {network}\n")
+    assert (manifest.network, manifest.hosts) == ("hosts", ("api.example.com", "10.0.0.1"))
+
+
+@pytest.mark.parametrize(
     ("section", "meant"),
     [
         ("{mode: auto}", Execution(confirm=False)),

@@ -17,7 +17,7 @@ from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
 from paddock.model.session import NEW, name_session
 from paddock.policy.decision import hash_bytes
-from paddock.policy.guests import GUEST_TIER, judge_guest
+from paddock.policy.guests import GUEST_TIER, judge_program_or_call
 from paddock.policy.kinds import Catalogue, Judgement, Reason
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
@@ -53,7 +53,7 @@ class Guest(Kind[GuestRun]):
     ) -> Judgement:
         profile, group = settings.limits.of(work.profile), f"limits.{work.profile}"
         servers = () if work.computes else None
-        terms = judge_guest(request, settings, profile=profile, group=group, servers=servers)
+        terms = judge_program_or_call(request, settings, profile=profile, group=group, servers=servers)
         objections = [
             *_check_size(work, terms.limits.code_bytes),
             *_check_session(work, settings),
@@ -139,7 +139,7 @@ class Guest(Kind[GuestRun]):
         )
         calls = HostCalls(
             context.carry_out_child,
-            context.find_tool,
+            context.make_tool_run,
             request,
             decision.grants.calls,
             context.outgoing.calls(watchers.on_call),

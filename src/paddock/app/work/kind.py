@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall, OutgoingRedaction
     from paddock.sandbox.protocol import OpenHosts
-    from paddock.sdk.requests import FindTool
+    from paddock.sdk.requests import MakeToolRun
 
 W = TypeVar("W", bound=Value)
 _MAX_NAME_CHARS = 200
@@ -121,7 +121,7 @@ class Context(NamedTuple):
     visible_tools: "visible_tools.VisibleTools"
     commands: tuple[str, ...]
     """Names of the commands that the settings add to the SDK."""
-    find_tool: "FindTool"
+    make_tool_run: "MakeToolRun"
     clock_of: "Callable[[ExecutionRequest], Clock]"
     """Returns the clock of a request. It stops while a person is asked."""
     person_of: "Callable[[ExecutionRequest, str], Person]"
@@ -135,8 +135,8 @@ class Context(NamedTuple):
 class Kind(WorkPolicy[W]):
     """One kind of work: decides, names, describes, records and runs it.
 
-    `admit`, `refine` and `run` have effects, and `resolve` reads what a server has reported. All other methods are
-    pure.
+    `admit`, `prepare`, `refine` and `run` have effects, and `resolve` reads what a server has reported. All other
+    methods are pure.
     """
 
     @abstractmethod

@@ -12,7 +12,7 @@ from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.decision import hash_bytes
-from paddock.policy.guests import call_limits, judge_guest
+from paddock.policy.guests import call_limits, judge_program_or_call
 from paddock.policy.kinds import Catalogue, Judgement, Reason
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
@@ -43,7 +43,7 @@ class SdkCalls(Kind[SdkCall]):
     ) -> Judgement:
         key = "long_call_timeout_ms" if work.method in LONG_CALLS else "call_timeout_ms"
         profile = call_limits(settings, getattr(settings.sdk, key))
-        terms = judge_guest(request, settings, profile=profile, group=f"sdk.{key}")
+        terms = judge_program_or_call(request, settings, profile=profile, group=f"sdk.{key}")
         objections = [*terms.refused, *self._check_effect(work, terms.grants.calls)]
         return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
 

@@ -17,7 +17,7 @@ from paddock.model.errors import ConfigurationError, ServerError, ServerRejected
 from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, PlannedCall, RawResult, Status, Usage
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.decision import hash_bytes
-from paddock.policy.guests import call_limits, judge_guest
+from paddock.policy.guests import call_limits, judge_program_or_call
 from paddock.policy.kinds import Catalogue, Judgement, Reason
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
@@ -51,7 +51,7 @@ class ServerCalls(Kind[ServerCall]):
         self, request: ExecutionRequest, work: ServerCall, settings: Settings, catalogue: Catalogue
     ) -> Judgement:
         profile = call_limits(settings, settings.servers.call_timeout_ms)
-        terms = judge_guest(request, settings, profile=profile, group="servers.call_timeout_ms")
+        terms = judge_program_or_call(request, settings, profile=profile, group="servers.call_timeout_ms")
         objections = [
             *terms.refused,
             *_check_server(work, settings),

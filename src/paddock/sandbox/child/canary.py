@@ -28,13 +28,13 @@ _UNUSED_PID = 2**22 + 1
 """A number that no process has: it is above the maximum of pid_max (proc(5))."""
 
 
-def server_facts() -> dict[str, int]:
+def describe_parent() -> dict[str, int]:
     """Return what identifies the calling process to a canary."""
-    return {"server": os.getpid(), "processes": _processes()}
+    return {"parent": os.getpid(), "processes": _processes()}
 
 
 def attempt_all(target: str) -> bytes:
-    """Return JSON: for each attempt whether it was refused. `target` is JSON: `server_facts`, and a secret file.
+    """Return JSON: for each attempt whether it was refused. `target` is JSON: `describe_parent`, and a secret file.
 
     If it contains `take`, allocate so many bytes instead; the memory limit must end that.
     """
@@ -42,18 +42,19 @@ def attempt_all(target: str) -> bytes:
     if "take" in facts:
         return bytes(str(len(bytearray(b"x" * facts["take"]))), "ascii")
     secret = str(facts["secret"])
-    # In another pid namespace the server has no number; its number outside may be this process's number inside.
-    server = int(facts["server"]) if facts["processes"] == _processes() else _UNUSED_PID
+    # In another pid namespace the parent has no number; its number outside may be this process's number inside.
+    parent = int(facts["parent"]) if facts["processes"] == _processes() else _UNUSED_PID
     attempts: dict[str, Callable[[], object]] = {
         "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),
         "write a file outside": lambda: os.close(os.open(secret, os.O_WRONLY)),
+        "truncate a file outside": lambda: os.truncate(secret, os.stat(secret).st_size),
         "make a file outside": lambda: os.mkdir(f"{secret}.made"),
         CHANGE_METADATA: lambda: _change_metadata(secret),
-        "read the server's environment": lambda: os.close(os.open(f"/proc/{server}/environ", os.O_RDONLY)),
-        "signal the server": lambda: os.kill(server, 0),
-        "trace the server": lambda: _trace(server),
-        "set the server's limits": lambda: _limit(server),
-        "take the server's descriptors": lambda: _call("pidfd_getfd", _pidfd(server), 0, 0),
+        "read Paddock's environment": lambda: os.close(os.open(f"/proc/{parent}/environ", os.O_RDONLY)),
+        "signal Paddock": lambda: os.kill(parent, 0),
+        "trace Paddock": lambda: _trace(parent),
+        "set Paddock's limits": lambda: _limit(parent),
+        "take Paddock's descriptors": lambda: _call("pidfd_getfd", _pidfd(parent), 0, 0),
         "open an internet socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close(),
         "open a unix socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(),
         "open a vsock": lambda: socket.socket(_AF_VSOCK, socket.SOCK_STREAM).close(),

@@ -1,11 +1,11 @@
 """Have the kernel limit all processes of a job together, with cgroup v2, if a subtree is delegated to Paddock.
 
     <folder>                         delegated: Paddock may make groups in it, with the controllers `memory` and `pids`
-      paddock-<random>               one per sandbox, locked while its server lives
+      paddock-<random>               one per sandbox, locked while its Paddock lives
         <random>                     one per job, made and removed by its supervisor
 
 Systemd delegates a subtree with `Delegate=yes`, and a container by a writable hierarchy. Without either,
-root may use the whole tree. A server that starts ends and removes the groups of killed servers. Source of all rules:
+root may use the whole tree. A Paddock that starts ends and removes the groups of killed ones. Source of all rules:
 cgroups(7) and the kernel's cgroup-v2 document.
 """
 
@@ -32,7 +32,7 @@ class Group:
     """The control group of all jobs of one sandbox; `release` it."""
 
     def __init__(self, folder: str) -> None:
-        """Make a group in a delegated folder, and remove those of dead servers. Raises OSError."""
+        """Make a group in a delegated folder, and remove those of a Paddock that has died. Raises OSError."""
         _remove_stale_groups(folder)
         self.path = f"{folder}/{_NAME_PREFIX}{os.urandom(8).hex()}"
         os.mkdir(self.path)
@@ -186,7 +186,7 @@ def _remove_stale_groups(folder: str) -> None:
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name.startswith(_NAME_PREFIX)]
     for name in names:
-        with contextlib.suppress(OSError):  # locked: its server lives, or another one removes it
+        with contextlib.suppress(OSError):  # locked: its Paddock lives, or another one removes it
             lock = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -205,7 +205,7 @@ def _remove_tree(path: str) -> None:
 
 
 def _remove_group(path: str) -> None:
-    """Remove a group. If it does not become empty soon, the next server removes it."""
+    """Remove a group. If it does not become empty soon, the next Paddock removes it."""
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     while True:
         try:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from paddock.sandbox.child.paths import LinkResolver, open_itself
-from paddock.sandbox.child.snapshot import TooLargeError
+from paddock.sandbox.child.snapshot import TooLargeError, read_up_to
 
 MAX_FILES = 2000
 """Maximum number of files to look for."""
@@ -265,8 +265,11 @@ class _Reader:
         data = b""
         with contextlib.suppress(OSError), self._open(file, trusted=trusted) as opened:
             if opened is not None and stat.S_ISREG(os.fstat(opened).st_mode):
-                with open(f"/proc/self/fd/{opened}", "rb") as stream:
-                    data = stream.read(self._bytes + 1)
+                readable = os.open(f"/proc/self/fd/{opened}", os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    data = read_up_to(readable, self._bytes + 1)
+                finally:
+                    os.close(readable)
         self._bytes -= len(data)
         if self._bytes < 0:
             raise GitConfigError(f"git's configuration has more than {MAX_BYTES >> 10} KiB")

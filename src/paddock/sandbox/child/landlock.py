@@ -1,4 +1,7 @@
-"""Landlock system calls (landlock(7), Linux >= 5.13): a process gives up its own rights permanently."""
+"""Landlock system calls (landlock(7), Linux >= 5.13): a process gives up its own rights permanently.
+
+`RESIDUAL_RISKS` in `paddock.sandbox.tiers` lists what Landlock has no rule for and what therefore stays open.
+"""
 
 import ctypes
 import os

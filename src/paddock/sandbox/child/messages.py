@@ -1,11 +1,12 @@
-"""Messages between the server (`sandbox.job`) and a supervisor (`child.supervisor`).
+"""Messages between the parent (`sandbox.job`) and a supervisor (`child.supervisor`).
 
-    server -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>",
-                           "interrupt", "pause", or after a pause "resume:<timeout_ms>,<cpu_ms>"
-    supervisor -> server   a report at each pause, and at the end: JSON in one message
+    parent -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>",
+                           "interrupt", "pause", or after a pause "resume:<timeout_ms>,<cpu_ms>"; "hold" while a
+                           person is asked, and then "continue"
+    supervisor -> parent   a report at each pause, and at the end: JSON in one message
 
 A process reads its job spec right after it has been forked, when the first use of each page of memory costs a
-microsecond or two. `marshal` uses few pages. It is safe, because the spec comes from our server with the same
+microsecond or two. `marshal` uses few pages. It is safe, because the spec comes from our parent with the same
 interpreter.
 """
 
@@ -20,13 +21,13 @@ STREAM_COUNT = 3
 EXTRA_THREADS = 256
 """Maximum threads of a job, in addition to its maximum processes."""
 MESSAGE_BYTES = 256
-"""Maximum size of a message of the server, with the reason of a stop."""
+"""Maximum size of a message of the parent, with the reason of a stop."""
 
 # No dataclasses here: their imports would make the fork server, and so each fork, larger.
 
 
 class Ceilings(NamedTuple):
-    """The limits that the supervisor and the kernel enforce. The server limits output."""
+    """The limits that the supervisor and the kernel enforce. The parent limits output."""
 
     timeout_ms: int = 0
     cpu_ms: int = 0
@@ -49,7 +50,7 @@ class JobSpec(NamedTuple):
     filter: str = ""
     """Name of the system call filter; empty only in the tier `unconfined`."""
     supervised: bool = False
-    """Whether the supervisor changes metadata of files for the job (`paddock.sandbox.child.supervised_calls`)."""
+    """Whether a broker changes metadata of files for the job (`paddock.sandbox.child.supervised_calls`)."""
     network: str = "none"
     """`none`, `loopback`, `hosts` or `full` (`model.network.Network`)."""
     readable: Sequence[str] = ()
@@ -90,7 +91,7 @@ class JobSpec(NamedTuple):
     @classmethod
     def from_file(cls, file: int) -> Self:
         """Read a spec and close the descriptor. The file offset stays, so that others can read the same file."""
-        *fields, ceilings = marshal.loads(os.pread(file, os.fstat(file).st_size, 0))  # noqa: S302 - our server's own
+        *fields, ceilings = marshal.loads(os.pread(file, os.fstat(file).st_size, 0))  # noqa: S302 - our parent's own
         os.close(file)
         return cls._make((*fields, Ceilings._make(ceilings)))
 
@@ -108,7 +109,7 @@ class JobReport:
 
     ended_by: str = "exit"
     """`exit`, `start` (the program never ran), `unborn` (the supervisor could not be forked), the limit that was hit,
-    or the reason of the server's stop. Three do not end it: `listening`, which carries the socket of its proxy,
+    or the reason of the parent's stop. Three do not end it: `listening`, which carries the socket of its proxy,
     `paused`, and `exceeded` with a limit in `why`."""
     code: int | None = None
     signal: int | None = None

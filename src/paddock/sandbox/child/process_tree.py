@@ -154,8 +154,8 @@ def kill_descendants(
 
 def stop_descendants(
     *, seconds: float, spare: frozenset[int] = frozenset(), first: int = 0
-) -> frozenset[int] | None:
-    """Stop every descendant of this process, and return those that ran; None if some still run after `seconds`.
+) -> tuple[frozenset[int], bool]:
+    """Stop every descendant of this process; return those that ran, and whether all stopped within `seconds`.
 
     Leaves children in `spare` alone, and a jail's `first` process, which only waits. A process that was stopped already
     is not returned. A process can fork or continue another one only until it is stopped itself, so the rounds end.
@@ -167,9 +167,9 @@ def stop_descendants(
         below = [pid for pid in _list_below(own, spare) if pid != first]
         running = [pid for pid in below if _is_running(pid, told=pid in ran)]
         if not running:
-            return frozenset(ran.intersection(below))
+            return frozenset(ran.intersection(below)), True
         if time.monotonic() > deadline:
-            return None
+            return frozenset(ran.intersection(below)), False
         family = {own, first, *below}
         for pid in running:
             _send_signal(pid, signal.SIGSTOP, family)

@@ -1,4 +1,4 @@
-"""The main loop of a supervisor: it serves one job after another until the server disconnects."""
+"""The main loop of a supervisor: it serves one job after another until the parent disconnects."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ _REMOVE_WITHIN_S = 0.1
 
 
 def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -> None:
-    """Supervise the jobs that arrive over `server`, one after another, until it is closed.
+    """Supervise the jobs that arrive over `server`, the socket to the parent, one after another, until it is closed.
 
     A job is a `run` message with a job spec, three streams and, if it writes to a workspace, a file
     (`protected_paths.ProtectedPaths`). A `prepare` message with a job spec may precede it. After the report, scratch
@@ -60,10 +60,10 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
         try:
             if call:
                 report = job.run_job(spec, list(files), others.count_processes(spec.user))
-                with contextlib.suppress(OSError):  # the server may have died
+                with contextlib.suppress(OSError):  # the parent may have died
                     server.send(report.to_bytes())
         finally:
-            clean = job.end_last_processes()
+            clean = job.end_survivors()
         _wait_for_release(server)
         remove_scratch(spec.scratch, fork_server)
         for path in job.rubbish:
@@ -102,14 +102,14 @@ def _start_shim_ahead(last: JobSpec, roots: MountRootCache) -> Shim | None:
 
 
 def _wait_for_release(server: socket.socket) -> None:
-    """Wait until the server needs scratch no longer, or has died."""
+    """Wait until the parent needs scratch no longer, or has died."""
     with contextlib.suppress(ConnectionResetError):
         while server.recv(MESSAGE_BYTES) not in {b"release", b""}:
             pass
 
 
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
-    """Return the server's next message and its descriptors; None at the end."""
+    """Return the parent's next message and its descriptors; None at the end."""
     while True:
         word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAM_COUNT)
         if files:

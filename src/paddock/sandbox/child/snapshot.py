@@ -22,6 +22,7 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 64
 
 _ENTRY_BYTES = 512
+_READ_BYTES = 64 * 1024
 _MAX_NEW_NAMES = 1000
 """A folder with more than so many additional names is replaced as a whole."""
 _ATTRIBUTE_PREFIXES = ("user.", "system.posix_acl_")
@@ -243,8 +244,16 @@ def look_up(folder: int, name: str, max_bytes: int) -> SnapshotEntry:
             return node._replace(content=os.fsencode("/".join(names)))
         if not stat.S_ISREG(facts.st_mode):
             return node
-        with open(file, "rb", closefd=False) as stream:
-            return node._replace(content=stream.read(max_bytes + 1), file=(facts.st_dev, facts.st_ino))
+        return node._replace(content=read_up_to(file, max_bytes + 1), file=(facts.st_dev, facts.st_ino))
+
+
+def read_up_to(file: int, max_bytes: int) -> bytes:
+    """Return up to `max_bytes` bytes of an open file, without allocating so many at once. Raises OSError."""
+    parts: list[bytes] = []
+    while max_bytes > 0 and (part := os.read(file, min(max_bytes, _READ_BYTES))):
+        parts.append(part)
+        max_bytes -= len(part)
+    return b"".join(parts)
 
 
 @contextlib.contextmanager

@@ -1,17 +1,18 @@
 """The supervisor of one job at a time: starts it, enforces its limits, kills all of its processes, reports its cost.
 
-    server --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
+    parent --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
        |                    |  samples the tree every few milliseconds: deadline, CPU, memory, processes, scratch
-       |                    |  until the program ends, a limit is hit, or the server sends a stop or disconnects
+       |                    |  until the program ends, a limit is hit, or the parent sends a stop or disconnects
        |                    |  sweep: kill and reap until no child is left (`paddock.sandbox.child.process_tree`)
        |                    |  restore protected paths
-       <-----report---------+  after the server's release: remove scratch, wait for the next job
+       <-----report---------+  after the parent's release: remove scratch, wait for the next job
 
 The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
-outlives the fork server, its parent. If Paddock (`server` above) dies, the socket is closed, and the supervisor first
+outlives the fork server that forked it. If the parent (Paddock) dies, the socket is closed, and the supervisor first
 kills its job.
-The server may pause a job: every process of it is stopped until the server resumes it, with limits for this turn alone.
-Times are of CLOCK_MONOTONIC. A report reaches the server within the wall limit and the time of one sweep.
+The parent may pause a job: every process of it is stopped until the parent resumes it, with limits for this turn alone.
+It may also hold a job while a person is asked: then the time limit stands still together with every process.
+Times are of CLOCK_MONOTONIC. A report reaches the parent within the wall limit and the time of one sweep.
 """
 
 import contextlib
@@ -47,9 +48,13 @@ REPORT_WITHIN_S = 0.18
 """Time after the deadline when processes that still live are reported as survivors; killing them continues."""
 _STOP_WITHIN_S = 0.25
 """Maximum time until every process of a job has stopped at a pause."""
+_MAX_CHECK_S = 1.0
+"""Maximum pause between two looks at a stopped job, in seconds."""
+_STOPPED_CPU_MS = 50
+"""Maximum CPU time of a job while it is stopped, in milliseconds."""
 _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
-"""CPU time of a job after its turn exceeded the limit, in milliseconds, in which the server interrupts it."""
+"""CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """Pause between two measurements of scratch, or of anonymous memory, in seconds."""
@@ -64,14 +69,14 @@ class Turn(NamedTuple):
     cpu_ms: int = 0
     """0 for the limit of the whole job."""
     is_told: bool = False
-    """Whether the server knows that the limit is exceeded."""
+    """Whether the parent knows that the limit is exceeded."""
     used_ms: float = 0.0
     user_ms: float = 0.0
     system_ms: float = 0.0
 
 
 class Supervisor:
-    """Starts, watches and ends one job."""
+    """Starts, watches and ends one job. `server` is the socket to the parent."""
 
     def __init__(
         self, server: socket.socket, spec: JobSpec, roots: MountRootCache, shim: Shim | None
@@ -96,8 +101,8 @@ class Supervisor:
         self._anonymous_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
         self._anonymous_due = 0.0
         self._anonymous = anonymous_memory.AnonymousMemory()
-        self._first_gauges = anonymous_memory.AnonymousMemory()
-        """How the machine's gauges stood before the job began."""
+        self._lowest_gauges = anonymous_memory.AnonymousMemory()
+        """The lowest values of the machine's gauges since the job began: what others release hides nothing of it."""
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()
@@ -139,7 +144,7 @@ class Supervisor:
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
             # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
-            self._first_gauges = anonymous_memory.read_gauges(spec.scratch)
+            self._lowest_gauges = anonymous_memory.read_gauges(spec.scratch)
             started = time.monotonic()
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
@@ -155,11 +160,11 @@ class Supervisor:
             self._calls.close()
             # No call may change a protected path after its restoration.
             _wait_for_end(self._calls.broker)
-        self._end_processes()
+        self._end_job()
         return report
 
-    def end_last_processes(self) -> bool:
-        """Kill the last processes, for which the report did not wait. Return whether all have ended."""
+    def end_survivors(self) -> bool:
+        """Kill the survivors, for which the report did not wait. Return whether all processes have ended."""
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _, left = process_tree.kill_descendants(
@@ -219,10 +224,10 @@ class Supervisor:
         return SocketCalls(listener, self._spec, self._shim.mounts, self._shim.root.fork_broker)
 
     def _pass_on_listener(self) -> None:
-        """Send the server the socket of the job's proxy, once the shim has sent it."""
+        """Send the parent the socket of the job's proxy, once the shim has sent it."""
         assert self._shim is not None
         if listener := self._shim.take_listener():
-            with listener, contextlib.suppress(OSError):  # the server may have died
+            with listener, contextlib.suppress(OSError):  # the parent may have died
                 message = JobReport(ended_by="listening").to_bytes()
                 socket.send_fds(self._server, [message], [listener.fileno()])
 
@@ -270,41 +275,89 @@ class Supervisor:
             poll.unregister(self._calls)
 
     def _obey_server(self, handle: int) -> str:
-        """Read a message of the server and do what it says; return why the job ends, or ""."""
+        """Read a message of the parent and do what it says; return why the job ends, or ""."""
         word, argument = self._read_message()
-        if word == "interrupt":
-            process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
-            return ""
-        if word != "pause":
-            return argument if word == "stop" else "cancelled"
-        # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
-        stopped = process_tree.stop_descendants(
-            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
-        )
-        if stopped is None:
+        match word:
+            case "interrupt":
+                process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
+                return ""
+            case "continue":  # the job could not be held
+                return ""
+            case "hold":
+                return self._hold(handle)
+            case "pause":
+                return self._pause(handle)
+            case _:
+                return argument if word == "stop" else "cancelled"
+
+    def _hold(self, handle: int) -> str:
+        """Stop the job and its time limit until the parent continues it; return why the job ends, or "".
+
+        If not every process can be stopped, the job goes on, and so does its time.
+        """
+        began = time.monotonic()
+        stopped, is_complete = self._stop_processes()
+        if is_complete:
+            ended_by, _ = self._wait_while_stopped(handle, "continue")
+            held_s = time.monotonic() - began
+            self._deadline += held_s
+            self._turn = self._turn._replace(started=self._turn.started + held_s)
+            if ended_by:
+                return ended_by
+        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
+        return ""
+
+    def _pause(self, handle: int) -> str:
+        """Stop the job until the parent resumes it for another turn; return why the job ends, or ""."""
+        stopped, is_complete = self._stop_processes()
+        if not is_complete:
             self._report.why = "its processes could not be paused"
             return "unpaused"
         if hit := self._ceiling_hit():
             return hit
         self._tell_pause()
-        _leave_priority()
-        paused = select.poll()  # a stopped process makes no supervised call
-        paused.register(handle, select.POLLIN)
-        paused.register(self._server, select.POLLIN)
-        word = "interrupt"
-        while word == "interrupt":  # it came too late
-            if handle in dict(paused.poll()):
-                return "exit"
-            word, argument = self._read_message()
-        if word != "resume":
-            return argument if word == "stop" else "cancelled"
-        _take_priority()
+        ended_by, argument = self._wait_while_stopped(handle, "resume")
+        if ended_by:
+            return ended_by
         self._begin_turn(*map(int, argument.split(",")))
         process_tree.continue_descendants(stopped, spare=self._roots.keepers)
         return ""
 
+    def _stop_processes(self) -> tuple[frozenset[int], bool]:
+        # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
+        return process_tree.stop_descendants(
+            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
+        )
+
+    def _wait_while_stopped(self, handle: int, expected: str) -> tuple[str, str]:
+        """Wait for the `expected` message of the parent. Return why the job ends instead, or "", and the argument.
+
+        A timer of the kernel can send SIGCONT to a stopped process (timer_create(2)). Such a job is ended.
+        """
+        _leave_priority()
+        stopped = select.poll()  # a stopped process makes no supervised call
+        stopped.register(handle, select.POLLIN)
+        stopped.register(self._server, select.POLLIN)
+        used_ms, check_s = self._measure_cpu_ms(), _FIRST_POLL_S
+        word, argument = "interrupt", ""
+        while word == "interrupt":  # it came too late
+            ready = dict(stopped.poll(1000 * check_s))
+            if handle in ready:
+                return "exit", ""
+            if ready:
+                word, argument = self._read_message()
+                continue
+            check_s = min(check_s * _POLL_GROWTH, _MAX_CHECK_S)
+            if self._measure_cpu_ms() > used_ms + _STOPPED_CPU_MS:
+                self._report.why = "its processes continued during a pause"
+                return "unpaused", ""
+        if word != expected:
+            return (argument if word == "stop" else "cancelled"), ""
+        _take_priority()
+        return "", argument
+
     def _read_message(self) -> tuple[str, str]:
-        """Return the word and the argument of the server's next message; both are empty at its end."""
+        """Return the word and the argument of the parent's next message; both are empty at its end."""
         with contextlib.suppress(OSError):
             word, _, argument = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
             return word, argument
@@ -324,9 +377,8 @@ class Supervisor:
             resident_bytes=sum(process.resident_bytes for process in sample.processes),
             processes_peak=report.processes_peak,
         )
-        used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
-        self._turn = Turn(used_ms=used_ms, user_ms=user, system_ms=system)
-        with contextlib.suppress(OSError):  # the server may have died
+        self._turn = Turn(used_ms=self._used_ms, user_ms=user, system_ms=system)
+        with contextlib.suppress(OSError):  # the parent may have died
             self._server.send(turn.to_bytes())
 
     def _begin_turn(self, timeout_ms: int, cpu_ms: int) -> None:
@@ -348,8 +400,10 @@ class Supervisor:
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"
         process_tree.reap_orphans(self._pid, self._record_reaped)
-        used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
-        if used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms) and self._may_not_go_on():
+        if (
+            self._used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms)
+            and self._may_not_go_on()
+        ):
             return "cpu"
         looks_on = self._sample_anonymous_memory(sample)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
@@ -359,13 +413,25 @@ class Supervisor:
             return "memory"
         return "scratch" if self._scratch_full() else ""
 
+    @property
+    def _used_ms(self) -> float:
+        """CPU time of the job at the last sample, in milliseconds."""
+        living_ms = self._sample.cpu_ms if self._sample is not None else 0.0
+        return living_ms + self._report.cpu_user_ms + self._report.cpu_system_ms
+
+    def _measure_cpu_ms(self) -> float:
+        """Return the CPU time of the job up to now, in milliseconds."""
+        self._sample = self._measure_usage()
+        process_tree.reap_orphans(self._pid, self._record_reaped)
+        return self._used_ms
+
     def _may_not_go_on(self) -> bool:
-        """Tell the server, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
+        """Tell the parent, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
         turn = self._turn
         if not turn.cpu_ms or turn.is_told:
             return True
         self._turn = turn._replace(is_told=True, cpu_ms=turn.cpu_ms + _EXTRA_CPU_MS)
-        with contextlib.suppress(OSError):  # the server may have died
+        with contextlib.suppress(OSError):  # the parent may have died
             self._server.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
         return False
 
@@ -386,7 +452,8 @@ class Supervisor:
 
     def _sample_anonymous_memory(self, sample: process_tree.Sample) -> bool:
         """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
-        now = time.monotonic()
+        now, gauges = time.monotonic(), anonymous_memory.read_gauges(self._spec.scratch)
+        self._lowest_gauges = self._lowest_gauges.lower(gauges)
         if now < self._anonymous_due:
             return False
         try:
@@ -395,11 +462,11 @@ class Supervisor:
             ) is None and time.monotonic() < now + _ANONYMOUS_SLICE_S:
                 pass
         except StopIteration:
-            ceilings, gauges = self._spec.ceilings, anonymous_memory.read_gauges(self._spec.scratch)
+            ceilings = self._spec.ceilings
             self._anonymous_walk = anonymous_memory.measure_in_slices(
                 [process.folder for process in sample.processes],
                 self._spec.scratch,
-                moved=gauges.since(self._first_gauges),
+                moved=gauges.since(self._lowest_gauges),
                 limit=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
             )
             return False
@@ -420,8 +487,8 @@ class Supervisor:
                 self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
         return self._scratch_bytes + self._anonymous.disk > self._spec.ceilings.scratch_bytes
 
-    def _end_processes(self) -> None:
-        """Kill and reap all processes, then complete the report."""
+    def _end_job(self) -> None:
+        """Kill and reap all processes within the time of the report, then complete the report."""
         report = self._report
         jail = self._shim.read_jail_report() if self._spec.jail and self._shim is not None else None
         alive = jail is None and bool(self._pid) and self._pid not in self._statuses

@@ -1,4 +1,4 @@
-"""Have the server wait for disks behind everybody else.
+"""Have Paddock's process wait for disks behind all other processes.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Set limits of the server, such as one of CPU time, at which the kernel kills it.
+"""Set limits of Paddock's process, such as one of CPU time, at which the kernel kills it.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Take a descriptor out of the server.
+"""Take a descriptor out of Paddock's process.
 
 landlock: closed
 namespaces: closed

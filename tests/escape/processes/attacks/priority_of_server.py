@@ -1,4 +1,4 @@
-"""Have the server run when nothing else does, and results come late.
+"""Have Paddock's process run when nothing else does, and results come late.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Read the server's memory by system call; only the denial shows as another error than EFAULT.
+"""Read Paddock's memory by system call; only the denial shows as another error than EFAULT.
 
 landlock: closed
 namespaces: closed

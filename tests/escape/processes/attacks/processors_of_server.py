@@ -1,4 +1,4 @@
-"""Choose on which processors the server may run.
+"""Choose on which processors Paddock's process may run.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Trace the server (PTRACE_SEIZE).
+"""Trace Paddock's process (PTRACE_SEIZE).
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Choose how the kernel schedules the server.
+"""Choose how the kernel schedules Paddock's process.
 
 landlock: closed
 namespaces: closed

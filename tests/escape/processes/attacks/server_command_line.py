@@ -1,4 +1,4 @@
-"""Read the server's command line.
+"""Read Paddock's command line.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""See which files the server has open.
+"""See which files Paddock's process has open.
 
 landlock: closed
 namespaces: closed

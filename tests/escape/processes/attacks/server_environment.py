@@ -1,4 +1,4 @@
-"""Read the server's environment, where keys are.
+"""Read Paddock's environment, where keys are.
 
 landlock: closed
 namespaces: closed

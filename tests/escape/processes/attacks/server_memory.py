@@ -1,4 +1,4 @@
-"""Open the server's memory.
+"""Open Paddock's memory.
 
 landlock: closed
 namespaces: closed

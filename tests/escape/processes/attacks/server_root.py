@@ -1,4 +1,4 @@
-"""Walk through the server's root directory.
+"""Walk through Paddock's root directory.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Kill everything that can be killed; the server's survival is what counts.
+"""Kill everything that can be killed; Paddock's survival is what counts.
 
 landlock: closed
 namespaces: closed
@@ -9,4 +9,4 @@ import os
 import signal
 
 os.kill(-1, signal.SIGKILL)
-raise OSError("nobody was killed, or the server would not read this")
+raise OSError("nobody was killed, or Paddock would not read this")

@@ -1,4 +1,4 @@
-"""Send the server a signal.
+"""Send Paddock's process a signal.
 
 landlock: closed
 namespaces: closed

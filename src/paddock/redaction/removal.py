@@ -3,7 +3,7 @@
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.redaction.colours import ESCAPE, ESCAPED_SLASH
-from paddock.redaction.keys import KEY_SIGN
+from paddock.redaction.private_keys import KEY_SIGN
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner, Slices, finish
 from paddock.redaction.stream import StreamRedactor
