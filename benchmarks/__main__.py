@@ -32,6 +32,7 @@ NAMES = (
     "record",
     "discovery",
     "mcp",
+    "grading",
     "rivals",
 )
 

@@ -1,7 +1,8 @@
 """Install the client libraries for Python that tests connect with, once, outside of the source tree.
 
-Versions and hashes are pinned in `tests/client_libraries`. There are two environments, because some libraries need the
-official one in its version 1. Those from npm are installed by the fixture `npm_modules`.
+Versions and hashes are pinned in `tests/client_libraries`. There are two environments for MCP, because some libraries
+need the official one in its version 1, and one for clients of SandboxFusion. Those from npm are installed by the
+fixture `npm_modules`.
 """
 
 import fcntl
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 
 PINS = Path(__file__).resolve().parent.parent / "tests" / "client_libraries"
-ENVIRONMENTS = ("python-mcp-1", "python-mcp-2")
+ENVIRONMENTS = ("python-mcp-1", "python-mcp-2", "python-grading")
 
 
 def install(name: str) -> Path:
@@ -41,7 +42,8 @@ def _fill(target: Path, requirements: Path) -> None:
     uv = [found] if found else [sys.executable, "-m", "uv"]
     own = getattr(sys, "_base_executable", sys.executable)
     subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", own, str(target)], check=True)
-    wanted = ["--require-hashes", "-r", str(requirements)]
+    # The lock has everything that is needed, and of verl, which depends on torch, the package alone.
+    wanted = ["--require-hashes", "--no-deps", "-r", str(requirements)]
     subprocess.run(
         [*uv, "pip", "install", "--quiet", "--python", str(target / "bin" / "python"), *wanted], check=True
     )

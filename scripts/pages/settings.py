@@ -7,6 +7,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
 from paddock.model.base import Value
@@ -144,7 +145,13 @@ def kind_of(annotation: Any) -> str:  # noqa: ANN401 - annotations have no commo
         return "table"
     if inspect.isclass(annotation) and issubclass(annotation, Value):
         return "table"
-    return {bool: "true or false", int: "whole number", str: "text", Path: "path"}[annotation]
+    return {
+        bool: "true or false",
+        int: "whole number",
+        str: "text",
+        Path: "path",
+        AwareDatetime: "date and time",
+    }[annotation]
 
 
 def group_of(field: FieldInfo) -> type[Value] | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
     from paddock.model.errors import (
+        AlreadyClaimed,
         ApprovalError,
         ArtifactError,
         ArtifactTooLarge,
@@ -81,6 +82,7 @@ if sys.platform != "linux":  # every import of the package runs this check; no o
     )
 
 __all__ = [
+    "AlreadyClaimed",
     "Answer",
     "ApprovalError",
     "ArtifactError",
@@ -173,6 +175,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AlreadyClaimed": "paddock.model.errors",
     "Answer": "paddock.model.approval",
     "ApprovalError": "paddock.model.errors",
     "ArtifactError": "paddock.model.errors",

@@ -104,3 +104,14 @@ def test_a_soak_has_every_call_answered_rightly_and_says_what_the_server_holds()
     assert [line.partition(":")[0] for line in lines[:3]] == ["after the first minute", "at the end", "calls"]
     assert " MB anonymous, " in lines[0]
     assert lines[2].partition(" answered rightly")[0].removeprefix("calls: ").isdecimal()
+
+
+def test_a_graders_day_has_every_verdict_right_and_no_refusal(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = benchmarks("--quick", "--only", "grading", "--results", str(results))
+    assert (done.returncode, done.stderr) == (0, "")
+    [section] = json.loads(results.read_text())["sections"]
+    assert section["failure"] == ""
+    values = {line["what"]: line["value"] for line in section["lines"]}
+    assert [values[name] for name in values if name.startswith(("programs", "wrong"))] == [0, 0, 0, 0]
+    assert values["rate of 40 programs over bare processes"] > 0

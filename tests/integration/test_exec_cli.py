@@ -103,8 +103,8 @@ def test_s15_an_unknown_workspace_comes_before_broken_settings(workspace):
 
 
 def test_more_standard_input_than_fits(workspace):
-    code, _, told = paddock(workspace, "python", "-c", "1", "--stdin", stdin=b"x" * 524_289)
-    assert (code, "at most 524288 bytes of standard input" in told) == (2, True)
+    code, _, told = paddock(workspace, "python", "-c", "1", "--stdin", stdin=b"x" * 16_777_217)
+    assert (code, "at most 16777216 bytes of standard input" in told) == (2, True)
 
 
 def test_writing_is_a_power_that_the_command_line_gives(workspace):

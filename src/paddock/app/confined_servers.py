@@ -13,7 +13,7 @@ from paddock.model.host_names import quote_host
 from paddock.model.network import HTTPS_PORT, HostDecision, HostGrant, HttpRequest, NetworkRule
 from paddock.model.process import ProcessGrants, ProcessResult
 from paddock.policy.environment import BASE, LOCALE, TRUST
-from paddock.policy.network import decide_host
+from paddock.policy.network import ORIGINS_THAT_GRANT, decide_host
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def grant_hosts(hosts: tuple[str, ...], rules: tuple[NetworkRule, ...]) -> HostG
             reason = rule.reason or _ASKS.format(host=rule.host)
             ports = rule.ports or (HTTPS_PORT,)
             own.append(NetworkRule(host=rule.host, effect="deny", ports=ports, reason=reason))
-        elif rule.effect == "deny" or rule.origin != "workspace":  # a workspace allows nothing alone
+        elif rule.effect == "deny" or rule.origin in ORIGINS_THAT_GRANT:
             own.append(rule.replace(origin=""))
     return HostGrant(rules=tuple(own), hosts=hosts)
 

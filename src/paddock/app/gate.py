@@ -53,6 +53,8 @@ from paddock.redaction.outgoing import OnCall, OutgoingRedaction
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paddock.hub.person import Person
     from paddock.output.recorder import OnOutput
 
@@ -132,6 +134,8 @@ class Gate:
         stop: asyncio.Event | None = None,
         on_raw_stdout: Callable[[bytes], None] | None = None,
         patient: bool = False,
+        max_wait_ms: int | None = None,
+        on_workdir: "Callable[[Path], None] | None" = None,
     ) -> Outcome:
         """Run a request and return its outcome.
 
@@ -139,13 +143,21 @@ class Gate:
         ended, `on_output` the output of a program. None of these receives a secret. `asker` asks a person about the
         request and its children where a rule wants that. Setting `stop` ends a program, or a single call, as
         `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
-        A `patient` program is not refused under load: it waits for its slot. `on_raw_stdout` receives its standard
-        output with its secrets, for comparisons within Paddock.
+        A `patient` program is not refused under load: it waits for its slot. Any other one waits for `max_wait_ms`, by
+        default as long as the settings say. `on_raw_stdout` receives its standard output with its secrets, for
+        comparisons within Paddock; `on_workdir` its working directory, before that is removed.
         Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
         PaddockError after `aclose`.
         """
         watchers = Watchers(
-            on_console, on_output, stop, on_call, on_raw_stdout=on_raw_stdout, patient=patient
+            on_console,
+            on_output,
+            stop,
+            on_call,
+            on_raw_stdout=on_raw_stdout,
+            patient=patient,
+            max_wait_ms=max_wait_ms,
+            on_workdir=on_workdir,
         )
         if request.parent is not None:
             return await self._make_outcome(request, watchers)

@@ -106,9 +106,17 @@ class PendingApprovals:
         except FileNotFoundError:
             raise ApprovalError(_not_waiting_text(id_)) from None
 
-    def give_answer(self, waiting: WaitingQuestion, verdict: Verdict, by: str) -> None:
-        """Answer a question. Raises ApprovalError if it has an answer already, or no longer waits."""
+    def give_answer(
+        self, waiting: WaitingQuestion, verdict: Verdict, by: str, *, at_terminal: bool = False
+    ) -> None:
+        """Answer a question. Raises ApprovalError if it has an answer already, or no longer waits.
+
+        No actor answers its own question. A person `at_terminal` of this machine is no actor whose questions
+        wait here: requests of the command line ask on their own terminal.
+        """
         question = waiting.question
+        if by == question.actor and not at_terminal:
+            raise ApprovalError(f"{question.id} is a question of {by}, which cannot answer its own questions")
         given = GivenAnswer(
             question=question.id, sha256=question.sha256, verdict=verdict, by=by, expires=waiting.expires
         )

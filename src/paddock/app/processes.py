@@ -26,6 +26,7 @@ def own_directories(settings: Settings) -> list[Path]:
         settings.approvals.directory,
         settings.vault.directory,
         settings.servers.state,
+        settings.serve.directory,
         settings.sdk.temporals,
         settings.packages.directory,
     ]

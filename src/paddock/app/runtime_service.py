@@ -116,7 +116,11 @@ class Programs:
         """Wait for a slot for a program. Enters with its result if it was stopped or got no slot."""
         try:
             is_in = await self._queue.enter(
-                actor, watchers.stop, size=_count_waiting_bytes(work), patient=watchers.patient
+                actor,
+                watchers.stop,
+                size=_count_waiting_bytes(work),
+                patient=watchers.patient,
+                max_wait_ms=watchers.max_wait_ms,
             )
         except QueueFullError as error:
             fault = ErrorInfo(name=BUSY_ERROR_NAME, message=str(error), hint=error.hint, phase="decide")
@@ -157,13 +161,13 @@ class Programs:
             ),
             on_output=watchers.on_output,
         )
-        collector = self._collect_files(work)
+        collector = None if watchers.on_workdir else self._collect_files(work)
         # The callback runs as soon as this task waits for the program.
         asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
             files = collector.read if collector else None
             stdout = _tee(recording.stdout, watchers.on_raw_stdout)
-            sinks = Sinks(stdout, recording.stderr, files)
+            sinks = Sinks(stdout, recording.stderr, files, watchers.on_workdir)
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))

@@ -7,8 +7,9 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from paddock.packages.service import Packages
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sandbox.protocol import Sandbox
+    from paddock.sandbox.state_paths import StateFile
     from paddock.sdk.commands import Commands
     from paddock.sessions.registry import ProgramSessions
     from paddock.telemetry.instrument import Instrumentation
@@ -92,11 +94,11 @@ class Session:
         return (*of_files, *self.outgoing.warnings, *self.events.warnings)
 
 
-def _make_engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
+def _make_engine(settings: Settings, processes: Processes, user: str) -> "RuntimeEngine":
     from paddock.runtimes.cache import Cache
     from paddock.runtimes.engine import RuntimeEngine
 
-    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
+    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes, user)
     return RuntimeEngine(
         processes.open_sandbox, os.environ, compiled, settings.runtimes, partial(_make_packages, settings)
     )
@@ -106,14 +108,6 @@ def _make_packages(settings: Settings) -> "Packages":
     from paddock.packages.service import Packages
 
     return Packages(settings.packages, os.environ, settings.network.rule)
-
-
-def _make_programs(
-    settings: Settings, processes: Processes, output: Output, outgoing: OutgoingRedaction
-) -> Programs:
-    engine = partial(_make_engine, settings, processes)
-    sessions = partial(_make_sessions, settings, outgoing)
-    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
 
 
 def _make_sessions(
@@ -180,8 +174,20 @@ class Parts(NamedTuple):
 _OWN_PARTS = Parts()
 
 
+class Server(NamedTuple):
+    """The server that runs sessions for several users."""
+
+    settings: Settings
+    """Its own settings. No program may reach the directories and files that they name, in any session."""
+    audit: AuditSink
+    """Records the requests of all sessions. The server closes it."""
+    user: str
+    """Whose session it is: an actor."""
+
+
 @contextmanager
-def _open_audit(settings: AuditSettings, given: AuditSink | None) -> Generator[AuditSink]:
+def open_audit(settings: AuditSettings, given: AuditSink | None = None) -> Generator[AuditSink]:
+    """Yield what records the requests of a process: the ledger, or the caller's own sink. Raises LedgerError."""
     if given is not None:
         yield CheckedSink(given)
         return
@@ -196,6 +202,30 @@ def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
         if settings.required == "all":
             raise
         return UnavailableSink(why)
+
+
+def _make_programs(
+    settings: Settings,
+    processes: Processes,
+    output: Output,
+    outgoing: OutgoingRedaction,
+    server: Server | None,
+) -> Programs:
+    engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
+    sessions = partial(_make_sessions, settings, outgoing)
+    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
+
+
+def _make_processes(
+    settings: Settings, servers: Servers, given: "Sandbox | None", server: Server | None
+) -> Processes:
+    kept_by = [settings] if server is None else [settings, server.settings]
+    own = [*chain.from_iterable(map(own_directories, kept_by))]
+
+    def list_files() -> "tuple[StateFile, ...]":
+        return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
+
+    return Processes(settings.sandbox, own, list_files, servers.keep_config, given)
 
 
 def _check_start(settings: Settings, workspace: Path) -> None:
@@ -241,30 +271,30 @@ async def open_session(
     metrics: "Metrics | None" = None,
     compatible: bool = False,
     parts: Parts = _OWN_PARTS,
+    server: "Server | None" = None,
 ) -> AsyncGenerator[Session]:
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
-    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction
-    marks. `parts` are used instead of Paddock's own. Raises ConfigurationError for a workspace whose path is not UTF-8,
-    and LedgerError without a ledger: without a record nothing runs, except what `audit.required` allows.
+    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
+    used instead of Paddock's own. `server` runs it for one of its users. Raises ConfigurationError for a workspace
+    whose path is not UTF-8, and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
     """
     _check_start(settings, workspace)
-    with _open_audit(settings.audit, parts.audit) as ledger:
+    with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn, parts.local)
-        own = own_directories(settings), partial(own_files, settings)
-        processes = Processes(settings.sandbox, *own, servers.keep_config, parts.sandbox)
+        processes = _make_processes(settings, servers, parts.sandbox, server)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, pool.close, parser.close]
         try:
             guest = GuestEngine(pool, parser, settings.guest.max_workers)
             output = Output(settings, outgoing.output, parts.artifacts)
-            programs = _make_programs(settings, processes, output, outgoing)
+            programs = _make_programs(settings, processes, output, outgoing, server)
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)

@@ -43,6 +43,7 @@ def check_places(settings: Settings) -> list[PlaceReport]:
         _Directory("ledger", settings.audit.directory, 1),
         _Directory("vault", settings.vault.directory, 2),
         _Directory("approvals", settings.approvals.directory, 1),
+        _Directory("users of the server", settings.serve.directory, 4),
         _Directory("artifacts", settings.artifacts.directory, 0),
         _Directory("schedules", settings.sdk.temporals, 0),
         _Directory("compiled programs", user_cache_path("paddock") / "programs", 0),

@@ -14,7 +14,7 @@ from pydantic import Field as Described
 
 from paddock.model import ids
 from paddock.model.base import Value
-from paddock.model.errors import LedgerError
+from paddock.model.errors import AlreadyClaimed, LedgerError
 
 Field = str | int | float | bool | None | list[str] | tuple[str, ...]
 """A fact of a record: a scalar or a short list of short strings."""
@@ -78,8 +78,8 @@ class AuditSink(Protocol):
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Write the `started` record of `request` and return the record's id; at most once for each request.
 
-        `request` is a ULID minted at most `CLAIM_AGE_S` ago. Raises LedgerError if this or another process has already
-        claimed the request on the same sink.
+        `request` is a ULID minted at most `CLAIM_AGE_S` ago. Raises AlreadyClaimed, a LedgerError, if this or another
+        process has already claimed the request on the same sink.
         """
         ...
 
@@ -258,9 +258,9 @@ def find_mint_time(request: str, now: float) -> float:
     return minted
 
 
-def duplicate_claim_error(request: str) -> LedgerError:
+def duplicate_claim_error(request: str) -> AlreadyClaimed:
     """Return the error for a second claim."""
-    return LedgerError(
+    return AlreadyClaimed(
         f"The request {request} was claimed before and runs at most once. "
         f"Look up what became of it in the audit ledger; to run it again, send it with a new id."
     )

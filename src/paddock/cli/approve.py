@@ -1,6 +1,7 @@
 """`paddock approve`: answer the questions of agents whose client cannot ask."""
 
 import time
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,9 @@ from paddock.model.printable import make_printable
 from paddock.settings.loader import load
 
 if TYPE_CHECKING:
-    from paddock.app.pending_approvals import WaitingQuestion
+    from paddock.app.pending_approvals import PendingApprovals, WaitingQuestion
     from paddock.model.approval import Question, Verdict
+    from paddock.settings.schema import Settings
 
 NO_TERMINAL = "only a person can approve: run this on a terminal; `--deny` works without one"
 _MAX_ARGUMENTS_CHARS = 100
@@ -57,31 +59,47 @@ def command(
 ) -> None:
     """List the questions that wait for a person, or answer one.
 
-    Agents wait if their client cannot ask. With an ID the command shows the question and asks on this terminal. Only
-    a terminal can say yes.
+    Agents wait if their client cannot ask, and so do the users of a server. With an ID the command shows the question
+    and asks on this terminal. This command can say yes only on a terminal.
     """
-    from paddock.app.pending_approvals import PendingApprovals
-
     if whole_run and deny:
         raise click.UsageError("--run approves and --deny refuses; leave one of them out.")
     if id_ is not None and (everything or limit):
         raise click.UsageError("--all and --limit apply to the list, not to an ID.")
     if id_ is None and (whole_run or deny):
         raise click.UsageError("Give an ID from the list that `paddock approve` prints.")
-    inbox = PendingApprovals(load(workspace, flags=flags).settings.approvals.directory)
+    settings = load(workspace, flags=flags).settings
     if id_ is None:
-        found = inbox.list_waiting()
+        found = _list_waiting(settings)
         newest = found[-(options.choose_limit(limit, everything=everything) or len(found)) :]
         options.report_hidden(len(newest), len(found) - len(newest))
         _print_waiting(newest, as_json=as_json)
         return
-    waiting = inbox.find_question(id_)
+    inbox, waiting = _find_question(settings, id_)
     verdict = "denied" if deny else run_until_signal(_ask_verdict(waiting.question, whole_run=whole_run))
-    inbox.give_answer(waiting, verdict, find_actor())
+    inbox.give_answer(waiting, verdict, find_actor(), at_terminal=True)
     if as_json:
         print_json({"id": id_, "verdict": verdict, "by": find_actor()})
     else:
         click.echo(f"{waiting.question.what}: {_VERDICT_TEXTS[verdict]}")
+
+
+def _list_waiting(settings: "Settings") -> "list[WaitingQuestion]":
+    """Return the waiting questions of clients on this machine and of all users of a server, oldest first."""
+    from paddock.app.pending_approvals import PendingApprovals
+    from paddock.tenants import questions
+
+    own = PendingApprovals(settings.approvals.directory).list_waiting()
+    found = [*own, *questions.list_waiting(settings.serve.directory)]
+    return sorted(found, key=lambda waiting: waiting.question.id)
+
+
+def _find_question(settings: "Settings", id_: str) -> "tuple[PendingApprovals, WaitingQuestion]":
+    from paddock.app.pending_approvals import PendingApprovals
+    from paddock.tenants import questions
+
+    own = PendingApprovals(settings.approvals.directory)
+    return questions.find_question(chain([own], questions.list_inboxes(settings.serve.directory)), id_)
 
 
 async def _ask_verdict(question: "Question", *, whole_run: bool) -> "Verdict":

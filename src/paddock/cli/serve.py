@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from paddock.cli import options, restore_garbage_collection
+from paddock.cli import options, restore_garbage_collection, tokens
+from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import warn
@@ -18,7 +19,7 @@ from paddock.settings.loader import TOKEN_VARIABLE, load
 
 if TYPE_CHECKING:
     from paddock.javascript.launch import Launcher
-    from paddock.mcp_server.http.endpoint import Endpoint
+    from paddock.mcp_server.http.endpoint import Endpoint, TlsFiles
     from paddock.mcp_server.service import SettingsOf, ToolNames
     from paddock.settings.schema import Settings
 
@@ -34,10 +35,20 @@ class _ToolNames(click.Choice[str]):
 
 
 @click.group(
-    "serve", cls=Group, epilog=render_examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
+    "serve",
+    cls=Group,
+    epilog=render_examples(
+        "paddock serve mcp",
+        "paddock serve mcp --http 127.0.0.1:8700",
+        "paddock serve http --http 127.0.0.1:8700",
+        "paddock serve token new alice",
+    ),
 )
 def command() -> None:
     """Serve agents and other programs."""
+
+
+command.add_command(tokens.command)
 
 
 @command.command(
@@ -115,18 +126,24 @@ def mcp(
 
 
 def _open_endpoint(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Endpoint":
-    from paddock.mcp_server.http.endpoint import check_token, open_endpoint, read_token
+    from paddock.mcp_server.http.endpoint import open_endpoint
 
-    made_up = token_file is None and TOKEN_VARIABLE not in os.environ
-    if token_file is not None:
-        token = read_token(token_file)
-    else:
-        token = check_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
+    token, made_up = _read_token(token_file)
     endpoint = open_endpoint(address, token, hosts)
     if made_up:
         click.echo(f"token: {token}", err=True)
     click.echo(f"listening on {endpoint.url}", err=True)
     return endpoint
+
+
+def _read_token(token_file: Path | None) -> tuple[str, bool]:
+    """Return the token of a server, and whether it was made now."""
+    from paddock.mcp_server.http.endpoint import check_token, read_token
+
+    if token_file is not None:
+        return read_token(token_file), False
+    made_up = TOKEN_VARIABLE not in os.environ
+    return check_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE), made_up
 
 
 async def _serve_mcp(
@@ -150,3 +167,150 @@ async def _serve_mcp(
             await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
             for text in session.warnings:
                 warn(text)
+
+
+@command.command(
+    "http",
+    epilog=render_examples(
+        "paddock serve http",
+        "paddock serve http --http 127.0.0.1:8700 --token-file ~/.config/paddock/token",
+        "paddock serve http --http 0.0.0.0:8700 --behind-proxy --allowed-host paddock.example.com",
+    ),
+)
+@click.option(
+    "--http",
+    "address",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8700",
+    show_default=True,
+    help="Address to serve at. A port alone means loopback.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"File of the owner's token, created if missing. Default: {TOKEN_VARIABLE}, or a random one, printed.",
+)
+@click.option(
+    "--allowed-host",
+    "hosts",
+    metavar="NAME[:PORT]",
+    multiple=True,
+    help="Further host name that requests may use, such as that of a proxy.",
+)
+@click.option(
+    "--behind-proxy",
+    is_flag=True,
+    help="Allow an address outside of loopback without TLS: a proxy in front of it encrypts.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of the certificate and its chain, in PEM.",
+)
+@click.option(
+    "--tls-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of the key of the certificate, in PEM.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    help="Minimum level of log lines. Default: the setting log.level.",
+)
+@options.workspace
+@options.settings
+def http(
+    address: str,
+    token_file: Path | None,
+    hosts: tuple[str, ...],
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    behind_proxy: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    log_level: str | None,
+) -> None:
+    """Serve the HTTP API, and MCP at /mcp, until stopped. Needs the extra `http`.
+
+    `paddock serve token new` makes tokens for other users, each with a session of its own. Executions that run when it
+    is stopped may end within mcp.shutdown_grace_ms.
+    """
+    from paddock.mcp_server.http.endpoint import TlsFiles
+    from paddock.telemetry import logs
+
+    if (tls_cert is None) is not (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key are given together.")
+
+    def settings_of(place: Path) -> "Settings":
+        return load(place, flags=flags).settings
+
+    settings = settings_of(workspace)
+    logs.start_logging(settings.log, log_level or settings.log.level)
+    _require_http()
+    tls = TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None
+    endpoint, token = _open_api_endpoint(address, token_file, hosts, tls, behind_proxy=behind_proxy)
+    from paddock.javascript.launch import Launcher
+
+    launcher = Launcher()
+    try:
+        with suppress(EngineError):  # as above
+            launcher.prestart_fork_server("guest")
+            launcher.prestart_parse_worker()
+        asyncio.run(
+            _serve_http(settings, settings_of, workspace, launcher=launcher, endpoint=endpoint, token=token)
+        )
+    finally:
+        launcher.close()
+
+
+def _require_http() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("fastapi") is None:
+        raise Failure("the HTTP API is not installed; run: pip install 'paddock-sandbox[http]'")
+
+
+def _open_api_endpoint(
+    address: str,
+    token_file: Path | None,
+    hosts: tuple[str, ...],
+    tls: "TlsFiles | None",
+    *,
+    behind_proxy: bool,
+) -> "tuple[Endpoint, str]":
+    from paddock.mcp_server.http.endpoint import open_endpoint
+
+    token, made_up = _read_token(token_file)
+    endpoint = open_endpoint(address, "", hosts, path="", tls=tls)
+    if not (endpoint.is_local or tls or behind_proxy):
+        endpoint.listener.close()
+        raise click.UsageError(
+            f"--http {address}: other machines can reach this address, and tokens would cross the network unencrypted. "
+            "Give --tls-cert and --tls-key; or --behind-proxy, if a proxy in front of it encrypts."
+        )
+    if made_up:
+        click.echo(f"token: {token}", err=True)
+    click.echo(f"listening on {endpoint.url}", err=True)
+    return endpoint, token
+
+
+async def _serve_http(
+    settings: "Settings",
+    settings_of: "SettingsOf",
+    workspace: Path,
+    *,
+    launcher: "Launcher",
+    endpoint: "Endpoint",
+    token: str,
+) -> None:
+    from paddock.http_api.service import HttpService
+    from paddock.telemetry.instrument import open_metrics
+    from paddock.tenants import Tenants
+
+    stop, metrics = asyncio.Event(), open_metrics(settings.telemetry)
+    with cancel_on_signals(stop):
+        async with Tenants(settings, workspace, launcher, token=token, metrics=metrics) as tenants:
+            served = HttpService(settings, workspace, tenants, settings_of, metrics)
+            restore_garbage_collection()
+            await served.serve(endpoint, stop)

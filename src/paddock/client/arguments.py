@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar, cast
@@ -140,18 +140,28 @@ InputData = bytes | str | Path
 
 
 def read_input_files(files: object) -> tuple[InputFile, ...]:
-    """Return files for a program: a dict of bytes, text or a Path by path, or None.
+    """Return files for a program: a dict of bytes, text or a Path by path, a sequence of `InputFile`, or None.
 
     Raises RequestError for content of another kind, and OSError for a Path that cannot be read.
     """
     if files is None:
         return ()
+    if (given := _list_input_files(files)) is not None:
+        return given
     if not isinstance(files, Mapping):
         raise RequestError(f"files must be a dict of contents by path, but is {_describe_type(files)}")
     return tuple(
         make_value(InputFile, {"path": path, "data": _read_content(path, content)})
         for path, content in cast("Mapping[str, object]", files).items()
     )
+
+
+def _list_input_files(files: object) -> tuple[InputFile, ...] | None:
+    """Return the files of a sequence that has nothing else; None for anything else."""
+    if not isinstance(files, list | tuple):
+        return None
+    given = [file for file in cast("Sequence[object]", files) if isinstance(file, InputFile)]
+    return tuple(given) if len(given) == len(cast("Sequence[object]", files)) else None
 
 
 def _read_content(path: str, content: object) -> bytes:

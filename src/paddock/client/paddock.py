@@ -18,7 +18,7 @@ from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTools, find_tools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.records import find_records
-from paddock.client.requests import RunningSession
+from paddock.client.requests import Caller, RunningSession
 from paddock.client.sessions import InterpreterSession, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
@@ -32,6 +32,7 @@ from paddock.model.program import Access
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.session import NEW, Kernel, SessionInfo, is_handle
 from paddock.model.tool import ToolEnd
+from paddock.model.work_files import InputFile
 from paddock.rendering.render import tool_end
 from paddock.saved_scripts import read, read_saved, text
 from paddock.settings.loader import load
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
-
-
 _NO_LIMITS = LimitOverrides()
 
 
@@ -97,7 +96,7 @@ class Paddock:
         if not os.path.isdir(self._workspace):
             raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
         self._settings = settings or load(self._workspace, flags=overrides).settings
-        self._actor = actor
+        self._caller = Caller(actor)
         self._asker = None if asker is None else adapt_asking(asker)
         self._local = make_local_server(tool_server)
         self._parts = Parts(audit, sandbox, artifacts, self._local)
@@ -237,7 +236,7 @@ class Paddock:
         cwd: str = ".",
         access: Access | None = None,
         network: Network | Sequence[str] = "none",
-        files: Mapping[str, InputData] | None = None,
+        files: Mapping[str, InputData] | Sequence[InputFile] | None = None,
         outputs: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         session: str | None = None,
@@ -298,7 +297,7 @@ class Paddock:
         from paddock.batch.runner import Origin, Runner  # programs without a batch do not need it
 
         running, parallel = self._require_running(), read_whole_number("max_parallel", max_parallel)
-        origin = Origin(self._workspace, self._actor, "library")
+        origin = Origin(self._workspace, self._caller.actor, "library")
         runner = Runner(running.execute_request, origin, self._settings.runtimes)
         async with aclosing(runner.map(programs, parallel)) as results:
             async for result in results:
@@ -345,12 +344,12 @@ class Paddock:
             "memory_bytes": memory_bytes,
         }
         name = self._check_language(language, None) if language is not None else None
-        owner = SessionOwner(lambda: self._require_session().programs, self._actor, self.exec)
+        owner = SessionOwner(lambda: self._require_session().programs, self._caller.actor, self.exec)
         return InterpreterSession(owner, name, opening, NEW if id is None else id)
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the open sessions of this caller, the oldest first."""
-        return self._require_session().programs.list_sessions(self._actor)
+        return self._require_session().programs.list_sessions(self._caller.actor)
 
     def _find_program(self, code: str | None, file: Path | str | None) -> Path | None:
         if code is not None and file is not None:
@@ -467,17 +466,19 @@ class Paddock:
     ) -> Outcome:
         """Compute one text from another; the outcome's value is the emitted text.
 
-        At most `output_bytes` (64 KiB) are kept; with `partial`, also after a failure or a timeout.
+        At most `output_bytes` (64 KiB) are kept; with `partial`, also after a failure or a timeout. Raises RequestError
+        for an `input` that is not a text.
         """
-        work = GuestRun(
-            source=source,
-            input=input,
-            name="computation",
-            language="javascript",
-            profile="compute",
-            deterministic=deterministic,
-            partial=partial,
-        )
+        given = {
+            "source": source,
+            "input": input,
+            "name": "computation",
+            "language": "javascript",
+            "profile": "compute",
+            "deterministic": deterministic,
+            "partial": partial,
+        }
+        work = make_value(GuestRun, given)
         return await self._execute_work(
             work, read_limits(timeout_ms=timeout_ms, output_bytes=output_bytes), jit=jit
         )
@@ -581,15 +582,21 @@ class Paddock:
         stop: asyncio.Event | None = None,
     ) -> Outcome:
         fields = {
-            "actor": self._actor,
-            "surface": "library",
+            "actor": self._caller.actor,
+            "surface": self._caller.surface,
             "workspace": self._workspace,
             "work": work,
             "limits": limits,
             "jit": jit,
             "calls": calls,
         }
-        request = make_value(ExecutionRequest, fields)
+        chosen = {} if self._caller.request_id is None else {"id": self._caller.request_id}
+        request = make_value(ExecutionRequest, {**fields, **chosen})
         return await self._require_running().execute_request(
-            request, on_console=on_console, on_output=on_output, on_call=on_call, stop=stop
+            request,
+            asker=self._caller.asker,
+            on_console=on_console,
+            on_output=on_output,
+            on_call=on_call,
+            stop=stop or self._caller.stop,
         )

@@ -4,11 +4,12 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec
 
 from paddock.model.errors import PaddockError
 
 if TYPE_CHECKING:
+    from paddock.app.approvals import Asker
     from paddock.app.session import Session
     from paddock.model.outcome import OnConsole, Outcome
     from paddock.model.request import ExecutionRequest
@@ -23,6 +24,20 @@ FORKED = (
 )
 _OTHER_LOOP = "this Paddock was opened on another event loop: open one on each loop, or use BlockingPaddock"
 _CLOSED = "this Paddock was closed during the request, which was cancelled"
+
+
+class Caller(NamedTuple):
+    """Who sends the requests of a Paddock, and how."""
+
+    actor: str
+    """Name of the caller in the record."""
+    surface: str = "library"
+    asker: "Asker | None" = None
+    """Asks a person about these requests; None for the asker of the session."""
+    request_id: str | None = None
+    """Id of the only request that is sent, where it is chosen in advance; None for a new one for each request."""
+    stop: asyncio.Event | None = None
+    """Ends each request as `cancelled` when it is set."""
 
 
 class RunningSession:
@@ -44,6 +59,7 @@ class RunningSession:
         self,
         request: "ExecutionRequest",
         *,
+        asker: "Asker | None" = None,
         on_console: "OnConsole | None" = None,
         on_output: "OnOutput | None" = None,
         on_call: "OnCall | None" = None,
@@ -76,6 +92,7 @@ class RunningSession:
                 on_console=guard_listener(on_console),
                 on_output=guard_listener(on_output),
                 on_call=guard_listener(on_call),
+                asker=asker,
                 stop=stop,
                 on_raw_stdout=on_raw_stdout,
                 patient=patient,

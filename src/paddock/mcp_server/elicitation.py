@@ -48,6 +48,8 @@ from paddock.model.base import Json
 from paddock.model.outcome import OnConsole
 
 Context = ServerRequestContext[Any, Any]
+ACTOR_KEY = "paddock.actor"
+"""In the scope of an HTTP request: the caller, as the server knows it by its token."""
 T = TypeVar("T")
 _KEY = "approval"
 _LABELS = {"once": "this call only", "run": "all such calls of this run"}
@@ -75,17 +77,28 @@ class RepeatableParams(Protocol):
 def can_ask(context: Context) -> bool:
     """Return whether a client declares that it can show forms; an empty capability counts.
 
-    Revisions without elicitation have no such request, whatever the client declares.
+    Revisions without elicitation have no such request, whatever the client declares. A caller that the server knows by
+    its token is never asked: no actor answers its own question.
     """
-    return _supports_kind(context, "elicitation")
+    return _find_known_actor(context) is None and _supports_kind(context, "elicitation")
 
 
 def read_actor(context: Context) -> str:
-    """Return the client's own name and version. It is recorded and grants nothing."""
+    """Return the caller, where the server knows its callers; otherwise the client's own name and version.
+
+    The client's own name is recorded and grants nothing.
+    """
+    if (known := _find_known_actor(context)) is not None:
+        return known
     params = context.session.client_params
     if params is None:
         return "mcp client"
     return f"{params.client_info.name} {params.client_info.version}".strip()
+
+
+def _find_known_actor(context: Context) -> str | None:
+    """Return the actor of a caller that the server knows by its token; None for any other client."""
+    return None if context.request is None else context.request.scope.get(ACTOR_KEY)
 
 
 def read_client_id(context: Context) -> str:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from mcp.server.lowlevel.server import Server
 
+    from paddock.mcp_server.http.abandoned import App
+    from paddock.mcp_server.toolbox import Admit
     from paddock.telemetry.metrics import Metrics
 
 _log = logging.getLogger("paddock.mcp")
@@ -63,8 +65,10 @@ class Service:
         workspace: Path,
         tool_names: ToolNames,
         settings_of: SettingsOf,
+        *,
+        admit: "Admit | None" = None,
     ) -> None:
-        """Use `settings_of` for the settings of further registered workspaces."""
+        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs."""
         cap = settings.mcp.answer_characters
         rest = OverflowStore(session, workspace)
         own = [
@@ -80,7 +84,7 @@ class Service:
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
         further = self._scripts.list_tools
         if tool_names == "default":
-            self._tools = Toolbox(own, compat, further=further, outgoing=session.outgoing)
+            self._tools = Toolbox(own, compat, further=further, outgoing=session.outgoing, admit=admit)
         else:
             self._tools = Toolbox(
                 compat, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing
@@ -116,9 +120,17 @@ class Service:
             async with http_service(app, endpoint, self._requests, self._metrics) as serving:
                 await self._wait_until_ended(stop, serving)
 
+    @asynccontextmanager
+    async def open_application(self) -> "AsyncGenerator[App]":
+        """Yield the application that answers MCP requests of known callers, for a server that has other paths, too."""
+        async with self._open_server() as server:
+            app = build_application(server, self._requests, self._grace_s)
+            async with server.session_manager.run():
+                yield app
+
     async def _wait_until_ended(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
         """Wait until a transport has ended, or `stop` is set and the requests in flight have ended."""
-        for waiting in (stop.wait, self._drain_requests):
+        for waiting in (stop.wait, self.drain):
             other = asyncio.create_task(waiting())
             try:
                 await asyncio.wait({serving, other}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,7 +140,7 @@ class Service:
                 serving.result()
                 return
 
-    async def _drain_requests(self) -> None:
+    async def drain(self) -> None:
         """Let requests in flight end within the grace period; then stop them, and send their answers."""
         if not await self._requests.wait_until_drained(self._grace_s):
             await self._tools.stop()

@@ -6,6 +6,7 @@ PaddockError
 ├── ConfigurationError    a settings file, servers file or variable is not valid
 │   └── FlagError         a flag of the command line or an override is not valid
 ├── LedgerError           the audit record cannot be written or read
+│   ├── AlreadyClaimed    a request was claimed before, and runs at most once
 │   └── LedgerUnusable
 ├── ArtifactError         stored output cannot be written or read
 │   ├── InvalidHandle
@@ -98,6 +99,10 @@ class ToolNotFound(PaddockError):
 
 class ToolError(PaddockError):
     """Raise it in a function that is a tool: the program that called it sees the text, without secrets."""
+
+
+class AlreadyClaimed(LedgerError):
+    """A request was claimed before, by this or another process. It runs at most once."""
 
 
 class LedgerUnusable(LedgerError):

@@ -28,7 +28,7 @@ OutputMode = Literal["minimal", "summary", "intent", "digest"]
 OUTPUT_MODES: tuple[OutputMode, ...] = get_args(OutputMode)
 
 CODE_CHARS = 1024 * KIB
-STDIN_BYTES = 512 * KIB
+STDIN_BYTES = 16 * MIB
 MAX_ARGUMENTS = 100
 ARGUMENT_BYTES = 128 * KIB - 1
 """MAX_ARG_STRLEN of Linux without the NUL, execve(2)."""

@@ -163,6 +163,8 @@ class RuntimeRun(NetworkRequest):
     """Whether a new session runs between two executions, too, within its limits."""
     packages: Annotated[tuple[Requirement, ...], Field(max_length=MAX_PACKAGES)] = ()
     """Packages to run it with, in the language's notation: `pandas>=2`, `left-pad@^1`."""
+    own_packages: bool = True
+    """Whether the packages and the version of Python that the program names itself are taken into account."""
 
     @property
     def has_workdir(self) -> bool:
@@ -193,6 +195,7 @@ class RuntimeRun(NetworkRequest):
             *([["hosts", *self.hosts]] if self.hosts is not None else []),
             *([["kernel", self.kernel]] if self.kernel != "plain" else []),
             *([["background"]] if self.background else []),
+            *([["plain text"]] if not self.own_packages else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import unicodedata
+from base64 import b64decode
 from collections.abc import Callable, Iterable
 from typing import Annotated, Self
 
@@ -64,6 +65,37 @@ class InputFile(Value):
         """Return what stands for the file in the hash of a request."""
         source = hashlib.sha256(self.data).hexdigest() if self.data is not None else ""
         return self.path, source, self.workspace or "", self.artifact or ""
+
+
+class GivenFile(Value):
+    """An input file as clients write it in JSON: its path, and one source."""
+
+    path: str
+    text: str | None = None
+    base64: bytes | None = None
+    workspace: str | None = None
+    artifact: str | None = None
+
+    @field_validator("base64", mode="before")
+    @classmethod
+    def _decode(cls, text: object) -> object:
+        try:
+            return b64decode(text, validate=True) if isinstance(text, str) else text
+        except ValueError:
+            raise ValueError("it is not base64 (RFC 4648, section 4)") from None
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(each is not None for each in (self.text, self.base64, self.workspace, self.artifact)) != 1:
+            raise ValueError(
+                f"{self.path!r} needs one of `text`, `base64`, `workspace` (a path) and `artifact` (a handle)"
+            )
+        return self
+
+    def to_input_file(self) -> InputFile:
+        """Return the file as a request has it. Raises ValidationError."""
+        data = self.base64 if self.text is None else self.text.encode("utf-8", "replace")
+        return InputFile(path=self.path, data=data, workspace=self.workspace, artifact=self.artifact)
 
 
 class OutputFile(Value):

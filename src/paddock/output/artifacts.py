@@ -18,7 +18,7 @@ import orjson
 
 from paddock._version import __version__
 from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
-from paddock.model.errors import ArtifactError, UnknownArtifact
+from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.output.backends import ArtifactStore, LocalBackend, ObjectStoreBackend
 from paddock.output.recorder import OnOutput, RecordedStream, Recording
@@ -111,16 +111,16 @@ class Artifacts:
             store=self if self.settings.enabled else None,
         )
 
-    def read(self, handle: str, workspace: Path | None) -> bytes:
-        """Return standard output of an artifact, or the stored file. Raises ArtifactError."""
+    def read(self, handle: str, workspace: Path | None, stream: Stream = "stdout") -> bytes:
+        """Return a stream of an artifact; that of a stored file is standard output. Raises ArtifactError."""
         found = self.find(handle, workspace)
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
         data = b""
-        for piece in self.read_packed(found.handle, "stdout"):
+        for piece in self.read_packed(found.handle, stream):
             data += unpacker.decompress(piece, self.settings.max_read_bytes - len(data) + 1)
             if len(data) > self.settings.max_read_bytes:
                 limit = self.settings.max_read_bytes
-                raise ArtifactError(f"{handle} is larger than artifacts.max_read_bytes = {limit}")
+                raise ArtifactTooLarge(f"{handle} is larger than artifacts.max_read_bytes = {limit}")
         return data
 
     def record_result(self) -> Recording:

@@ -29,7 +29,8 @@ from paddock.policy.kinds import Reason
 from paddock.settings.schema import Settings
 
 _OWNERS = {"system": "the system's", "user": "the user's", "workspace": "the workspace's"}
-_ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
+ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
+"""Files that allow hosts. Rules of a workspace or a token can only narrow."""
 _MAX_NAMED = 5
 _MAX_PATH_CHARS = 100
 
@@ -104,11 +105,7 @@ def decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | N
     header: dict[str, str] = {}
     for rule in grant.rules:
         # The file of a workspace, which anyone may have written, never sends a secret anywhere.
-        if (
-            rule.effect != "deny"
-            and rule.origin in _ORIGINS_THAT_GRANT
-            and rule.concerns(host, port, request)
-        ):
+        if rule.effect != "deny" and rule.origin in ORIGINS_THAT_GRANT and rule.concerns(host, port, request):
             header = {**dict(rule.header), **header}
     return decision.model_copy(update={"inspects": True, "header": tuple(header.items())})
 
@@ -145,7 +142,7 @@ def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | 
             break
     else:
         found = next(iter(decisions), None)
-    granting = [file for file in files if file.origin in _ORIGINS_THAT_GRANT and _has_grants(file)]
+    granting = [file for file in files if file.origin in ORIGINS_THAT_GRANT and _has_grants(file)]
     if not granting and (found is None or found.effect != "deny"):
         return HostDecision(
             effect="deny", reason=f"no rule allows {where}; {_suggest_rule(host, port, 'user')}"

@@ -38,13 +38,17 @@ def add_own_packages(work: RuntimeRun, settings: PackageSettings) -> RuntimeRun:
 
 def find_own_packages(work: RuntimeRun) -> bool:
     """Return whether a program may name packages itself, so that decisions depend on its text or its files."""
+    if not work.own_packages:
+        return False
     if work.runtime == "python":
         return "# /// script" in (work.code or "")
     return INSTALLERS.get(work.runtime) == "npm" and any(file.path == PACKAGE_FILE for file in work.files)
 
 
 def _read_own(work: RuntimeRun) -> tuple[str, ...]:
-    """Return the packages that a program names itself. Raises ValueError."""
+    """Return the packages that a program names itself, unless it is to be run without them. Raises ValueError."""
+    if not work.own_packages:
+        return ()
     match INSTALLERS.get(work.runtime):
         case "uv":
             return read_script_metadata(work.code or "").dependencies

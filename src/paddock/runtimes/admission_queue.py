@@ -55,11 +55,18 @@ class AdmissionQueue:
         return sum(map(len, tuple(self._waiting.values())))
 
     async def enter(
-        self, who: str, stop: asyncio.Event | None = None, *, size: int = 0, patient: bool = False
+        self,
+        who: str,
+        stop: asyncio.Event | None = None,
+        *,
+        size: int = 0,
+        patient: bool = False,
+        max_wait_ms: int | None = None,
     ) -> bool:
         """Admit a job of the caller `who`; it uses `size` bytes while it waits.
 
         A `patient` job is never refused, and takes no room: its caller bounds how many of them wait.
+        `max_wait_ms` shortens the wait of any other job.
         Returns True if the job was admitted and must call `leave`, and False if `stop` was set during the wait.
         Raises QueueFullError if too many jobs wait, or after too long a wait.
         """
@@ -80,18 +87,20 @@ class AdmissionQueue:
             raise self._full_error(f"the waiting programs already use {QUEUE_BYTES // MIB} MiB")
         self._bytes += size
         try:
-            return await self._wait_for_turn(who, stop, self._wait_ms / 1000)
+            wait_ms = self._wait_ms if max_wait_ms is None else min(max_wait_ms, self._wait_ms)
+            return await self._wait_for_turn(who, stop, wait_ms)
         finally:
             self._bytes -= size
 
-    async def _wait_for_turn(self, who: str, stop: asyncio.Event | None, timeout_s: float | None) -> bool:
+    async def _wait_for_turn(self, who: str, stop: asyncio.Event | None, wait_ms: int | None) -> bool:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)
         stopped = None if stop is None else asyncio.ensure_future(stop.wait())
         events = [turn] if stopped is None else [turn, stopped]
         mine = False
         try:
-            await asyncio.wait(events, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            timeout = None if wait_ms is None else wait_ms / 1000
+            await asyncio.wait(events, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             mine = turn.done()
         finally:
             if stopped is not None:
@@ -103,7 +112,8 @@ class AdmissionQueue:
         if mine or (stop is not None and stop.is_set()):
             return mine
         setting = "runtimes.max_wait_ms"
-        raise self._full_error(f"the job waited too long ({setting} = {self._wait_ms})", setting)
+        limit = f"{setting} = {wait_ms}" if wait_ms == self._wait_ms else f"{wait_ms} ms"
+        raise self._full_error(f"the job waited too long ({limit})", setting)
 
     def leave(self) -> None:
         """Pass the slot to the next caller in turn, or free it."""

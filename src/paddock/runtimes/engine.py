@@ -294,7 +294,7 @@ class RuntimeEngine:
 
     async def _find_version_fault(self, job: ProgramTask, sandbox: GuardingSandbox, found: Toolchain) -> str:
         """Return why a Python program cannot run with its interpreter, by its `requires-python` (PEP 723); or ""."""
-        if job.work.runtime != "python":
+        if job.work.runtime != "python" or not job.work.own_packages:
             return ""
         with suppress(ValueError):  # policy has reported it, unless packages are off
             required = read_script_metadata(job.work.code or "").requires_python
@@ -431,8 +431,11 @@ class RuntimeEngine:
                 slot=slot,
                 stop=task.stop,
             )
-            if work.has_workdir and task.sinks.files is not None and not result.survivors:
-                await asyncio.to_thread(task.sinks.files, walk_files(slot.scratch / WORKDIR), before)
+            if work.has_workdir and not result.survivors:
+                if task.sinks.files is not None:
+                    await asyncio.to_thread(task.sinks.files, walk_files(slot.scratch / WORKDIR), before)
+                if task.sinks.workdir is not None:
+                    await asyncio.to_thread(task.sinks.workdir, slot.scratch / WORKDIR)
             return self._conclude(task, result, grants, compiled)
         finally:
             slot.release()
@@ -484,6 +487,7 @@ class RuntimeEngine:
             step.words,
             {**step.variables, **self._list_inherited_variables(task.toolchain.recipe.inherits)},
             task.plan.written,
+            user=self._compiled.user,
         )
         owner = slot.scratch.stat().st_uid
         target = f"{slot.scratch}/{task.plan.output_name}"

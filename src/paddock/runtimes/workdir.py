@@ -37,6 +37,10 @@ class InputFileError(ValueError):
     """An input file is missing, closed or too large; the text says which and why."""
 
 
+class IrregularFileError(ValueError):
+    """Something that was to be read is a directory, a device, a pipe or a socket."""
+
+
 def make_workdir(
     task: "ProgramTask", sandbox: "GuardingSandbox", scratch: Path, own: Mapping[str, str]
 ) -> dict[str, str]:
@@ -97,15 +101,18 @@ def add_files(task: "ProgramTask", sandbox: "GuardingSandbox", folder: Path) -> 
 def read_below(folder: Path, path: str, most: int) -> bytes:
     """Return a regular file below a directory in which programs may do anything, read through no link.
 
-    `path` is spelled as `walk_files` lists it. Raises OSError, and ValueError for a path that leads out, and for
-    something that is no regular file or has more than `most` bytes.
+    `path` is spelled as `walk_files` lists it. Raises OSError, with ELOOP for a link; IrregularFileError for something
+    that is no regular file; and ValueError for a path that leads out, and for a file that has another name, which may
+    be outside, or more than `most` bytes.
     """
     with _open_root(folder) as root:
         found = open_itself(_find_listed(path, root), root)
     with _close_at_end(found):
         facts = os.fstat(found)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
-            raise ValueError(f"{path} is not a regular file")
+        if not stat.S_ISREG(facts.st_mode):
+            raise IrregularFileError(f"{path} is not a regular file")
+        if facts.st_nlink > 1:
+            raise ValueError(f"{path} is not a regular file: it has another name")
         if facts.st_size > most:
             raise ValueError(f"{path} has {facts.st_size} bytes, and {most} are allowed")
         with open(f"/proc/self/fd/{found}", "rb") as stream:

@@ -68,6 +68,8 @@ _IPYTHON = Driver(
     needs="IPython",
     remedy='name packages=["ipython"], or use an environment that has it (`environment` under [runtimes.python])',
 )
+NOTEBOOK = Driver(("python.py", "python_text.py", "notebook.py"), "_NotebookDriver().serve()\n")
+"""Runs the cells that it reads from standard input, and ends. It needs no channel."""
 
 
 def find_driver(language: str, kernel: Kernel) -> Driver | None:

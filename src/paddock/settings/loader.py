@@ -23,9 +23,11 @@ from paddock.settings.keys import RENAMED_KEYS, leaves, list_defaults
 from paddock.settings.merge import (
     FILES_ONLY_KEYS,
     HOST_RULES_KEY,
+    OWNERS_ONLY,
     RECIPES_KEY,
     RULES_KEY,
     RULES_KEYS,
+    TOKENS_KEY,
     Layer,
     LayerName,
     Merged,
@@ -33,6 +35,7 @@ from paddock.settings.merge import (
 )
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
+from paddock.settings.serve import ServeToken
 from paddock.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
 from paddock.texts import suggest
 
@@ -63,6 +66,7 @@ _TABLE_LISTS: dict[str, type[Value]] = {
     "redaction.patterns": RedactionPattern,
     "sdk.commands": SdkCommand,
     "mcp.repos": Repository,
+    TOKENS_KEY: ServeToken,
 }
 _FIELD_NAMES = {key.rpartition(".")[2] for key in _DEFAULTS} | {
     name for each in _TABLE_LISTS.values() for name in each.model_fields
@@ -106,6 +110,20 @@ def load(
     except ConfigurationError as problem:
         raise FlagError(str(problem)) from None
     return merge(layers, owner_file=str(user))
+
+
+def read_policy(policy: Mapping[str, Any], place: str) -> Layer:
+    """Return the policy of a token as a layer for `narrow`: values, or strings as in `--set`, nested or by dotted key.
+
+    Raises ConfigurationError, whose text begins with `place`.
+    """
+    flat = dict(_flatten_groups(policy))
+    for key in flat:
+        if key in OWNERS_ONLY:
+            raise ConfigurationError(f"{place}: a token may not set {key}")
+        if key not in _DEFAULTS and key not in RENAMED_KEYS:
+            raise ConfigurationError(f"{place}: unknown key `{key}`{suggest(key, list(_DEFAULTS))}")
+    return _text_layer("token", {key: (value, place) for key, value in flat.items()})
 
 
 def _file_layer(name: LayerName, path: Path) -> Layer | None:

@@ -5,6 +5,8 @@ overrides earlier ones. Some layers bind: the system file is a ceiling for all l
 after it. The workspace (its files may be written by anyone) must also stay within the built-in defaults. Environment
 and flags belong to the user: they may exceed defaults and workspace, but never a ceiling. Exceeding a ceiling is an
 error, not a silent cut: the author of the value must learn that it does not apply.
+
+The policy of a token (`narrow`) comes after all of them. Like a workspace, it can only narrow, here what is in force.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from paddock.model.errors import ConfigurationError
 from paddock.model.network import NETWORKS, NetworkRule
 from paddock.model.program import RUNTIMES
-from paddock.settings.keys import assemble_settings, list_defaults
+from paddock.settings.keys import assemble_settings, leaves, list_defaults
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 from paddock.texts import ellipsis, suggest
@@ -21,16 +23,21 @@ from paddock.texts import ellipsis, suggest
 SettingValue = Any
 """The value of a setting: a number, a string, a path, a boolean, or a tuple of them."""
 
-LayerName = Literal["system", "user", "workspace", "environment", "flags"]
+LayerName = Literal["system", "user", "workspace", "environment", "flags", "token"]
 
-LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
+LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags", "token")
+_NARROWING_LAYERS: Mapping[LayerName, str] = {"workspace": "a workspace", "token": "a token"}
+"""Layers that must stay within the value so far, whatever set it."""
+TOKENS_KEY = "serve.token"
 RULES_KEY = "policy.rule"
 HOST_RULES_KEY = "network.rule"
 RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
 """Keys of rules: those of each file are judged separately, so each rule names its file."""
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
-JOINED_KEYS = frozenset({*RULES_KEYS, "redaction.patterns", "mcp.repos", RECIPES_KEY, "sandbox.protected"})
+JOINED_KEYS = frozenset(
+    {*RULES_KEYS, "redaction.patterns", "mcp.repos", RECIPES_KEY, "sandbox.protected", TOKENS_KEY}
+)
 """Keys whose values from all files are combined; none replaces another."""
 FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands", "sandbox.unprotected"}
 """Keys that variables and flags cannot express, or may not."""
@@ -60,6 +67,10 @@ OWNERS_ONLY = frozenset(
         "runtimes.workspace_environment",
         "vault.backend",
         "vault.directory",
+        "serve.directory",
+        "serve.idle_ms",
+        "serve.max_jobs",
+        TOKENS_KEY,
         "telemetry.traces",
         "telemetry.endpoint",
         "telemetry.metrics",
@@ -96,28 +107,45 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
     a layer exceeds what an earlier one allows.
     """
     values = list_defaults()
-    sources = dict.fromkeys(values, BUILT_IN)
+    return _merge_onto(values, dict.fromkeys(values, BUILT_IN), layers, owner_file)
+
+
+def narrow(settings: Settings, policy: Layer) -> Settings:
+    """Return the settings in force, narrowed by the policy of a token.
+
+    Raises ConfigurationError if the policy would allow more, or sets what only an owner may.
+    """
+    values = leaves(settings)
+    sources = dict.fromkeys(values, "the server")
+    return _merge_onto(values, sources, [policy], "the server's settings").settings
+
+
+def _merge_onto(
+    values: dict[str, Any], sources: dict[str, str], layers: Sequence[Layer], owner_file: str
+) -> Merged:
+    """Return the settings of values by dotted key after all layers; changes `values` and `sources`."""
     ceilings: dict[str, tuple[Any, str]] = {}
     for layer in sorted(layers, key=lambda layer: LAYER_ORDER.index(layer.name)):
+        narrowing = _NARROWING_LAYERS.get(layer.name)
         for key, value in layer.values.items():
             where = layer.where.get(key, layer.name)
-            if layer.name == "workspace" and key in OWNERS_ONLY:
-                raise ConfigurationError(f"{where}: a workspace may not set {key}; set it in {owner_file}")
+            if narrowing and key in OWNERS_ONLY:
+                raise ConfigurationError(f"{where}: {narrowing} may not set {key}; set it in {owner_file}")
             if key == RECIPES_KEY:
                 _refuse_second_recipes(values[key], value, where, sources[key])
                 values[key] = {**values[key], **value}
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             if key in JOINED_KEYS:
-                if layer.name == "workspace" and key == HOST_RULES_KEY:
-                    _refuse_headers(value, where)
+                if narrowing and key == HOST_RULES_KEY:
+                    _refuse_headers(value, where, narrowing)
                 values[key] = (
                     *values[key],
                     *(_add_origin(value, layer.name) if key in RULES_KEYS else value),
                 )
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
-            bound = (values[key], sources[key]) if layer.name == "workspace" else ceilings.get(key)
+            bound = (values[key], sources[key]) if narrowing else ceilings.get(key)
             _refuse_widening(layer.name, key, value, where, bound=bound, owner_file=owner_file)
             values[key], sources[key] = value, where
             if layer.name in ("system", "user"):
@@ -162,19 +190,20 @@ def _refuse_widening(
         return
     ceiling, source = bound
     allowed_by = "the built-in default allows" if source == BUILT_IN else f"{source} allows"
-    change = owner_file if source == BUILT_IN else source
-    why = " and a workspace may only narrow" if layer == "workspace" else ""
+    change = owner_file if source == BUILT_IN else "the policy" if layer == "token" else source
+    why = f" and {_NARROWING_LAYERS[layer]} may only narrow" if layer in _NARROWING_LAYERS else ""
     raise ConfigurationError(
         f"{where}: {key} = {_format_toml(value)} allows more than {_format_toml(ceiling)}, "
         f"which is what {allowed_by}{why}; change {change} instead"
     )
 
 
-def _refuse_headers(rules: Sequence[NetworkRule], where: str) -> None:
-    """Raise ConfigurationError if the file of a workspace, which anyone may have written, adds header fields."""
+def _refuse_headers(rules: Sequence[NetworkRule], where: str, layer: str) -> None:
+    """Raise ConfigurationError if a workspace's file, which anyone may have written, or a token adds header fields."""
     if any(rule.header for rule in rules):
+        author = "the file of a workspace" if layer == _NARROWING_LAYERS["workspace"] else layer
         raise ConfigurationError(
-            f"{where}: `network.rule.header` adds secrets to requests, which the file of a workspace may not; "
+            f"{where}: `network.rule.header` adds secrets to requests, which {author} may not; "
             "set it in the user's paddock.toml"
         )
 
@@ -305,5 +334,6 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "servers.semantic_search": _is_stricter("on", "auto", "off"),
     "servers.state": _is_same,
     "servers.trust": _is_same,
+    "serve.directory": _is_same,
 }
 """How a key narrows. A key that is not listed is a number, and a smaller one is narrower."""

@@ -21,6 +21,7 @@ from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.protection import ProtectedRules
 from paddock.settings.rules import ApprovalSettings, PolicySettings
+from paddock.settings.serve import ServeSettings
 
 if TYPE_CHECKING:
     from paddock.settings.recipes import Recipe
@@ -431,6 +432,8 @@ class Settings(Value):
     """Upstream MCP servers."""
     mcp: McpSettings = Field(default_factory=McpSettings)
     """The MCP server."""
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+    """A server that many users share."""
     guest: GuestSettings = Field(default_factory=GuestSettings)
     """Guest workers."""
     runtimes: RuntimeSettings = Field(default_factory=RuntimeSettings)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from paddock.audit.sink import AuditSink
 from paddock.model.errors import ConfigurationError
-from paddock.settings.schema import Settings
+from paddock.settings.schema import Settings, TelemetrySettings
 from paddock.telemetry.observed_sink import ObservedSink, Observer, Sources
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ class Instrumentation:
         try:
             self._load_observers(settings)
         except ModuleNotFoundError as missing:
-            raise ConfigurationError(
-                f"[telemetry] is configured, but the package {(missing.name or '').partition('.')[0]}, which it needs, "
-                "is not installed. Run: pip install 'paddock-sandbox[telemetry]'"
-            ) from None
+            raise _explain_missing(missing) from None
 
     def wrap_sink(self, sink: AuditSink) -> AuditSink:
         """Return a sink with the observers around it, if there are any."""
@@ -59,3 +56,21 @@ class Instrumentation:
             self.metrics = self.metrics or Metrics()
             self._counting = self.metrics.count_session(self._sources)
             self._observers.append(self._counting)
+
+
+def open_metrics(settings: TelemetrySettings) -> "Metrics | None":
+    """Return metrics that several sessions may share; None if they are off. Raises ConfigurationError."""
+    if not settings.metrics:
+        return None
+    try:
+        from paddock.telemetry.metrics import Metrics
+    except ModuleNotFoundError as missing:
+        raise _explain_missing(missing) from None
+    return Metrics()
+
+
+def _explain_missing(missing: ModuleNotFoundError) -> ConfigurationError:
+    return ConfigurationError(
+        f"[telemetry] is configured, but the package {(missing.name or '').partition('.')[0]}, which it needs, "
+        "is not installed. Run: pip install 'paddock-sandbox[telemetry]'"
+    )

@@ -55,6 +55,7 @@ CHOICES = {
     "servers.registry": [Path("/a"), Path("/b")],
     "servers.state": [Path("/a"), Path("/b")],
     "servers.trust": [Path("/a"), Path("/b")],
+    "serve.directory": [Path("/a"), Path("/b")],
     "grants.servers": [("*",), ("a", "b"), ("a",), ()],
     "grants.jit": [True, False],
     "grants.calls": ["run", "read_only", "dry_run"],

@@ -323,7 +323,7 @@ def test_rules_about_executables_leave_the_answer_about_an_unknown_one_as_it_is(
         ({}, {"timeout_ms": 600_001}, "a program's timeout is 100 to 600000 ms, not 600001"),
         ({"args": ("x",) * 101}, {}, "at most 100 items"),
         ({"code": "x" * 1_048_577}, {}, "at most 1048576 characters"),
-        ({"stdin": b"x" * 524_289}, {}, "at most 524288 bytes"),
+        ({"stdin": b"x" * 16_777_217}, {}, "at most 16777216 bytes"),
         ({"output": {"query_terms": ["x"] * 11}}, {}, "at most 10 items"),
         ({"output": {"max_lines": 9}}, {}, "greater than or equal to 10"),
         ({"output": {"max_lines": 1001}}, {}, "less than or equal to 1000"),
@@ -355,7 +355,7 @@ def test_s14_the_last_of_everything_that_fits() -> None:
     fits = request(
         code="x" * 1_048_576,
         args=("x",) * 100,
-        stdin=b"x" * 524_288,
+        stdin=b"x" * 16_777_216,
         output=OutputOptions(query_terms=("x",) * 10, max_lines=1000),
         limits=LimitOverrides(timeout_ms=100),
     )

@@ -1,6 +1,7 @@
 """Turns: bounded, fair by caller, and none is ever lost."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -162,6 +163,19 @@ def test_no_turn_is_lost_and_none_is_taken_twice(
         await asyncio.gather(*(task for task, _ in tasks), return_exceptions=True)
         assert (active, peak <= most) == (0, True)
         assert (turns.active, turns.callers) == (0, ())
+
+    asyncio.run(go())
+
+
+def test_a_job_may_wait_less_than_the_settings_allow() -> None:
+    async def go() -> None:
+        turns = AdmissionQueue(1, waiting=1, wait_ms=60_000)
+        async with place(turns, "a"):
+            with pytest.raises(
+                QueueFullError, match=re.escape(f"{FULL}the job waited too long (1 ms){RETRY}")
+            ):
+                await turns.enter("b", max_wait_ms=1)
+        assert (turns.active, turns.waiting) == (0, 0)
 
     asyncio.run(go())
 

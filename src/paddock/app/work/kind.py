@@ -20,6 +20,7 @@ from paddock.policy.questions import Subject
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from paddock.app.host_access import ConnectionWatch
     from paddock.app.host_calls import OnResult
@@ -104,6 +105,11 @@ class Watchers(NamedTuple):
     """Receives standard output before secrets are removed, to compare it inside of Paddock. It is never shown."""
     patient: bool = False
     """Whether a program waits for its slot as long as that takes."""
+    max_wait_ms: int | None = None
+    """Maximum wait of a program for its slot, in milliseconds; None for the maximum of the settings."""
+    on_workdir: "Callable[[Path], None] | None" = None
+    """Receives the separate working directory of a program that has ended, in a thread, before it is removed. The
+    program may have left anything in it. Then no files are listed."""
 
 
 class Context(NamedTuple):

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -172,16 +173,32 @@ async def http_service(
     if metrics is not None:
         app = MetricsEndpoint(app, metrics)
     app = TokenRequired(KnownHosts(app, endpoint.names), endpoint.token)
+    probed = Probes(app, lambda: not requests.ending)
+    async with serve_application(probed, endpoint, IdleConnections(), MAX_CONNECTIONS) as serving:
+        yield serving
+
+
+@asynccontextmanager
+async def serve_application(
+    app: App, endpoint: Endpoint, idle: IdleConnections, max_connections: int | None
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """Serve an application, with no other checks than those of connections; yields the serving task.
+
+    Beyond `max_connections`, answers are 503; None for an application that limits them itself.
+    """
     config = uvicorn.Config(
-        Probes(app, lambda: not requests.ending),  # pyright: ignore[reportArgumentType] - the same protocol, other names
-        http=partial(TimedConnection, IdleConnections()),  # pyright: ignore[reportArgumentType] - it is called, no more
+        app,  # pyright: ignore[reportArgumentType] - the same protocol, other names
+        http=partial(TimedConnection, idle),  # pyright: ignore[reportArgumentType] - it is called, no more
         log_config=None,
         access_log=False,
         server_header=False,
         ws="none",
         lifespan="on",
-        limit_concurrency=MAX_CONNECTIONS,
+        limit_concurrency=max_connections,
         timeout_graceful_shutdown=0,
+        timeout_keep_alive=ceil(idle.keep_alive_s),
+        ssl_certfile=None if endpoint.tls is None else endpoint.tls.certificate,
+        ssl_keyfile=None if endpoint.tls is None else endpoint.tls.key,
     )
     # Cancelling the remaining requests is the normal end here, not an error. Clients without the token must not be able
     # to fill the log.

@@ -6,6 +6,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from paddock.mcp_server.http.hosts import HostNames
 from paddock.model.addresses import MAX_PORT
@@ -17,31 +18,70 @@ _MIN_TOKEN_CHARS = 16
 _MAX_TOKEN_BYTES = 64 * 1024
 
 
+class TlsFiles(NamedTuple):
+    """The certificate of a server, with its chain, and its key: two files in PEM."""
+
+    certificate: Path
+    key: Path
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """The address of a server, its token and its names."""
 
     listener: socket.socket
     token: str
+    """The only token; empty for a server that knows its callers' tokens itself."""
     names: HostNames
     """The host names that requests may use."""
     url: str
     """The address of the server."""
+    tls: TlsFiles | None = None
+    """What it proves itself with; None for plain HTTP."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only processes of this machine can reach it."""
+        return ipaddress.ip_address(self.listener.getsockname()[0]).is_loopback
 
 
-def open_endpoint(address: str, token: str, names: tuple[str, ...]) -> Endpoint:
+def open_endpoint(
+    address: str,
+    token: str,
+    names: tuple[str, ...],
+    *,
+    path: str = MCP_PATH,
+    tls: TlsFiles | None = None,
+) -> Endpoint:
     """Listen on `HOST:PORT`, `[HOST]:PORT` or `PORT` of loopback; port 0 is any free one.
 
-    `names` are further host names that requests may use, `NAME` or `NAME:PORT`. Raises ConfigurationError.
+    `names` are further host names that requests may use, `NAME` or `NAME:PORT`. `path` is the path of the address that
+    is told. Raises ConfigurationError.
     """
+    if tls is not None:
+        _check_certificate(tls)
     listener = _open_listener(address)
     own, port = _list_own_names(listener), listener.getsockname()[1]
+    scheme = "http" if tls is None else "https"
     try:
-        known = HostNames.of(own, port, names)
+        known = HostNames.of(own, port, names, scheme=scheme)
     except ConfigurationError:
         listener.close()
         raise
-    return Endpoint(listener, token, known, f"http://{own[0]}:{port}{MCP_PATH}")
+    return Endpoint(listener, token, known, f"{scheme}://{own[0]}:{port}{path}", tls)
+
+
+def _check_certificate(tls: TlsFiles) -> None:
+    """Raise ConfigurationError for files with which no server can prove itself."""
+    import ssl  # few servers speak TLS themselves
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ValueError) as problem:
+        raise ConfigurationError(
+            f"{tls.certificate}: this certificate cannot be used with the key {tls.key}: {problem}. "
+            "Both are PEM files; the key has no password."
+        ) from None
 
 
 def read_token(file: Path) -> str:

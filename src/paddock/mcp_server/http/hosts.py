@@ -3,7 +3,7 @@
 A web page of `evil.test` that resolves to loopback sends `Host: evil.test`, and its own name in `Origin`. Therefore
 both headers must name this server:
 
-    its own address       with its own port, over http
+    its own address       with its own port, over its own scheme
     a further NAME        with its own port, or with that of http or https: a proxy in front of it may use those
     a further NAME:PORT   only with that port
 """
@@ -31,9 +31,13 @@ class HostNames:
 
     own: frozenset[_Address]
     further: frozenset[_Address]
+    scheme: str = "http"
+    """The scheme of its own address."""
 
     @classmethod
-    def of(cls, own: Iterable[str], port: int, further: Iterable[str] = ()) -> "HostNames":
+    def of(
+        cls, own: Iterable[str], port: int, further: Iterable[str] = (), *, scheme: str = "http"
+    ) -> "HostNames":
         """Return the names of a server that listens on `port`. Raises ConfigurationError for an invalid name."""
         usual = (port, *_DEFAULT_PORTS.values())
         named = [_read_allowed_host(text) for text in further]
@@ -42,6 +46,7 @@ class HostNames:
             frozenset(
                 (name, each) for name, own_port in named for each in ((own_port,) if own_port else usual)
             ),
+            scheme,
         )
 
     def allows_host(self, header: str) -> bool:
@@ -61,7 +66,7 @@ class HostNames:
             return False
         name, port = parsed
         at = (name, _DEFAULT_PORTS[scheme] if port is None else port)
-        return at in self.further or (scheme == "http" and at in self.own)
+        return at in self.further or (scheme == self.scheme and at in self.own)
 
 
 def _read_allowed_host(text: str) -> tuple[str, int | None]:

@@ -11,20 +11,37 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 RECEIVE_TIMEOUT_S = 10.0
 """Maximum time for the head of a request, and between two parts of its body, in seconds."""
+SEND_TIMEOUT_S = 30.0
+"""Maximum time in which a client must take what is buffered for it, in seconds."""
+KEEP_ALIVE_S = 5.0
+"""Time for which a connection is kept open after an answer, in seconds."""
 MAX_IDLE_CONNECTIONS = 64
 """Maximum number of connections without a complete head; a further one closes the oldest of them."""
 
 
 class IdleConnections:
-    """The connections of one server that have sent no complete head yet."""
+    """The connections of one server that wait for the head of a request."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        max_idle: int = MAX_IDLE_CONNECTIONS,
+        keep_alive_s: float = KEEP_ALIVE_S,
+        *,
+        counts_reused: bool = False,
+    ) -> None:
+        """Keep a connection open for `keep_alive_s` after an answer.
+
+        With `counts_reused`, `max_idle` also counts connections that have been answered and wait for another request.
+        """
+        self.keep_alive_s = keep_alive_s
+        self.counts_reused = counts_reused
+        self._max_idle = max_idle
         self._waiting: dict[TimedConnection, None] = {}
 
     def add(self, connection: "TimedConnection") -> None:
-        """Add a new connection."""
+        """Add a connection that waits for a head."""
         self._waiting[connection] = None
-        if len(self._waiting) > MAX_IDLE_CONNECTIONS:
+        if len(self._waiting) > self._max_idle:
             oldest = next(iter(self._waiting))
             self.discard(oldest)
             oldest.transport.abort()
@@ -35,42 +52,67 @@ class IdleConnections:
 
 
 class TimedConnection(H11Protocol):
-    """A connection whose client must send its request in limited time."""
+    """A connection whose client must send its request, and take the answer, in limited time."""
 
-    def __init__(self, unauthenticated: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - of uvicorn
+    def __init__(self, idle: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - of uvicorn
         super().__init__(**given)
-        self._unauthenticated = unauthenticated
+        self._idle = idle
         self._limit: asyncio.TimerHandle | None = None
+        self._unsent: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
-        self._unauthenticated.add(self)
-        self._start_timeout()
+        self._idle.add(self)
+        self._start_timeout(RECEIVE_TIMEOUT_S)
 
     def data_received(self, data: bytes) -> None:
         """Extend the time for a part of a body, but not for a part of a head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._unauthenticated.discard(self)
-            self._start_timeout()
+            self._idle.discard(self)
+            self._start_timeout(RECEIVE_TIMEOUT_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._unauthenticated.discard(self)
+        self._idle.discard(self)
         self._cancel_timeout()
+        self._cancel_unsent()
+
+    def pause_writing(self) -> None:
+        """Give the client limited time to take what is buffered for it."""
+        super().pause_writing()
+        self._start_unsent()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._cancel_unsent()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self._start_timeout()
+        if self.transport.is_closing():
+            self._start_unsent()
+            return
+        if self.conn.their_state is h11.IDLE and self._idle.counts_reused:
+            self._idle.add(self)
+        self._start_timeout(self._idle.keep_alive_s + RECEIVE_TIMEOUT_S)
 
-    def _start_timeout(self) -> None:
+    def _start_timeout(self, seconds: float) -> None:
         """Start the timeout if it is the client's turn to send."""
         self._cancel_timeout()
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
-            self._limit = self.loop.call_later(RECEIVE_TIMEOUT_S, self.transport.abort)
+            self._limit = self.loop.call_later(seconds, self.transport.abort)
 
     def _cancel_timeout(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
+
+    def _start_unsent(self) -> None:
+        if self._unsent is None:
+            self._unsent = self.loop.call_later(SEND_TIMEOUT_S, self.transport.abort)
+
+    def _cancel_unsent(self) -> None:
+        if self._unsent is not None:
+            self._unsent.cancel()
+            self._unsent = None

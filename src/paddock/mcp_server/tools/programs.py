@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from base64 import b64decode
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import ValidationError, field_validator, model_validator
+from pydantic import ValidationError
 
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.argument_errors import reject_arguments
@@ -27,7 +26,7 @@ from paddock.mcp_server.toolbox import (
     text_block,
 )
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
-from paddock.model.base import Json, Value, count
+from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.network import NETWORKS
@@ -35,7 +34,7 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import KERNELS, NEW
-from paddock.model.work_files import InputFile
+from paddock.model.work_files import GivenFile
 from paddock.rendering.program_response import list_notes, program_response
 from paddock.settings.schema import RuntimeSettings
 
@@ -320,41 +319,10 @@ def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     if "stdin" in arguments:
         fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
     if "files" in arguments:
-        fields["files"] = [_GivenFile.model_validate(file).to_input_file() for file in arguments["files"]]
+        fields["files"] = [GivenFile.model_validate(file).to_input_file() for file in arguments["files"]]
     wishes = {ours: arguments[theirs] for theirs, ours in _OUTPUT_ARGUMENTS.items() if theirs in arguments}
     fields["output"] = {"mode": mode, **wishes}
     return fields
-
-
-class _GivenFile(Value):
-    """An input file as a model writes it."""
-
-    path: str
-    text: str | None = None
-    base64: bytes | None = None
-    workspace: str | None = None
-    artifact: str | None = None
-
-    @field_validator("base64", mode="before")
-    @classmethod
-    def _decode(cls, text: object) -> object:
-        try:
-            return b64decode(text, validate=True) if isinstance(text, str) else text
-        except ValueError:
-            raise ValueError("it is not base64 (RFC 4648, section 4)") from None
-
-    @model_validator(mode="after")
-    def _has_one_source(self) -> Self:
-        if sum(each is not None for each in (self.text, self.base64, self.workspace, self.artifact)) != 1:
-            raise ValueError(
-                f"{self.path!r} needs one of `text`, `base64`, `workspace` (a path) and `artifact` (a handle)"
-            )
-        return self
-
-    def to_input_file(self) -> InputFile:
-        """Return the file as a request has it. Raises ValidationError."""
-        data = self.base64 if self.text is None else self.text.encode("utf-8", "replace")
-        return InputFile(path=self.path, data=data, workspace=self.workspace, artifact=self.artifact)
 
 
 def _render_file(file: Mapping[str, Any]) -> str:

@@ -1,0 +1,86 @@
+"""The application of the API: all routers, and errors as problem documents."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+
+from paddock._version import __version__
+from paddock.http_api import approvals, artifacts, executions, service_routes, sessions
+from paddock.http_api.context import ServerContext
+from paddock.http_api.openapi import build_document
+from paddock.http_api.problems import (
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    Problem,
+    reject_fields,
+)
+from paddock.http_api.running import explain_fault
+from paddock.http_api.sandboxfusion import routes as sandboxfusion_routes
+
+_log = logging.getLogger("paddock.http")
+
+ROUTERS: tuple[APIRouter, ...] = (
+    executions.router,
+    sessions.router,
+    artifacts.router,
+    approvals.router,
+    service_routes.router,
+    sandboxfusion_routes.router,
+)
+"""All routers of the API. Another surface over HTTP adds its own here."""
+
+
+def build_api(server: ServerContext, routers: Sequence[APIRouter] = ROUTERS) -> FastAPI:
+    """Return the application that answers the requests of known callers."""
+    app = FastAPI(title="Paddock", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.paddock = server
+    for router in routers:
+        app.include_router(router)
+    app.openapi = _cache_document(app)
+    app.add_exception_handler(Problem, _answer_problem)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(404, _answer_missing_path)
+    app.add_exception_handler(405, _answer_missing_method)
+    app.add_exception_handler(Exception, _answer_fault)
+    return app
+
+
+def _cache_document(app: FastAPI) -> Any:  # noqa: ANN401 - the signature of FastAPI
+    document: dict[str, Any] = {}
+
+    def describe() -> dict[str, Any]:
+        if not document:
+            document.update(build_document(app, service_routes.OPEN_PATHS))
+        return document
+
+    return describe
+
+
+async def _answer_problem(_request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, Problem)
+    return problem.respond()
+
+
+async def _answer_invalid(_request: Request, error: Exception) -> Response:
+    """Answer for parameters outside of the body. The values are not repeated, which may be secrets."""
+    assert isinstance(error, RequestValidationError)
+    faults = [(".".join(map(str, each["loc"])), str(each["msg"])) for each in error.errors()]
+    return reject_fields(faults).respond()
+
+
+async def _answer_missing_path(request: Request, _error: Exception) -> Response:
+    path = request.url.path[:200]
+    return Problem(NOT_FOUND, f"There is nothing at {path!r}. /openapi.json lists all paths.").respond()
+
+
+async def _answer_missing_method(request: Request, error: Exception) -> Response:
+    path, method = request.url.path[:200], request.method[:20]
+    text = f"{path!r} does not have the method {method}. /openapi.json lists all of them."
+    return Problem(METHOD_NOT_ALLOWED, text, headers=getattr(error, "headers", None)).respond()
+
+
+async def _answer_fault(_request: Request, error: Exception) -> Response:
+    return explain_fault(error).respond()

@@ -1,0 +1,63 @@
+"""What the routes of one server share, and how they find it."""
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+from fastapi import Depends, Request
+
+from paddock.http_api.bodies import BodyBuffer
+from paddock.http_api.running import Executions
+from paddock.mcp_server.requests import InFlightRequests
+
+if TYPE_CHECKING:
+    from paddock.telemetry.metrics import Metrics
+    from paddock.tenants import Tenant
+
+TENANT_KEY: Final = "paddock.tenant"
+"""Where the entry keeps the caller of a request, in its scope."""
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """One server."""
+
+    workspace: Path
+    requests: InFlightRequests
+    executions: Executions
+    bodies: BodyBuffer
+    metrics: "Metrics | None"
+    """Those of all callers; None if they are off."""
+
+
+class Call(NamedTuple):
+    """One request of a caller, for the routes."""
+
+    request: Request
+    server: ServerContext
+    tenant: "Tenant"
+
+
+def find_call(request: Request) -> Call:
+    """Return a request with its server and its caller."""
+    return Call(request, request.app.state.paddock, request.scope[TENANT_KEY])
+
+
+def find_server(request: Request) -> ServerContext:
+    """Return the server that a request belongs to, which may have no caller."""
+    return request.app.state.paddock
+
+
+ThisCall = Annotated[Call, Depends(find_call)]
+ThisServer = Annotated[ServerContext, Depends(find_server)]
+
+
+def await_disconnect(request: Request) -> Coroutine[Any, Any, None]:
+    """Return what waits until the client of a request has gone; its body must have been read."""
+
+    async def wait() -> None:
+        while (message := await request.receive())["type"] != "http.disconnect":
+            del message
+
+    return wait()

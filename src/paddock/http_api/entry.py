@@ -1,0 +1,205 @@
+"""What every request passes before a route sees it, and every answer on its way out.
+
+    health checks, the OpenAPI document         answered to everybody
+    `Host`, `Origin`                            this server's names, against DNS rebinding: 421, 403
+    number of requests                          503 with a time to retry
+    token                                       401, 429; the caller is kept in the scope
+    /mcp                                        the MCP server of the caller
+    everything else                             the API
+
+None of them reads the body.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Awaitable, MutableMapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+from paddock.http_api.context import TENANT_KEY
+from paddock.http_api.problems import (
+    FOREIGN_ORIGIN,
+    INTERNAL_ERROR,
+    SERVER_BUSY,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    WRONG_HOST,
+    Problem,
+    explain_rate,
+)
+from paddock.http_api.sandboxfusion.errors import answer_problem
+from paddock.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
+from paddock.http_api.service_routes import OPEN_PATHS
+from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
+from paddock.mcp_server.http.answers import header_values
+from paddock.mcp_server.http.endpoint import MCP_PATH
+from paddock.mcp_server.requests import InFlightRequests
+from paddock.model.errors import PaddockError
+from paddock.tenants import RateExceeded, Tenant, UnknownToken
+
+if TYPE_CHECKING:
+    from paddock.mcp_server.http.hosts import HostNames
+
+MAX_REQUESTS = 256
+"""Maximum number of requests at the same time, over all callers."""
+_GRADING_FACTOR = 16
+"""How many times as many there may be if the next one grades a program. Graders send all they have at once and wait;
+their bodies are bounded together."""
+PIECE_BYTES = 64 * 1024
+"""Size of the pieces in which answers are sent. The time to take the buffered one is limited, not that for all."""
+
+_log = logging.getLogger("paddock.http")
+
+
+class Callers(Protocol):
+    """What knows the callers of a server."""
+
+    def identify(self, token: str) -> Awaitable[Tenant]:
+        """Return the caller that has a token. Raises UnknownToken and RateExceeded."""
+        ...
+
+
+class Entry:
+    """The outermost application of a server."""
+
+    def __init__(
+        self,
+        api: App,
+        mcp: App,
+        *,
+        names: "HostNames",
+        callers: Callers,
+        requests: InFlightRequests,
+        max_requests: int = MAX_REQUESTS,
+    ) -> None:
+        self._api = api
+        self._mcp = mcp
+        self._names = names
+        self._callers = callers
+        self._requests = requests
+        self._max_requests = max_requests
+        self._active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await self._api(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        try:
+            await self._answer(scope, exchange)
+        except Problem as problem:
+            answer = answer_problem(problem) if scope["path"] in GRADING_PATHS else problem.respond()
+            await answer(scope, receive, exchange.send)
+        except asyncio.CancelledError:
+            if exchange.begun:
+                raise
+            text = "The server ended before it had an answer. The audit record shows whether something ran."
+            await Problem(INTERNAL_ERROR, text).respond()(scope, receive, exchange.send)
+        except Exception:
+            if not exchange.disconnected:
+                raise
+
+    async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
+        if scope["path"] in OPEN_PATHS:
+            await self._api(scope, exchange.receive, exchange.send)
+            return
+        self._check_names(scope)
+        grades = scope["path"] in GRADING_PATHS
+        max_requests = self._max_requests * (_GRADING_FACTOR if grades else 1)
+        if self._active >= max_requests:
+            raise Problem(
+                SERVER_BUSY,
+                f"{max_requests} requests are being answered, which is the limit. Try again later.",
+            )
+        self._active += 1
+        try:
+            tenant = await self._identify(scope)
+            known = {**scope, TENANT_KEY: tenant}
+            with tenant.in_use(), ExitStack() as flight:
+                if scope["path"] == MCP_PATH:  # it counts its requests itself, and some never end
+                    await self._mcp(known, exchange.receive, exchange.send)
+                    return
+                flight.enter_context(self._requests.in_flight(object()))
+                await self._api(known, exchange.receive, exchange.send)
+        finally:
+            self._active -= 1
+
+    def _check_names(self, scope: Scope) -> None:
+        hosts, origins = header_values(scope, b"host"), header_values(scope, b"origin")
+        if len(hosts) != 1 or not self._names.allows_host(hosts[0].decode("latin-1")):
+            text = "The header `Host` names another server. Start this one with `--allowed-host NAME` to allow it."
+            raise Problem(WRONG_HOST, text)
+        if origins and not (len(origins) == 1 and self._names.allows_origin(origins[0].decode("latin-1"))):
+            text = "The header `Origin` names another server; see `--allowed-host`."
+            raise Problem(FOREIGN_ORIGIN, text)
+
+    async def _identify(self, scope: Scope) -> Tenant:
+        token = read_token(scope)
+        if token is None:
+            raise Problem(
+                UNAUTHORIZED, "The request has no token. Send the header `Authorization: Bearer TOKEN`."
+            )
+        try:
+            return await self._callers.identify(token)
+        except UnknownToken as error:
+            raise Problem(UNAUTHORIZED, f"{error}.") from None
+        except RateExceeded as error:
+            raise explain_rate(error) from None
+        except PaddockError as error:  # its text is for the owner of the server
+            _log.error("a caller cannot be served: %s", error)
+            text = "The server cannot serve this caller just now. The log of the server says why."
+            raise Problem(UNAVAILABLE, text) from None
+
+
+def read_token(scope: Scope) -> str | None:
+    """Return the token of a request: a bearer token, or the password of Basic (RFC 7617); None without one."""
+    given = header_values(scope, b"authorization")
+    kind, _, rest = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    match kind.lower():
+        case b"bearer":
+            token = rest.strip()
+        case b"basic":
+            try:
+                token = base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
+            except (binascii.Error, ValueError):
+                return None
+        case _:
+            return None
+    return token.decode("latin-1") or None
+
+
+class _Exchange:
+    """One request and its answer, as they pass through the entry."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.begun = False
+        self.disconnected = False
+        self._receive = receive
+        self._send = send
+        lengths = header_values(scope, b"content-length")
+        chunked = bool(header_values(scope, b"transfer-encoding"))
+        self._body_left = chunked or any(each != b"0" for each in lengths)
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.disconnected = True
+        elif not message.get("more_body", False):
+            self._body_left = False
+        return message
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            if self._body_left:  # a client that is still sending may not read an answer on this connection
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await self._send(message)
+            return
+        body = message.get("body", b"")
+        for at in range(0, max(len(body), 1), PIECE_BYTES):
+            more = at + PIECE_BYTES < len(body) or message.get("more_body", False)
+            piece = body[at : at + PIECE_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": more})

@@ -1,0 +1,82 @@
+"""Serve the API until a signal: executions that run then may end within a grace period."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.http_api.app import build_api
+from paddock.http_api.bodies import BodyBuffer
+from paddock.http_api.context import ServerContext
+from paddock.http_api.entry import Entry
+from paddock.http_api.mcp import McpServers
+from paddock.http_api.running import Executions
+from paddock.mcp_server.http.app import serve_application
+from paddock.mcp_server.http.idle_connections import IdleConnections
+from paddock.mcp_server.requests import InFlightRequests
+from paddock.mcp_server.service import Service, SettingsOf
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.mcp_server.http.endpoint import Endpoint
+    from paddock.telemetry.metrics import Metrics
+    from paddock.tenants import Tenant, Tenants
+
+KEEP_ALIVE_S = 75.0
+"""Time for which a connection is kept open after an answer, in seconds: longer than proxies keep theirs."""
+MAX_IDLE_CONNECTIONS = 512
+"""Maximum number of connections that wait for a request. A further one closes the oldest of them."""
+_ANSWERS_S = 15.0
+"""Maximum time in which cancelled executions end and are answered, in seconds."""
+
+
+class HttpService:
+    """The API, and MCP at `/mcp`, for the callers of one workspace."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        workspace: Path,
+        tenants: "Tenants",
+        settings_of: SettingsOf,
+        metrics: "Metrics | None" = None,
+    ) -> None:
+        """Use `settings_of` for the settings of further workspaces that MCP clients register."""
+        self._tenants = tenants
+        self._grace_s = settings.mcp.shutdown_grace_ms / 1000
+        self._requests = InFlightRequests()
+        self._executions = Executions(workspace, self._requests)
+        self._server = ServerContext(workspace, self._requests, self._executions, BodyBuffer(), metrics)
+        self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of))
+
+    async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
+        """Serve at an endpoint until `stop` is set, and let executions that run then end."""
+        entry = Entry(
+            build_api(self._server),  # pyright: ignore[reportArgumentType] - the same protocol, other names
+            self._mcp,
+            names=endpoint.names,
+            callers=self._tenants,
+            requests=self._requests,
+        )
+        idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True)
+        async with serve_application(entry, endpoint, idle, None) as serving:
+            stopping = asyncio.create_task(stop.wait())
+            try:
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if not serving.done():
+                    await asyncio.gather(self._drain(), self._mcp.drain())
+            finally:
+                stopping.cancel()
+                await self._executions.close()
+                await self._mcp.close()
+        serving.result()
+
+    async def _drain(self) -> None:
+        """Let requests in flight end within the grace period; then cancel executions, and send their outcomes."""
+        if not await self._requests.wait_until_drained(self._grace_s):
+            self._executions.cancel_running()
+            await self._requests.wait_until_drained(_ANSWERS_S)
+
+
+def _make_mcp_service(workspace: Path, settings_of: SettingsOf, tenant: "Tenant") -> Service:
+    return Service(tenant.session, tenant.settings, workspace, "default", settings_of, admit=tenant.admit)
