@@ -1,6 +1,13 @@
 """The answer of `Paddock.search_tools`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paddock.model.errors import UnknownServer
+
+if TYPE_CHECKING:
+    from paddock.app.servers import Servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +32,26 @@ class FoundTools:
     """The tools, the best first."""
     notes: tuple[str, ...]
     """Servers that could not be asked, tools that were left out or have suspicious definitions, and the reasons."""
+
+
+async def find_tools(
+    servers: "Servers", queries: str | Sequence[str], *, server: str | None, limit: int | None
+) -> FoundTools:
+    """Search the tools of the servers. Raises UnknownServer."""
+    from paddock.hub.typescript import render_signature
+
+    if server is not None and server not in servers.servers_by_name:
+        raise UnknownServer(server, servers.servers_by_name, servers.config.absent)
+    hits, listing = await servers.catalog.search_tools(queries, server=server, limit=limit)
+    return FoundTools(
+        tuple(
+            FoundTool(
+                hit.tool.server,
+                hit.tool.tool.name,
+                hit.score,
+                render_signature(hit.tool, servers.catalog.find_observed_type(hit.tool)),
+            )
+            for hit in hits
+        ),
+        (*(hit.tool.warning for hit in hits if hit.tool.warning), *listing.list_missing()),
+    )

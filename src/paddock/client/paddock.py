@@ -15,15 +15,15 @@ from paddock.app.session import Parts, Session, open_session
 from paddock.cancellation import cancel_all
 from paddock.client.arguments import InputData, make_value, read_input_files, read_object, read_value
 from paddock.client.askers import adapt_asking
-from paddock.client.found_tools import FoundTool, FoundTools
+from paddock.client.found_tools import FoundTools, find_tools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.records import find_records
 from paddock.client.requests import Caller, RunningSession
-from paddock.client.sessions import InterpreterSession, SessionOwner
+from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, RequestError, UnknownServer
+from paddock.model.errors import ConfigurationError, RequestError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
+OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 _NO_LIMITS = LimitOverrides()
 
 
@@ -102,6 +102,19 @@ class Paddock:
         self._open = AsyncExitStack()
         self._running: RunningSession | None = None
         self._prompting: PromptService | None = None
+
+    @staticmethod
+    def connect(url: str, *, token: str | None = None, unencrypted: bool = False) -> "Paddock":
+        """Return a Paddock whose programs run on a server: `async with Paddock.connect("https://...") as p:`.
+
+        The server is `paddock serve http`; `token` is by default that of the variable PADDOCK_TOKEN. Methods that the
+        HTTP API lacks raise PaddockError. Leaving the block cancels what runs; sessions stay open on the server until
+        they are closed or expire. Plain http to another machine needs `unencrypted`. An `OutputFile.read()` blocks.
+        Raises ConfigurationError for an invalid address, and without a token.
+        """
+        from paddock.client.remote.paddock import RemotePaddock
+
+        return RemotePaddock(url, token=token, unencrypted=unencrypted)
 
     async def __aenter__(self) -> Self:
         """Open the session.
@@ -324,8 +337,10 @@ class Paddock:
             "memory_bytes": memory_bytes,
         }
         name = self._check_language(language, None) if language is not None else None
-        owner = SessionOwner(lambda: self._require_session().programs, self._caller.actor, self.exec)
-        return InterpreterSession(owner, name, opening, NEW if id is None else id)
+        return InterpreterSession(self._find_sessions(), name, opening, NEW if id is None else id)
+
+    def _find_sessions(self) -> SessionOwner:
+        return LocalSessions(lambda: self._require_session().programs, self._caller.actor, self.exec)
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the open sessions of this caller, the oldest first."""
@@ -397,23 +412,21 @@ class Paddock:
             return self._run_script_tool(name, inputs, timeout_ms)
 
         def add(function: F) -> F:
-            add_function(
-                self._local,
-                function,
-                name=tool_name,
-                description=description,
-                read_only=read_only,
-                timeout_ms=read_whole_number("timeout_ms", timeout_ms),
-            )
-            if self._running is not None:
-                try:
-                    self._require_session().servers.take_tools()
-                except BaseException:
-                    self._local.tools.popitem()
-                    raise
+            timeout = read_whole_number("timeout_ms", timeout_ms)
+            options = {"description": description, "read_only": read_only, "timeout_ms": timeout}
+            self._add_tool(function, name=tool_name, **options)
             return function
 
         return add if name is None else add(name)
+
+    def _add_tool(self, function: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 - of `add_function`
+        add_function(self._local, function, **options)
+        if self._running is not None:
+            try:
+                self._require_session().servers.take_tools()
+            except BaseException:
+                self._local.tools.popitem()
+                raise
 
     async def _run_script_tool(
         self, name: str, inputs: Mapping[str, Json] | None, timeout_ms: int | None
@@ -489,27 +502,10 @@ class Paddock:
         interleaved by rank. Returns at most `limit` tools, by default 8 and at least 2 for each query; with `server`,
         only its tools. Raises PaddockError for an unknown server, RequestError for no or too many queries.
         """
-        from paddock.hub.typescript import render_signature
-
         max_tools = read_whole_number("limit", limit)
         if not queries:
             raise RequestError("a search needs at least one query")
-        servers = self._require_session().servers
-        if server is not None and server not in servers.servers_by_name:
-            raise UnknownServer(server, servers.servers_by_name, servers.config.absent)
-        hits, listing = await servers.catalog.search_tools(queries, server=server, limit=max_tools)
-        return FoundTools(
-            tuple(
-                FoundTool(
-                    hit.tool.server,
-                    hit.tool.tool.name,
-                    hit.score,
-                    render_signature(hit.tool, servers.catalog.find_observed_type(hit.tool)),
-                )
-                for hit in hits
-            ),
-            (*(hit.tool.warning for hit in hits if hit.tool.warning), *listing.list_missing()),
-        )
+        return await find_tools(self._require_session().servers, queries, server=server, limit=max_tools)
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
         """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""
@@ -563,7 +559,7 @@ class Paddock:
 
     def _require_running(self) -> RunningSession:
         if self._running is None:
-            raise RuntimeError(_OPEN_IT)
+            raise RuntimeError(OPEN_IT)
         return self._running
 
     async def _execute_work(
