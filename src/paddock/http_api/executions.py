@@ -14,6 +14,7 @@ from paddock.http_api.events import Listener
 from paddock.http_api.idempotency import HEADER, REPLAYED_HEADER, KeyedRequest, read_key
 from paddock.http_api.models import (
     ExecutionBody,
+    ExecutionList,
     ExecutionState,
     SessionExecutionBody,
     WorkKind,
@@ -245,6 +246,26 @@ _STATE_RESPONSES = {
     **describe_answer(ExecutionState, "The execution."),
     **describe_problems(NOT_FOUND, INVALID_REQUEST),
 }
+
+
+@router.get(
+    "/v1/executions",
+    summary="List executions",
+    response_class=Response,
+    responses=describe_answer(ExecutionList, "The executions of this caller."),
+)
+async def list_executions(call: ThisCall) -> Response:
+    """Return the executions of this caller that run, and those that ended not long ago."""
+    found = [
+        {
+            "id": each.id,
+            "state": "finished" if each.done.is_set() else "running",
+            "created_at": each.created_at,
+            "status": each.status,
+        }
+        for each in call.server.executions.list_own(call.tenant.actor)
+    ]
+    return Response(dumps({"executions": found}), media_type="application/json")
 
 
 @router.get(

@@ -219,6 +219,26 @@ class ExecutionState(Value):
     """Why it ended without an outcome; null otherwise."""
 
 
+class ExecutionSummary(Value):
+    """One execution in a list."""
+
+    id: str
+    """Its id."""
+    state: Literal["running", "finished"]
+    """Whether it has ended."""
+    created_at: str
+    """When it was requested (RFC 3339)."""
+    status: str | None = None
+    """The status of its outcome; null without one."""
+
+
+class ExecutionList(Value):
+    """The executions of a caller that run, or whose outcome is kept."""
+
+    executions: list[ExecutionSummary]
+    """The oldest first."""
+
+
 class SessionList(Value):
     """The open sessions of a caller."""
 

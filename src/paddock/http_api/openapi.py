@@ -41,6 +41,7 @@ _ANSWERS: tuple[type["BaseModel"], ...] = (
     Outcome,
     ProblemDocument,
     models.ExecutionState,
+    models.ExecutionList,
     models.SessionInfo,
     models.SessionList,
     models.FileList,

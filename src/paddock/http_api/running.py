@@ -47,6 +47,7 @@ from paddock.model.errors import AlreadyClaimed, ApprovalError, LedgerError, Pad
 from paddock.model.ids import mint_id
 from paddock.model.limits import MIB
 from paddock.model.outcome import Outcome, Status
+from paddock.model.path_privacy import hide_paths
 from paddock.rendering.render import as_json
 from paddock.tenants import TenantBusy, UnknownToken
 from paddock.tenants.questions import ask_in_inbox
@@ -173,6 +174,12 @@ class Executions:
             )
         return found
 
+    def list_own(self, actor: str) -> list[Execution]:
+        """Return the executions of a caller that run or are kept, the oldest first."""
+        self._forget_old()
+        known = [*self._kept.values(), *self._running.values()]
+        return sorted((each for each in known if each.actor == actor), key=lambda each: each.created_at)
+
     async def _carry_out(self, execution: Execution, tenant: "Tenant", send: Send) -> None:
         with self._requests.in_flight(execution.id):
             try:
@@ -186,7 +193,7 @@ class Executions:
                     execution=execution.id,
                 )
             except Exception as error:  # noqa: BLE001 - whoever waits gets the answer
-                execution.problem = _explain_failure(execution, tenant, error)
+                execution.problem = _explain_failure(execution, tenant, error, self._workspace)
             finally:
                 self._end(execution)
 
@@ -306,7 +313,7 @@ def _is_final(execution: Execution) -> bool:
     return execution.status is not Status.UNAVAILABLE
 
 
-def _explain_failure(execution: Execution, tenant: "Tenant", error: Exception) -> Problem:
+def _explain_failure(execution: Execution, tenant: "Tenant", error: Exception, workspace: "Path") -> Problem:
     if isinstance(error, Problem):
         return error
     if tenant.revoked.is_set():
@@ -316,14 +323,14 @@ def _explain_failure(execution: Execution, tenant: "Tenant", error: Exception) -
     if isinstance(error, AlreadyClaimed):  # by another process with the same ledger
         return explain_lost(execution.id, None)
     if isinstance(error, LedgerError):
-        return _explain_unrecorded(execution, error)
+        return _explain_unrecorded(execution, hide_paths(str(error), workspace))
     if isinstance(error, PaddockError):
-        return Problem(INVALID_REQUEST, str(error))
+        return Problem(INVALID_REQUEST, hide_paths(str(error), workspace))
     _log.error("an execution failed", exc_info=error)
     return explain_fault(error)
 
 
-def _explain_unrecorded(execution: Execution, error: LedgerError) -> Problem:
+def _explain_unrecorded(execution: Execution, why: str) -> Problem:
     """Return the problem for a record that could not be written: before the start, or after it."""
     kind: ProblemType = RECORD_FAILED if execution.keyed is None else UNAVAILABLE
     remedy = (
@@ -331,7 +338,7 @@ def _explain_unrecorded(execution: Execution, error: LedgerError) -> Problem:
         if execution.keyed is None
         else "Send it again with the same Idempotency-Key: it starts at most once."
     )
-    return Problem(kind, f"{error} {remedy}", execution=execution.id)
+    return Problem(kind, f"{why} {remedy}", execution=execution.id)
 
 
 def explain_fault(error: Exception) -> Problem:
