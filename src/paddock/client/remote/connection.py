@@ -15,6 +15,7 @@ from paddock.client.remote.problems import (
     MAX_PROBLEM_BYTES,
     ServerProblem,
     hide_token,
+    make_problem,
     read_problem,
 )
 from paddock.model.base import Json
@@ -196,10 +197,13 @@ class ApiConnection:
         problem = read_problem(response.status_code, body, self._token)
         if absence is not None and problem.is_absence:
             raise absence(problem.detail)
-        self.raise_problem(problem, response.headers.get("retry-after", ""))
+        self._raise(problem, response.headers.get("retry-after", ""))
 
-    def raise_problem(self, problem: ServerProblem, retry_after: str = "") -> NoReturn:
-        """Raise the exception for a problem, or TryAgain."""
+    def raise_problem(self, document: Json) -> NoReturn:
+        """Raise the exception for a problem document in a stream of events, or TryAgain."""
+        self._raise(make_problem(document, self._token))
+
+    def _raise(self, problem: ServerProblem, retry_after: str = "") -> NoReturn:
         error = problem.make_error(self.server)
         if problem.may_pass:
             after_s = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None

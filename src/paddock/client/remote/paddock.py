@@ -86,7 +86,7 @@ class RemotePaddock(Paddock):
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
         """Raise PaddockError: the API has no saved scripts."""
-        _refuse("saved scripts; send the text of the program with `execute`")
+        _refuse("saved scripts: send the text of a program with `execute`")
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         return await self._find_sessions().list_open()
@@ -163,4 +163,4 @@ class RemotePaddock(Paddock):
 
 
 def _refuse(what: str) -> NoReturn:
-    raise PaddockError(f"the HTTP API does not offer {what}; or use `Paddock()` on the machine of the server")
+    raise PaddockError(f"The HTTP API does not offer {what}. It needs a `Paddock()` on the machine of the server.")

@@ -10,7 +10,7 @@ from paddock.model.printable import make_printable
 MAX_PROBLEM_BYTES = 256 * 1024
 """Maximum size of a problem document that is read, in bytes. A larger one is reported by its status."""
 _PREFIX = "urn:paddock:problem:"
-_MAX_DETAIL_CHARS = 2000
+_MAX_DETAIL_LINES, _MAX_LINE_CHARS = 20, 1000
 _REQUEST_STATUSES = frozenset({400, 413, 415, 422})
 _RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 """Statuses after which the same request may succeed: too many requests, and a server or proxy that is not ready."""
@@ -24,7 +24,7 @@ class ServerProblem(NamedTuple):
     name: str
     """Type of the problem, such as `session-lost`; empty if the answer is no problem document."""
     detail: str
-    """What the server says, as one printable line; empty if it says nothing."""
+    """What the server says, in printable lines; empty if it says nothing."""
 
     @property
     def is_absence(self) -> bool:
@@ -69,5 +69,6 @@ def make_problem(value: Json, token: str, status: int = 0) -> ServerProblem:
 
 
 def hide_token(text: str, token: str) -> str:
-    """Return a server's text as one printable line without the token, which a server could repeat."""
-    return make_printable(text.replace(token, "[REDACTED:token]"), _MAX_DETAIL_CHARS)
+    """Return a server's text as printable lines without the token, which a server could repeat."""
+    lines = text.replace(token, "[REDACTED:token]").split("\n", _MAX_DETAIL_LINES)
+    return "\n".join(make_printable(line, _MAX_LINE_CHARS) for line in lines[:_MAX_DETAIL_LINES])
