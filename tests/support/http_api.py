@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -174,6 +175,17 @@ def make_head(server: ApiServer, *fields: str, line: str = "POST /v1/executions"
     host = f"Host: 127.0.0.1:{server.port}"
     lines = [f"{line} HTTP/1.1", host, f"Authorization: Bearer {TOKEN}", "Content-Type: application/json"]
     return "\r\n".join([*lines, *fields, "", ""]).encode()
+
+
+def read_pong(plain: socket.socket) -> bool:
+    """Read the answer to `GET /v1/ping` from a connection, and return whether it is right."""
+    data = b""
+    while not data.endswith(b'"pong"'):
+        piece = plain.recv(65536)
+        if not piece:
+            return False
+        data += piece
+    return data.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 class Background:

@@ -20,7 +20,7 @@ def key() -> dict[str, str]:
 
 
 def test_the_same_request_gets_the_same_outcome(api: ApiClient, key: dict[str, str]) -> None:
-    body = {"language": "javascript", "code": "return crypto.randomUUID ? Math.random() : Math.random()"}
+    body = {"language": "javascript", "code": "return Math.random()"}
     first, second = (api.post(EXECUTIONS, json=body, headers=key) for _ in range(2))
     assert first.status_code == second.status_code == 200
     assert first.json() == second.json()
@@ -120,20 +120,15 @@ def test_a_restart_does_not_start_a_program_twice(place: ApiPlace, key: dict[str
     assert count_starts(place) == 2
 
 
-@pytest.mark.parametrize("kind", ["exec", "compute"])
+@pytest.mark.parametrize("language", ["python", "javascript"])
 def test_a_crash_loses_the_outcome_and_starts_nothing_again(
-    place: ApiPlace, key: dict[str, str], kind: str
+    place: ApiPlace, key: dict[str, str], language: str
 ) -> None:
-    body = (
-        {"kind": kind, "code": "while (true) {}"}
-        if kind == "compute"
-        else {
-            "language": "python",
-            "code": "print('begun', flush=True)\nwhile True: pass",
-        }
-    )
+    code = {"python": "while True: pass", "javascript": "while (true) {}"}[language]
+    body = {"language": language, "code": code}
     with place.serve() as server, server.client() as api:
-        running = api.post(EXECUTIONS, json=body, headers={**key, "Prefer": "respond-async"}).json()["id"]
+        headers = {**key, "Prefer": "respond-async"}
+        running = api.post(EXECUTIONS, json=body, headers=headers).json()["id"]
         while not count_starts(place):
             pass
         server.process.kill()
@@ -159,7 +154,7 @@ def test_what_never_started_runs_when_it_is_sent_again(place: ApiPlace, key: dic
         assert api.run(headers=key, language="javascript", code="return 1")["value"] == 1
 
 
-@pytest.mark.parametrize("value", ["", " ", "a b", "a" * 256, "\N{SNOWMAN}".encode()])
+@pytest.mark.parametrize("value", ["", "a b", "a" * 256, "\N{SNOWMAN}".encode()])
 def test_invalid_keys(api: ApiClient, value: str | bytes) -> None:
     body = {"language": "javascript", "code": "return 1"}
     answer = api.post(EXECUTIONS, json=body, headers={"Idempotency-Key": value})
