@@ -133,7 +133,7 @@ def test_the_same_conversation_has_the_same_outcomes_here_and_there(place: ApiPl
 def test_the_blocking_twin_has_the_same_methods(server: ApiServer) -> None:
     with BlockingPaddock.connect(server.url, token=TOKEN) as p:
         assert p.execute("return input + 1", input=41).value == 42
-        assert [getattr(e, "text", "") for e in p.events("console.log('x'); return 1")][0] == "x"
+        assert next(getattr(e, "text", "") for e in p.events("console.log('x'); return 1")) == "x"
         outcome = p.exec("python", "open('o.csv', 'w').write('1,2')", outputs=["*.csv"])
         with p.session("python") as s:
             assert s.run("x = 20; x + 1").text == "21\n"
@@ -163,7 +163,7 @@ def test_what_the_api_lacks_says_so(server: ApiServer, tmp_path: Path) -> None:
         lacking: list[tuple[Callable[[], Any], str]] = [
             (lambda: p.run("x.js"), "saved scripts: send the text of a program with `execute`"),
             (lambda: p.search_tools("x"), "this method"),
-            (lambda: p.find_records(), "this method"),
+            (p.find_records, "this method"),
             (lambda: p.prompt("x"), "this method"),
             (lambda: p.settings, "its settings"),
             (lambda: p.tool(len), "functions of this process as tools"),

@@ -163,4 +163,6 @@ class RemotePaddock(Paddock):
 
 
 def _refuse(what: str) -> NoReturn:
-    raise PaddockError(f"The HTTP API does not offer {what}. It needs a `Paddock()` on the machine of the server.")
+    raise PaddockError(
+        f"The HTTP API does not offer {what}. It needs a `Paddock()` on the machine of the server."
+    )
