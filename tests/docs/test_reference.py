@@ -26,6 +26,7 @@ from paddock.settings.keys import leaves
 from paddock.settings.recipes import Recipe, RecipeVariant
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
+from paddock.settings.serve import ServeToken
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src" / "paddock").rglob("*.py"))}
@@ -71,6 +72,7 @@ def test_every_setting_is_described():
         "redaction.patterns": RedactionPattern,
         "sdk.commands": SdkCommand,
         "mcp.repos": Repository,
+        "serve.token": ServeToken,
     }
     members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
         "policy.rule.origin",

@@ -111,14 +111,12 @@ class PendingApprovals:
     ) -> None:
         """Answer a question. Raises ApprovalError if it has an answer already, or no longer waits.
 
-        Nobody answers a question of their own actor. A person `at_terminal` of this machine is no actor whose questions
+        No actor answers its own question. A person `at_terminal` of this machine is no actor whose questions
         wait here: requests of the command line ask on their own terminal.
         """
         question = waiting.question
         if by == question.actor and not at_terminal:
-            raise ApprovalError(
-                f"{question.id} is a question of {by}, and nobody answers their own questions"
-            )
+            raise ApprovalError(f"{question.id} is a question of {by}, which cannot answer its own questions")
         given = GivenAnswer(
             question=question.id, sha256=question.sha256, verdict=verdict, by=by, expires=waiting.expires
         )

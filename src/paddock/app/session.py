@@ -40,7 +40,7 @@ from paddock.sdk.service import Services, SessionFacts
 from paddock.settings.schema import AuditSettings, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable
 
     from paddock.app.approvals import Asker
     from paddock.hub.local_server import LocalServer
@@ -91,11 +91,11 @@ class Session:
         return (*of_files, *self.outgoing.warnings, *self.events.warnings)
 
 
-def _make_engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
+def _make_engine(settings: Settings, processes: Processes, user: str) -> "RuntimeEngine":
     from paddock.runtimes.cache import Cache
     from paddock.runtimes.engine import RuntimeEngine
 
-    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
+    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes, user)
     return RuntimeEngine(
         processes.open_sandbox, os.environ, compiled, settings.runtimes, partial(_make_packages, settings)
     )
@@ -105,14 +105,6 @@ def _make_packages(settings: Settings) -> "Packages":
     from paddock.packages.service import Packages
 
     return Packages(settings.packages, os.environ, settings.network.rule)
-
-
-def _make_programs(
-    settings: Settings, processes: Processes, output: Output, outgoing: OutgoingRedaction
-) -> Programs:
-    engine = partial(_make_engine, settings, processes)
-    sessions = partial(_make_sessions, settings, outgoing)
-    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
 
 
 def _make_sessions(
@@ -186,6 +178,8 @@ class Server(NamedTuple):
     """Its own settings. No program may reach the directories and files that they name, in any session."""
     audit: AuditSink
     """Records the requests of all sessions. The server closes it."""
+    user: str
+    """Whose session it is: an actor."""
 
 
 @contextmanager
@@ -207,8 +201,28 @@ def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
         return UnavailableSink(why)
 
 
-def _list_own_files(kept_by: "Sequence[Settings]") -> "tuple[StateFile, ...]":
-    return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
+def _make_programs(
+    settings: Settings,
+    processes: Processes,
+    output: Output,
+    outgoing: OutgoingRedaction,
+    server: Server | None,
+) -> Programs:
+    engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
+    sessions = partial(_make_sessions, settings, outgoing)
+    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
+
+
+def _make_processes(
+    settings: Settings, servers: Servers, given: "Sandbox | None", server: Server | None
+) -> Processes:
+    kept_by = [settings] if server is None else [settings, server.settings]
+    own = [*chain.from_iterable(map(own_directories, kept_by))]
+
+    def list_files() -> "tuple[StateFile, ...]":
+        return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
+
+    return Processes(settings.sandbox, own, list_files, servers.keep_config, given)
 
 
 def _check_start(settings: Settings, workspace: Path) -> None:
@@ -259,29 +273,25 @@ async def open_session(
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
-    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction
-    marks. `parts` are used instead of Paddock's own. `server` runs the session for one of its users. Raises
-    ConfigurationError for a workspace whose path is not UTF-8, and LedgerError without a ledger: without a record
-    nothing runs, except what `audit.required` allows.
+    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
+    used instead of Paddock's own. `server` runs it for one of its users. Raises ConfigurationError for a workspace whose
+    path is not UTF-8, and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
     """
     _check_start(settings, workspace)
-    with open_audit(settings.audit, parts.audit) if server is None else nullcontext(server.audit) as ledger:
+    with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn, parts.local)
-        kept_by = [settings] if server is None else [settings, server.settings]
-        own = [*chain.from_iterable(map(own_directories, kept_by))]
-        files = partial(_list_own_files, kept_by)
-        processes = Processes(settings.sandbox, own, files, servers.keep_config, parts.sandbox)
+        processes = _make_processes(settings, servers, parts.sandbox, server)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, pool.close, parser.close]
         try:
             guest = GuestEngine(pool, parser, settings.guest.max_workers)
             output = Output(settings, outgoing.output, parts.artifacts)
-            programs = _make_programs(settings, processes, output, outgoing)
+            programs = _make_programs(settings, processes, output, outgoing, server)
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)

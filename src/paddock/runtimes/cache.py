@@ -46,16 +46,23 @@ def key(
     command: Sequence[str],
     environment: Mapping[str, str],
     files: Mapping[str, str],
+    *,
+    user: str = "",
 ) -> str:
-    """Return the name of a compiled program: SHA-256 (hex) over everything that its content depends on."""
-    parts = (_FORMAT_VERSION, runtime, toolchain, command, environment, files)
+    """Return the name of a compiled program: SHA-256 (hex) over everything that its content depends on.
+
+    With a `user`, it is for that one alone: whether a program is there says who compiled it.
+    """
+    parts = (_FORMAT_VERSION, runtime, toolchain, command, environment, files, *([user] if user else []))
     return hashlib.sha256(canonical(parts)).hexdigest()
 
 
 class Cache:
     """Compiled programs in a directory of this user, of at most `max_bytes`; 0 stores nothing."""
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
+    def __init__(self, directory: Path, max_bytes: int, user: str = "") -> None:
+        """Keep them apart from those of other users of a server, if there is a `user`."""
+        self.user = user
         self._directory = directory
         self._most = max_bytes
         self._left = max_bytes - max_bytes // 8

@@ -476,6 +476,7 @@ class RuntimeEngine:
             step.words,
             {**step.variables, **self._list_inherited_variables(task.toolchain.recipe.inherits)},
             task.plan.written,
+            user=self._compiled.user,
         )
         owner = slot.scratch.stat().st_uid
         target = f"{slot.scratch}/{task.plan.output_name}"

@@ -26,14 +26,20 @@ class Admission:
         if self._holds:
             self._give_back()
         try:
-            return await self._ask(question)
-        finally:
-            self._questions -= 1
-            if not self._questions and not self._ended:
+            answer = await self._ask(question)
+            if self._questions == 1 and not self._ended:
                 await self._slots.enter_again(self._share)
                 self._holds = True
-                if self._ended:  # while it waited
-                    self._give_back()
+            return answer
+        finally:
+            self._questions -= 1
+            if self._ended and self._holds:
+                self._give_back()
+            elif not (
+                self._questions or self._ended or self._holds
+            ):  # cancelled or expired: it must not wait now
+                self._slots.take_beyond(self._share)
+                self._holds = True
 
     def end(self) -> None:
         """Give the slot back for good."""

@@ -56,14 +56,25 @@ class Slots:
         """Number of jobs that wait for a slot."""
         return sum(map(len, self._lines.values()))
 
-    async def enter(self, share: Share, max_wait_ms: int | None = None) -> None:
-        """Wait for a slot and take it, until `leave`.
+    def take(self, share: Share) -> bool:
+        """Take a slot if one is free now, until `leave`; return whether it is taken."""
+        free = share.has_room and self._active < self._max_jobs  # then no job waits that could run
+        if free:
+            self.take_beyond(share)
+        return free
+
+    def take_beyond(self, share: Share) -> None:
+        """Take a slot also where none is free: the job runs already, and must not wait."""
+        self._active += 1
+        share.active += 1
+
+    async def enter(self, share: Share, max_wait_ms: int | None = None) -> bool:
+        """Wait for a slot and take it, until `leave`; return true.
 
         Raises TenantBusy if too many jobs of the token wait, or after `max_wait_ms` (by default that of the token).
         """
-        if share.has_room and self._active < self._max_jobs:  # then no job waits that could run
-            self._take(share)
-            return
+        if self.take(share):
+            return True
         if share.waiting >= share.max_waiting:
             limit = f"runtimes.max_waiting = {share.max_waiting}"
             raise TenantBusy(f"too many requests of this token wait already ({limit}). {_SAFE}")
@@ -73,12 +84,11 @@ class Slots:
                 await self._wait_for_turn(share)
         except TimeoutError:
             raise TenantBusy(f"no slot became free within {wait_ms} ms. {_SAFE}") from None
+        return True
 
     async def enter_again(self, share: Share) -> None:
         """Wait for a slot for a job that gave its slot back. It waits as long as necessary."""
-        if share.has_room and self._active < self._max_jobs:
-            self._take(share)
-        else:
+        if not self.take(share):
             await self._wait_for_turn(share)
 
     def leave(self, share: Share) -> None:
@@ -86,12 +96,8 @@ class Slots:
         self._active -= 1
         share.active -= 1
         while self._active < self._max_jobs and (waiter := self._pop_next()) is not None:
-            self._take(waiter.share)
+            self.take_beyond(waiter.share)
             waiter.turn.set_result(None)
-
-    def _take(self, share: Share) -> None:
-        self._active += 1
-        share.active += 1
 
     async def _wait_for_turn(self, share: Share) -> None:
         waiter = _Waiter(share, asyncio.get_running_loop().create_future())

@@ -13,7 +13,7 @@ from paddock.app.pending_approvals import PendingApprovals, WaitingQuestion
 from paddock.app.session import Session
 from paddock.audit.search import RecordFilter, find
 from paddock.audit.sink import AuditRecord
-from paddock.cancellation import run_shielded
+from paddock.cancellation import run_shielded, unless_stopped
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import OnConsole, Outcome
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall
 
-OpenSession = Callable[[Settings, Asker], AbstractAsyncContextManager[Session]]
-"""Opens a session whose questions go to an asker."""
+OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[Session]]
+"""Opens the session of an actor, whose questions go to an asker."""
 _MAX_RECORDS = 1000
 _log = logging.getLogger("paddock.tenants")
 
@@ -121,7 +121,10 @@ class Tenant:
         TenantBusy if too many jobs of the token wait, or after `max_wait_ms`; and UnknownToken if it was revoked.
         """
         with self.in_use():
-            await self._slots.enter(self._share, max_wait_ms)
+            if not self._slots.take(self._share):
+                entering = self._slots.enter(self._share, max_wait_ms)
+                if not await unless_stopped(entering, self.revoked):
+                    raise UnknownToken
             admission = Admission(self._slots, self._share, asker or self._ask)
             try:
                 await self.open()
@@ -185,8 +188,8 @@ class Tenant:
         self._require_approval_right()
         if any(each.question.id == id_ for each in self._inbox.list_waiting()):
             raise NotPermitted(
-                "nobody can answer a question of their own requests; another user with the right `approve` can, or a "
-                f"person at a terminal of the server: paddock approve {id_}"
+                "users cannot answer their own questions; another user with the right `approve` can, or a person at a "
+                f"terminal of the server: paddock approve {id_}"
             )
         others = questions.list_inboxes(self.settings.serve.directory, without=self.actor)
         inbox, waiting = questions.find_question(others, id_)
@@ -250,7 +253,7 @@ class Tenant:
     async def _serve(self, ready: "asyncio.Future[Session]", stop: asyncio.Event) -> None:
         """Keep a session open until `stop` is set: one task opens and closes it, whoever uses it."""
         try:
-            async with self._open_session(self.settings, self._ask) as session:
+            async with self._open_session(self.settings, self.actor, self._ask) as session:
                 if not ready.cancelled():
                     ready.set_result(session)
                     await stop.wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -89,7 +90,7 @@ class Tenants:
     async def __aenter__(self) -> Self:
         """Open the ledger and begin to watch the tokens. Raises LedgerError."""
         audit = self._stack.enter_context(open_audit(self._settings.audit))
-        self._server = Server(self._settings, audit)
+        self._audit = audit
         self._flush = partial(audit.query, limit=0)
         remove_abandoned_questions(self._settings)
         watching = asyncio.create_task(self._watch())
@@ -173,14 +174,16 @@ class Tenants:
         self._tenants[entry.sha256] = tenant
         return tenant
 
-    def _open_session(self, settings: Settings, asker: Asker) -> "AbstractAsyncContextManager[Session]":
+    def _open_session(
+        self, settings: Settings, user: str, asker: Asker
+    ) -> "AbstractAsyncContextManager[Session]":
         return open_session(
             settings,
             self._workspace,
             launcher=self._launcher,
             asker=asker,
             metrics=self._metrics,
-            server=self._server,
+            server=Server(self._settings, self._audit, user),
         )
 
     def _end_soon(self, ending: Coroutine[Any, Any, None]) -> None:
@@ -189,19 +192,19 @@ class Tenants:
         task.add_done_callback(self._ending.discard)
 
     async def _watch(self) -> None:
-        swept_at = -_SWEEP_S
+        swept_at = -math.inf
         while True:
             try:
                 self.refresh()
+                await self.close_idle()
+                if time.monotonic() - swept_at >= _SWEEP_S:
+                    swept_at = time.monotonic()
+                    await asyncio.to_thread(sweep_artifacts, self._settings)
                 self._problem = ""
-            except PaddockError as problem:
+            except Exception as problem:  # noqa: BLE001 - whatever it was, revoked tokens must end also after it
                 if str(problem) != self._problem:
                     self._problem = str(problem)
-                    _log.error("no token is accepted: %s", problem)
-            await self.close_idle()
-            if time.monotonic() - swept_at >= _SWEEP_S:
-                swept_at = time.monotonic()
-                await asyncio.to_thread(sweep_artifacts, self._settings)
+                    _log.error("the tokens cannot be watched: %s", problem)
             await asyncio.sleep(_WATCH_S)
 
     async def _end(self, watching: "asyncio.Task[None]") -> None:

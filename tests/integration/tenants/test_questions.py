@@ -1,11 +1,10 @@
 """Questions of a server's users: who sees them, who may answer, and what goes on meanwhile."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,14 +19,17 @@ from paddock.settings.rules import PolicySettings, Rule
 from paddock.settings.schema import RuntimeSettings
 from paddock.tenants import NotPermitted, Tenant
 
+if TYPE_CHECKING:
+    import asyncio
+
 ASKS = PolicySettings(rule=(Rule(effect="ask", runtime="*", access="workspace-write", reason="it writes"),))
 WRITES = RuntimeRun(
     runtime="python", code="open('made', 'w').write('x'); print('ran')", access="workspace-write"
 )
 COUNT = RuntimeRun(runtime="python", code="print(6 * 7)")
 NOT_OWN = (
-    "nobody can answer a question of their own requests; another user with the right `approve` can, or a person at a "
-    "terminal of the server: paddock approve {id}"
+    "users cannot answer their own questions; another user with the right `approve` can, or a person at a terminal of "
+    "the server: paddock approve {id}"
 )
 NO_RIGHT = (
     "this token may not answer questions; the owner of the server can make one that may: "
@@ -94,7 +96,7 @@ def test_nobody_answers_their_own_question(runner: TenantsRunner) -> None:
     with pytest.raises(ApprovalError) as refused_by_inbox:
         inbox.give_answer(inbox.find_question(question.id), "once", rita.actor)
     assert str(refused_by_inbox.value) == (
-        f"{question.id} is a question of token:rita, and nobody answers their own questions"
+        f"{question.id} is a question of token:rita, which cannot answer its own questions"
     )
     assert [each.question.id for each in rita.list_own_questions()] == [question.id]
     task.cancel()

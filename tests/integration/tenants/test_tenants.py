@@ -167,6 +167,19 @@ def test_a_revoked_token_ends_what_runs_under_it_and_nothing_else(runner: Tenant
     assert events == [("finished", "cancelled"), ("started", None)]
 
 
+def test_what_waits_for_a_slot_ends_with_its_token(runner: TenantsRunner) -> None:
+    alice, bob = runner.enter("alice", max_jobs=1), runner.enter("bob")
+    begin(runner, alice).add_done_callback(lambda task: task.exception())
+    others = begin(runner, bob)
+    waiting = runner.begin(alice.execute(runner.make_request(COUNT)))
+    runner.wait_until(lambda: alice.waiting == 1)
+    runner.file.remove("alice")
+    with pytest.raises(UnknownToken):
+        runner.run(waiting)
+    runner.wait_until(lambda: runner.tenants.running == 1)
+    assert (alice.waiting, others.done()) == (0, False)
+
+
 def test_a_new_token_of_the_same_name_is_another_one(runner: TenantsRunner) -> None:
     old = runner.add("alice")
     tenant = runner.identify(old)

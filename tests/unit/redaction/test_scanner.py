@@ -78,6 +78,7 @@ SHAPES = {
     "slack-token": "xoxb-123456789012-" + BODY[:24],
     "jwt": JWT,
     "gitlab-token": "glpat-" + BODY[:20],
+    "paddock-token": "pdk_" + (BODY + BODY)[:43],
     "stripe-key": "sk_live_" + BODY[:24],
     "google-api-key": "AIzaSyA" + BODY[:32],
     "npm-token": "npm_" + BODY[:36],

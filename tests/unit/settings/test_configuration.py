@@ -215,6 +215,7 @@ def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
             "sdk.commands",
             "mcp.repos",
             "runtimes.recipes",
+            "serve.token",
         }
         - {"sandbox.protected", "sandbox.unprotected"}
     )

@@ -58,6 +58,8 @@ def open_endpoint(
     `names` are further host names that requests may use, `NAME` or `NAME:PORT`. `path` is the path of the address that
     is told. Raises ConfigurationError.
     """
+    if tls is not None:
+        _check_certificate(tls)
     listener = _open_listener(address)
     own, port = _list_own_names(listener), listener.getsockname()[1]
     scheme = "http" if tls is None else "https"
@@ -67,6 +69,19 @@ def open_endpoint(
         listener.close()
         raise
     return Endpoint(listener, token, known, f"{scheme}://{own[0]}:{port}{path}", tls)
+
+
+def _check_certificate(tls: TlsFiles) -> None:
+    """Raise ConfigurationError for files with which no server can prove itself."""
+    import ssl  # few servers speak TLS themselves
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ValueError) as problem:
+        raise ConfigurationError(
+            f"{tls.certificate}: this certificate cannot be used with the key {tls.key}: {problem}. "
+            "Both are PEM files; the key has no password."
+        ) from None
 
 
 def read_token(file: Path) -> str:

@@ -1,0 +1,113 @@
+"""The API does what its OpenAPI document says, whatever is sent: no fault, no answer that is not listed.
+
+`PADDOCK_RELIABILITY_RUNS` multiplies the number of requests.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.schemas import APIOperation
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.support.http_api import TOKEN, ApiPlace, ApiServer
+
+EXAMPLES = 8 * int(os.environ.get("PADDOCK_RELIABILITY_RUNS", "1"))
+"""Requests for each operation and kind."""
+CHECKS = [
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+OPERATIONS = 23
+OWN_HEADERS = {"authorization", "host", "origin", "content-length", "transfer-encoding"}
+"""Headers that are checked elsewhere; other values end the connection, or the request."""
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A server whose programs end soon."""
+    place = ApiPlace(tmp_path_factory.mktemp("openapi"))
+    place.settings("[runtimes]\ntimeout_ms = 2000\n[limits.execute]\ntimeout_ms = 2000\n")
+    with place.serve() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def document(hostile: ApiServer) -> Any:
+    with hostile.client(None) as nobody:
+        return nobody.get("/openapi.json").json()
+
+
+@pytest.fixture(scope="module")
+def operations(document: Any) -> list[APIOperation]:
+    return [found.ok() for found in schemathesis.openapi.from_dict(document).get_all_operations()]
+
+
+def test_the_document_describes_every_route_completely(document: Any) -> None:
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    assert len(operations) == OPERATIONS
+    names = [each["operationId"] for each in operations]
+    assert len({*names}) == OPERATIONS
+    assert [each["operationId"] for each in operations if not each.get("summary")] == []
+    assert [each["operationId"] for each in operations if not each.get("description")] == []
+    for schema in document["components"]["schemas"].values():
+        jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    fields = {
+        (name, field): definition
+        for name, schema in document["components"]["schemas"].items()
+        for field, definition in schema.get("properties", {}).items()
+    }
+    assert len(fields) > 100
+
+
+def test_everything_but_probes_needs_the_token(document: Any) -> None:
+    unsecured = [
+        path
+        for path, methods in document["paths"].items()
+        for each in methods.values()
+        if "security" not in each
+    ]
+    assert unsecured == ["/livez", "/health", "/readyz"]
+
+
+@pytest.mark.parametrize("number", range(OPERATIONS))
+def test_answers_are_as_the_document_says(
+    hostile: ApiServer, document: Any, operations: list[APIOperation], number: int
+) -> None:
+    operation = operations[number]
+    described = document["paths"][operation.path][operation.method]
+    check_answers(hostile, operation, GenerationMode.POSITIVE)
+    if "parameters" in described or "requestBody" in described:  # otherwise no request is wrong
+        check_answers(hostile, operation, GenerationMode.NEGATIVE)
+
+
+def check_answers(hostile: ApiServer, operation: APIOperation, mode: GenerationMode) -> None:
+    """Send requests for an operation, and check what is answered."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "Host": f"127.0.0.1:{hostile.port}"}
+
+    @settings(
+        max_examples=EXAMPLES,
+        phases=[Phase.generate],
+        suppress_health_check=[*HealthCheck],
+        database=None,
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def check(case: schemathesis.Case) -> None:
+        kept = (case.headers or {}).items()
+        case.headers = {name: value for name, value in kept if name.lower() not in OWN_HEADERS}
+        answer = case.call(base_url=hostile.url, headers=headers)
+        case.validate_response(answer, checks=CHECKS)
+        assert answer.status_code != 500, answer.text
+
+    check()
