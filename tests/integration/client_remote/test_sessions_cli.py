@@ -53,7 +53,7 @@ def test_programs_of_a_session_see_what_ran_before(command: Command, tmp_path: P
     assert command("exec", "python", "--session", handle, "-c", copy, *options) == (
         0,
         "5\n",
-        "out.csv (5 bytes): out/out.csv\n",
+        "in.csv (3 bytes) was not stored: no pattern of `outputs` matches it\nout.csv (5 bytes): out/out.csv\n",
     )
     assert (tmp_path / "out/out.csv").read_text() == "1,2,3"
     [info] = [each for each in list_sessions(command) if each["id"] == handle]
