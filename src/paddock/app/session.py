@@ -274,8 +274,8 @@ async def open_session(
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
     no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
-    used instead of Paddock's own. `server` runs it for one of its users. Raises ConfigurationError for a workspace whose
-    path is not UTF-8, and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
+    used instead of Paddock's own. `server` runs it for one of its users. Raises ConfigurationError for a workspace
+    whose path is not UTF-8, and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
     """
     _check_start(settings, workspace)
     with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:

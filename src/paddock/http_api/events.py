@@ -26,6 +26,17 @@ MAX_WAITING_BYTES = 4 * MIB
 PING_S = 15.0
 """Time without an event after which a comment is sent, in seconds, so that proxies keep the connection open."""
 MEDIA_TYPE = "text/event-stream"
+_NAMES = ("started", "console", "output", "call", "question", "dropped", "outcome", "problem")
+EVENT_SCHEMA: Json = {
+    "type": "object",
+    "description": "One server-sent event; `data` is JSON.",
+    "properties": {
+        "event": {"type": "string", "enum": [*_NAMES]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
+"""Schema of one event, for the OpenAPI document."""
 
 
 class Listener:

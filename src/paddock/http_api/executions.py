@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from paddock.http_api.bodies import read_model
 from paddock.http_api.context import Call, ThisCall, await_disconnect
+from paddock.http_api.events import EVENT_SCHEMA, Listener
 from paddock.http_api.events import MEDIA_TYPE as EVENT_STREAM
-from paddock.http_api.events import Listener
 from paddock.http_api.idempotency import HEADER, REPLAYED_HEADER, KeyedRequest, read_key
 from paddock.http_api.models import (
     ExecutionBody,
@@ -53,7 +53,7 @@ RUN_PROBLEMS = (
 )
 """The problems of a request that runs something."""
 _OUTCOME = describe_answer(Outcome, "The outcome, whatever its status.")
-_OUTCOME[200]["content"][EVENT_STREAM] = {"schema": {"type": "string"}}
+_OUTCOME[200]["content"][EVENT_STREAM] = {"schema": EVENT_SCHEMA}
 _OUTCOME[200]["headers"] = {
     REPLAYED_HEADER: {
         "description": "`true` for the outcome of an earlier request with the same key.",

@@ -22,6 +22,7 @@ MakeService = Callable[["Tenant"], "Service"]
 class _Running:
     """The MCP server of one session. Its task enters and leaves its contexts, as their library requires."""
 
+    tenant: "Tenant"
     session: "Session"
     service: "Service"
     app: "asyncio.Future[App]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -31,7 +32,7 @@ class _Running:
         try:
             async with self.service.open_application() as app:
                 self.app.set_result(app)
-                await asyncio.Event().wait()
+                await self.tenant.revoked.wait()
         except Exception as error:
             if self.app.done():
                 raise
@@ -46,20 +47,21 @@ class McpServers:
         self._running: dict[str, _Running] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of MCP."""
+        """Answer a request of MCP. Each token has a server of its own, because its session is its own."""
         tenant: Tenant = scope[TENANT_KEY]
         app = await asyncio.shield(self._find(tenant).app)
         await app({**scope, ACTOR_KEY: tenant.actor}, receive, send)
 
     def _find(self, tenant: "Tenant") -> _Running:
-        found = self._running.get(tenant.actor)
+        token = tenant.token.sha256
+        found = self._running.get(token)
         if found is not None and found.session is tenant.session and not _has_failed(found):
             return found
         if found is not None and found.task is not None:
             found.task.cancel()
-        running = _Running(tenant.session, self._make_service(tenant))
+        running = _Running(tenant, tenant.session, self._make_service(tenant))
         running.task = asyncio.create_task(running.run())
-        self._running[tenant.actor] = running
+        self._running[token] = running
         return running
 
     async def drain(self) -> None:

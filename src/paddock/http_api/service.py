@@ -79,4 +79,4 @@ class HttpService:
 
 
 def _make_mcp_service(workspace: Path, settings_of: SettingsOf, tenant: "Tenant") -> Service:
-    return Service(tenant.session, tenant.settings, workspace, "default", settings_of)
+    return Service(tenant.session, tenant.settings, workspace, "default", settings_of, admit=tenant.admit)

@@ -77,9 +77,10 @@ class RepeatableParams(Protocol):
 def can_ask(context: Context) -> bool:
     """Return whether a client declares that it can show forms; an empty capability counts.
 
-    Revisions without elicitation have no such request, whatever the client declares.
+    Revisions without elicitation have no such request, whatever the client declares. A caller that the server knows by
+    its token is never asked: no actor answers its own question.
     """
-    return _supports_kind(context, "elicitation")
+    return _find_known_actor(context) is None and _supports_kind(context, "elicitation")
 
 
 def read_actor(context: Context) -> str:
@@ -87,12 +88,17 @@ def read_actor(context: Context) -> str:
 
     The client's own name is recorded and grants nothing.
     """
-    if context.request is not None and (known := context.request.scope.get(ACTOR_KEY)) is not None:
+    if (known := _find_known_actor(context)) is not None:
         return known
     params = context.session.client_params
     if params is None:
         return "mcp client"
     return f"{params.client_info.name} {params.client_info.version}".strip()
+
+
+def _find_known_actor(context: Context) -> str | None:
+    """Return the actor of a caller that the server knows by its token; None for any other client."""
+    return None if context.request is None else context.request.scope.get(ACTOR_KEY)
 
 
 def read_client_id(context: Context) -> str:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
     from paddock.mcp_server.http.abandoned import App
+    from paddock.mcp_server.toolbox import Admit
     from paddock.telemetry.metrics import Metrics
 
 _log = logging.getLogger("paddock.mcp")
@@ -64,8 +65,10 @@ class Service:
         workspace: Path,
         tool_names: ToolNames,
         settings_of: SettingsOf,
+        *,
+        admit: "Admit | None" = None,
     ) -> None:
-        """Use `settings_of` for the settings of further registered workspaces."""
+        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs."""
         cap = settings.mcp.answer_characters
         rest = OverflowStore(session, workspace)
         own = [
@@ -81,7 +84,7 @@ class Service:
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
         further = self._scripts.list_tools
         if tool_names == "default":
-            self._tools = Toolbox(own, compat, further=further, outgoing=session.outgoing)
+            self._tools = Toolbox(own, compat, further=further, outgoing=session.outgoing, admit=admit)
         else:
             self._tools = Toolbox(
                 compat, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from mcp.shared.exceptions import MCPError
 
-from paddock.app.approvals import Asker
-from paddock.cancellation import cancel_gracefully, wait_shielded
+from paddock.app.approvals import Asker, ClientAsker
+from paddock.cancellation import cancel_gracefully, unless_stopped, wait_shielded
 from paddock.large_json import run_in_slices
 from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
 from paddock.mcp_server.icons import list_icons
@@ -25,6 +26,7 @@ from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.rendering.terminal import make_encodable
 from paddock.schema.check import Schema
 from paddock.settings.schema import RedactionSettings
+from paddock.tenants import TenantBusy
 from paddock.texts import find_nearest
 
 if TYPE_CHECKING:
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
     from paddock.model.outcome import Outcome
     from paddock.model.request import ExecutionRequest
     from paddock.output.recorder import OnOutput
+    from paddock.tenants.admission import Admission
 
+Admit = Callable[..., AbstractAsyncContextManager["Admission"]]
+"""See `Tenant.admit`."""
 Arguments = Mapping[str, Json]
 Inquire = Callable[["InputRequests"], Awaitable[Mapping[str, object]]]
 """Asks a client, once or repeatedly, and returns the answers under the same keys.
@@ -66,6 +71,8 @@ class Caller:
     """Whether the client itself asks its person during the call."""
     stop: asyncio.Event | None = None
     """Set to end the call as `cancelled`, with its work until then."""
+    admit: "Admit | None" = None
+    """Waits for a slot among the users of a server; None where there is one user."""
 
     async def execute(
         self,
@@ -79,12 +86,24 @@ class Caller:
 
         When the call is cancelled, the request ends in order before the cancellation propagates.
         """
-        return await cancel_gracefully(
-            lambda stop: gate.execute(
-                request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
-            ),
-            self.stop,
-        )
+
+        async def run(stop: asyncio.Event) -> "Outcome":
+            async with AsyncExitStack() as admitted:
+                asker = self.asker
+                if self.admit is not None:
+                    entering = admitted.enter_async_context(self.admit(asker=asker))
+                    admission = await unless_stopped(entering, stop)
+                    if admission is None:
+                        raise TenantBusy(
+                            "The call was cancelled while it waited for a slot. Nothing started."
+                        )
+                    client = asker.client if isinstance(asker, ClientAsker) else ""
+                    asker = ClientAsker(client, admission.ask)
+                return await gate.execute(
+                    request, on_console=on_console, on_output=on_output, asker=asker, stop=stop
+                )
+
+        return await cancel_gracefully(run, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +227,10 @@ class Toolbox:
         further: Callable[[], Awaitable[Iterable[Tool]]] | None = None,
         shows_further: bool = True,
         outgoing: OutgoingRedaction | None = None,
+        admit: "Admit | None" = None,
     ) -> None:
-        """Redact answers with `outgoing`; None means the default settings."""
+        """Redact answers with `outgoing`; None means the default settings. Let `admit` bound what runs."""
+        self._admit = admit
         self._outgoing = outgoing or OutgoingRedaction(RedactionSettings(), KnownSecrets())
         self._suggests = suggests
         self._listed = tuple(listed)
@@ -268,6 +289,8 @@ class Toolbox:
             return await self._run_tool(tool, given, caller)
         except MCPError:
             raise
+        except TenantBusy as error:
+            return build_refusal(Status.UNAVAILABLE, "Busy", str(error))
         except PaddockError as error:
             return build_refusal(Status.ERROR, type(error).__name__, str(error))
         except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything
@@ -282,7 +305,7 @@ class Toolbox:
         if self._stopped:
             return _NOT_TAKEN
         stop = asyncio.Event()
-        task = asyncio.create_task(tool.run(given, replace(caller, stop=stop)))
+        task = asyncio.create_task(tool.run(given, replace(caller, stop=stop, admit=self._admit)))
         self._running[task] = stop
         task.add_done_callback(self._running.pop)
         try:

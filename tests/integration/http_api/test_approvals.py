@@ -77,7 +77,7 @@ def test_nobody_answers_their_own_question(users: Users) -> None:
             "POST", f"/v1/approvals/{question['id']}", json={"verdict": "once"}
         )
         assert (status, kind) == (403, "not-permitted")
-        assert detail.startswith("nobody can answer a question of their own requests; ")
+        assert detail.startswith("users cannot answer their own questions; ")
         users.boss.delete(f"/v1/executions/{id_}")
 
 
