@@ -131,7 +131,7 @@ def test_python_blocks_of_sessions_print_what_the_pages_say(reader, page):
 
 def test_no_page_but_these_has_python_blocks():
     pages = {param.id.partition(":")[0] for param in blocks("python")}
-    assert pages == {"README", "library", "sessions", "python-tool"}
+    assert pages == {"README", "connect", "library", "sessions", "python-tool"}
 
 
 @pytest.mark.parametrize("block", blocks("sh"))
