@@ -191,6 +191,8 @@ def test_every_block_has_a_language_that_a_test_reads():
     }
     assert others == {
         ("architecture.md", ""),
+        ("connect.md", "bash"),
+        ("connect.md", "ts"),
         ("docker.md", "dockerfile"),
         ("sdk.md", "js"),
         ("sequences.md", ""),

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -143,9 +144,7 @@ def command(
     cpu_ms: int | None,
     output_dir: Path | None,
     session: str | None,
-    server: str | None,
-    token_file: Path | None,
-    unencrypted: bool,
+    server: ServerOptions,
     **given: Json,
 ) -> None:
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
@@ -159,16 +158,13 @@ def command(
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
-        place = ServerOptions(server, token_file, unencrypted)
-        check_server_options(context, session, place)
-        settings = None if session is not None else read_settings(workspace, flags, given)
-        if settings is not None:
-            require_runtime(runtime, settings.runtimes)
+        check_server_options(context, session, server)
+        settings = None if session is not None else _read_own_settings(runtime, workspace, flags, given)
         wanted = {**given, "workspace": workspace, "session": session}
         work = _build_work(runtime, context.meta[_REST_KEY], file, wanted)
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
         if settings is None:
-            runner = SessionRunner(place, work, limits)
+            runner = SessionRunner(server, work, limits)
         else:
             runner = _LocalRunner(settings, workspace, work, limits)
         context.exit(_execute(runner, work, answered=answered, as_json=as_json, output_dir=output_dir))
@@ -203,6 +199,14 @@ def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
     from paddock.runtimes.recipe import no_runtime
 
     raise Failure(no_runtime(name, runtimes.recipes), exit_code=EXIT_NO_RUNTIME)
+
+
+def _read_own_settings(
+    runtime: str, workspace: Path, flags: dict[str, str], given: Mapping[str, Any]
+) -> Settings:
+    settings = read_settings(workspace, flags, given)
+    require_runtime(runtime, settings.runtimes)
+    return settings
 
 
 def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:

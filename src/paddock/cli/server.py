@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,10 +61,18 @@ class ServerOptions(NamedTuple):
 
 
 def add_server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command; it receives them as `server`, `token_file` and `unencrypted`."""
+    """Add the options to a command; it receives them together as `server`."""
+
+    @wraps(command)
+    def call(
+        *args: object, server: str | None, token_file: Path | None, unencrypted: bool, **given: object
+    ) -> object:
+        return command(*args, server=ServerOptions(server, token_file, unencrypted), **given)
+
+    decorated: Callable[..., Any] = call
     for add in reversed(_OPTIONS):
-        command = add(command)
-    return command
+        decorated = add(decorated)
+    return decorated
 
 
 def _read_token(file: Path) -> str:

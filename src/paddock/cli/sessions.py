@@ -1,7 +1,6 @@
 """`paddock sessions`: the sessions of a running server."""
 
 import asyncio
-from pathlib import Path
 
 import click
 
@@ -40,9 +39,9 @@ def command() -> None:
 )
 @add_server_options
 @options.as_json
-def list_sessions(server: str | None, token_file: Path | None, *, unencrypted: bool, as_json: bool) -> None:
+def list_sessions(server: ServerOptions, *, as_json: bool) -> None:
     """List the open sessions, the oldest first."""
-    found = asyncio.run(_list_sessions(ServerOptions(server, token_file, unencrypted)))
+    found = asyncio.run(_list_sessions(server))
     if as_json:
         print_json([info.model_dump(mode="json") for info in found])
         return
@@ -70,12 +69,10 @@ def _render_row(info: SessionInfo) -> tuple[str, ...]:
 @command.command("close", epilog=render_examples("paddock sessions close s_0123456789abcdef0123456789abcdef"))
 @click.argument("handles", nargs=-1, required=True, metavar="ID...")
 @add_server_options
-def close(
-    handles: tuple[str, ...], server: str | None, token_file: Path | None, *, unencrypted: bool
-) -> None:
+def close(handles: tuple[str, ...], server: ServerOptions) -> None:
     """Close sessions: end their processes and remove their files. Exit code 1 if one of them is not open."""
     handles = tuple(dict.fromkeys(handles))
-    faults = asyncio.run(_close_sessions(ServerOptions(server, token_file, unencrypted), handles))
+    faults = asyncio.run(_close_sessions(server, handles))
     if closed := len(handles) - len(faults):
         print_note(f"{count(closed, 'session')} closed")
     if faults:
