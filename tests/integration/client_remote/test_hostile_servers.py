@@ -223,9 +223,9 @@ def test_a_server_that_is_not_there_is_reported_at_once() -> None:
 
 def test_fields_of_a_later_version_are_left_out() -> None:
     later = {**json.loads(OK_JSON), "mood": "good", "usage": {**OK.usage.model_dump(), "joules": 3}}
-    with serve_script([answer_events(("news", b"{}"), ("outcome", json.dumps(later).encode()))]) as server:
-        with connect(server.url) as p:
-            assert p.execute("return 1") == OK
+    answer = answer_events(("news", b"{}"), ("outcome", json.dumps(later).encode()))
+    with serve_script([answer]) as server, connect(server.url) as p:
+        assert p.execute("return 1") == OK
 
 
 def test_numbers_keep_their_digits() -> None:
