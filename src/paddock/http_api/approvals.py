@@ -84,7 +84,7 @@ async def answer(
     call: ThisCall,
 ) -> Response:
     """Answer a question of another caller. The first answer counts; the record has the name of this caller."""
-    body, _ = await read_model(call.request, call.server.bodies, AnswerBody)
+    body = (await read_model(call.request, call.server.bodies, AnswerBody)).model
     try:
         await asyncio.to_thread(call.tenant.answer_question, id, body.verdict)
     except NotPermitted as error:

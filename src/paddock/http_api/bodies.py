@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -32,6 +32,16 @@ MAX_BUFFERED_BYTES = 256 * MIB
 """Maximum size of all bodies that are in memory at the same time, in bytes."""
 
 B = TypeVar("B", bound=Value)
+
+
+class ReadBody(NamedTuple, Generic[B]):
+    """The JSON body of a request."""
+
+    model: B
+    value: dict[str, Json]
+    """What it is without its model."""
+    size: int
+    """In bytes."""
 
 
 class BodyBuffer:
@@ -73,8 +83,8 @@ class BodyBuffer:
             self._used -= taken
 
 
-async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> tuple[B, dict[str, Json]]:
-    """Return the JSON body of a request, checked and as it is. Raises Problem; an empty body is an empty object."""
+async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> ReadBody[B]:
+    """Return the JSON body of a request. Raises Problem; an empty body is an empty object."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(
@@ -87,7 +97,7 @@ async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> tu
             raise Problem(MALFORMED_BODY, "The body must be a JSON object, such as {}.")
         members = cast("dict[str, Json]", value)
         try:
-            return model.model_validate(members), members
+            return ReadBody(model.model_validate(members), members, len(body))
         except ValidationError as problem:
             raise reject_invalid(problem) from None
 

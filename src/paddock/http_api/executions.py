@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 
-from paddock.http_api.bodies import read_model
+from paddock.http_api.bodies import ReadBody, read_model
 from paddock.http_api.context import Call, ThisCall, await_disconnect
 from paddock.http_api.events import EVENT_SCHEMA, Listener
 from paddock.http_api.events import MEDIA_TYPE as EVENT_STREAM
@@ -110,24 +110,24 @@ ThisAnswering = Annotated[Answering, Depends(read_answering)]
 )
 async def execute(call: ThisCall, key: KeyHeader, answering: ThisAnswering) -> Response:
     """Run a program, a computation, a tool or a script tool, and return its outcome."""
-    body, value = await read_model(call.request, call.server.bodies, ExecutionBody)
-    keyed = read_key(call.tenant.actor, key, ["execution", value])
-    return await run_body(call, body, body.session, keyed=keyed, answering=answering)
+    read = await read_model(call.request, call.server.bodies, ExecutionBody)
+    keyed = read_key(call.tenant.actor, key, ["execution", read.value])
+    return await run_body(call, read, read.model.session, keyed=keyed, answering=answering)
 
 
 async def run_body(
     call: Call,
-    body: SessionExecutionBody,
+    read: ReadBody[ExecutionBody] | ReadBody[SessionExecutionBody],
     session: str | None,
     *,
     keyed: KeyedRequest | None,
     answering: Answering,
 ) -> Response:
     """Run what a body asks for, in a session if one is named, and return the answer."""
-    executions = call.server.executions
+    executions, body = call.server.executions, read.model
     given = {**body.given, **({} if session is None else {"session": session})}
     kind, given = _complete(call.tenant, body, given)
-    execution, old = executions.start(call.tenant, make_send(kind, body, given), keyed)
+    execution, old = executions.start(call.tenant, make_send(kind, body, given), keyed, size=read.size)
     headers = {"Location": f"/v1/executions/{execution.id}", **({REPLAYED_HEADER: "true"} if old else {})}
     if answering.streams:
         events = _stream(call, execution)

@@ -34,6 +34,7 @@ from paddock.http_api.problems import (
     KEY_REUSED,
     NOT_FOUND,
     RECORD_FAILED,
+    SERVER_BUSY,
     SERVER_ENDING,
     UNAUTHORIZED,
     UNAVAILABLE,
@@ -65,6 +66,8 @@ MAX_ENDED_EXECUTIONS = 256
 """Maximum number of ended executions of one caller that are kept."""
 MAX_OUTCOME_BYTES = 64 * MIB
 """Maximum size of the kept outcomes of one caller, in bytes. Those of all callers may have four times as much."""
+MAX_HELD_BYTES = 512 * MIB
+"""Maximum size of the bodies of all executions that wait or run, in bytes."""
 STOP_S = 10.0
 """Time in which a cancelled execution may end in order, in seconds, before its task is cancelled."""
 _ALL_CALLERS = 4
@@ -76,8 +79,10 @@ Send = Callable[[AttachedPaddock, "Execution"], Awaitable[Outcome]]
 class Execution:
     """One execution."""
 
-    def __init__(self, id_: str, actor: str, keyed: KeyedRequest | None) -> None:
+    def __init__(self, id_: str, actor: str, keyed: KeyedRequest | None, held_bytes: int = 0) -> None:
         self.id = id_
+        self.held_bytes = held_bytes
+        """Size of its body, which is in memory until it ends."""
         self.actor = actor
         self.keyed = keyed
         self.created_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -133,17 +138,22 @@ class Executions:
         """Ended ones, the oldest first."""
         self._by_key: dict[tuple[str, str], Execution] = {}
 
-    def start(self, tenant: "Tenant", send: Send, keyed: KeyedRequest | None) -> tuple[Execution, bool]:
+    def start(
+        self, tenant: "Tenant", send: Send, keyed: KeyedRequest | None, *, size: int = 0
+    ) -> tuple[Execution, bool]:
         """Start an execution, or find the one that the same key has started; return it and whether it is an old one.
 
-        Raises Problem: the server is ending, or the key belongs to another request.
+        `size` is that of its body, in bytes. Raises Problem: the server is ending, the key belongs to another request,
+        or too many bodies are in memory.
         """
         if keyed is not None and (known := self._find_by_key(keyed)) is not None:
             return known, True
         if self._requests.ending:
             raise Problem(SERVER_ENDING, f"{ENDING_TEXT} Send it again to another server, or later.")
+        if size + sum(each.held_bytes for each in self._running.values()) > MAX_HELD_BYTES:
+            raise Problem(SERVER_BUSY, "Too many large requests wait or run just now. Send it again later.")
         id_ = mint_id() if keyed is None else derive_id(keyed, current_time())
-        execution = Execution(id_, tenant.actor, keyed)
+        execution = Execution(id_, tenant.actor, keyed, size)
         if keyed is not None:
             self._by_key[keyed.actor, keyed.key] = execution
         self._running[id_] = execution

@@ -55,6 +55,11 @@ for _path in READINESS_PATHS:
     )
 
 
+router.add_api_route(LIVENESS_PATH, check_liveness, methods=["HEAD"], include_in_schema=False)
+for _path in READINESS_PATHS:
+    router.add_api_route(_path, check_readiness, methods=["HEAD"], include_in_schema=False)
+
+
 @router.get(
     "/v1/ping",
     summary="Check the connection",

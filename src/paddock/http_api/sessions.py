@@ -82,7 +82,7 @@ async def list_sessions(call: ThisCall) -> Response:
 async def open_session(call: ThisCall, key: KeyHeader) -> Response:
     """Open an interpreter. It is closed if it is not used for some time; executions say when."""
     tenant = call.tenant
-    body, value = await read_model(call.request, call.server.bodies, SessionBody)
+    body, value, size = await read_model(call.request, call.server.bodies, SessionBody)
     keyed = read_key(tenant.actor, key, ["session", value])
     given: dict[str, Any] = {
         name: item for name in SessionBody.model_fields if (item := getattr(body, name)) is not None
@@ -96,7 +96,7 @@ async def open_session(call: ThisCall, key: KeyHeader) -> Response:
             return await paddock.execute("", session=NEW)
         return await paddock.exec(language, "", session=NEW, **given)
 
-    outcome = await _run(call, send, keyed)
+    outcome = await _run(call, send, keyed, size=size)
     session = outcome["session"]
     info = next(
         (each for each in tenant.session.programs.list_sessions(tenant.actor) if each.id == session["id"]),
@@ -119,13 +119,15 @@ async def _run(
     call: Call,
     send: "Callable[[AttachedPaddock], Awaitable[Outcome]]",
     keyed: KeyedRequest | None = None,
+    *,
+    size: int = 0,
 ) -> Any:  # noqa: ANN401 - the JSON of an outcome
     """Run a request of the server's own, and return its outcome as JSON. Raises Problem unless it is ok."""
 
     async def send_and_check(paddock: "AttachedPaddock", _execution: "Execution") -> Outcome:
         return await send(paddock)
 
-    execution, _ = call.server.executions.start(call.tenant, send_and_check, keyed)
+    execution, _ = call.server.executions.start(call.tenant, send_and_check, keyed, size=size)
     text = await call.server.executions.wait(execution, await_disconnect(call.request))
     outcome = Outcome.model_validate_json(text)
     if outcome.ok:
@@ -218,11 +220,11 @@ async def execute_in_session(
     answering: ThisAnswering,
 ) -> Response:
     """Run a program after what ran in the session before. The outcome of a session that has ended is `lost`."""
-    body, value = await read_model(call.request, call.server.bodies, SessionExecutionBody)
+    read = await read_model(call.request, call.server.bodies, SessionExecutionBody)
     if id == NEW or not is_handle(id):
         raise Problem(INVALID_REQUEST, "This is not the handle of a session. GET /v1/sessions lists them.")
-    keyed = read_key(call.tenant.actor, key, ["session execution", id, value])
-    return await run_body(call, body, id, keyed=keyed, answering=answering)
+    keyed = read_key(call.tenant.actor, key, ["session execution", id, read.value])
+    return await run_body(call, read, id, keyed=keyed, answering=answering)
 
 
 @router.get(

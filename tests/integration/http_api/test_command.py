@@ -46,7 +46,12 @@ def test_certificate_and_key_belong_together(place: ApiPlace, tmp_path: Path) ->
 def test_a_file_that_is_no_certificate_is_refused(place: ApiPlace, tmp_path: Path) -> None:
     (file := tmp_path / "a.pem").write_text("none")
     code, text = refusal(place, "--http", "127.0.0.1:0", "--tls-cert", str(file), "--tls-key", str(file))
-    assert (code, text.startswith(f"Error: {file}: ")) == (1, True), text
+    begin = f"{file}: this certificate cannot be used with the key {file}: "
+    assert (code, text.startswith(begin), text.endswith("Both are PEM files; the key has no password.")) == (
+        1,
+        True,
+        True,
+    ), text
 
 
 @pytest.fixture

@@ -240,6 +240,7 @@ def test_probes_and_the_document_need_neither_token_nor_name(server: ApiServer) 
         for path in ("/livez", "/readyz", "/health"):
             answer = nobody.get(path, headers={"Host": "10.0.0.1"})
             assert (answer.status_code, answer.text) == (200, "ok\n")
+            assert nobody.http.head(path).status_code == 200
         assert nobody.get("/openapi.json").json()["openapi"].startswith("3.1")
 
 
