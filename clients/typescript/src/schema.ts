@@ -2491,7 +2491,11 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Outcome"];
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /** @enum {string} */
+                        event: "started" | "console" | "output" | "call" | "question" | "dropped" | "outcome" | "problem";
+                    };
                 };
             };
             /** @description It was started (`Prefer: respond-async`). */
@@ -3390,7 +3394,11 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Outcome"];
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /** @enum {string} */
+                        event: "started" | "console" | "output" | "call" | "question" | "dropped" | "outcome" | "problem";
+                    };
                 };
             };
             /** @description It was started (`Prefer: respond-async`). */
