@@ -168,10 +168,11 @@ def data_environment():
 
 @pytest.fixture(scope="session")
 def npm_modules():
-    """What gives the `node_modules` of a lock file below tests: installed once, whoever else asks at the time."""
+    """What gives the `node_modules` of a lock file, below tests or elsewhere: installed once, whoever else asks at the
+    time."""
 
-    def installed(name):
-        pins = ROOT / "tests" / name
+    def installed(name, folder=ROOT / "tests"):
+        pins = folder / name
         files = [pins / file for file in ("package.json", "package-lock.json")]
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

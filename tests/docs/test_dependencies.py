@@ -93,6 +93,11 @@ def test_every_tool_of_development_is_documented():
     assert rows == {name_of(text) for text in wanted} | {"uv"} | npm("tests/typescript/package.json")
 
 
+def test_every_package_of_the_typescript_client_is_documented():
+    package = json.loads((ROOT / "clients/typescript/package.json").read_text())
+    assert {name for name, _, _ in documented("For the TypeScript client")} == set(package["devDependencies"])
+
+
 def test_every_vendored_package_is_documented():
     rows = {name: licence for name, licence, _ in documented("Packed into the wheel")}
     packages = json.loads((ROOT / "src/paddock/javascript/js/package-lock.json").read_text())["packages"]

@@ -131,7 +131,7 @@ def test_python_blocks_of_guides_print_what_the_pages_say(reader, page):
 
 def test_no_page_but_these_has_python_blocks():
     pages = {param.id.partition(":")[0] for param in blocks("python")}
-    assert pages == {"README", "library", "sessions", "python-tool", "batch", "integrations"}
+    assert pages == {"README", "library", "sessions", "python-tool", "batch", "connect", "integrations"}
 
 
 @pytest.mark.parametrize("block", blocks("sh"))
@@ -191,6 +191,8 @@ def test_every_block_has_a_language_that_a_test_reads():
     }
     assert others == {
         ("architecture.md", ""),
+        ("connect.md", "bash"),
+        ("connect.md", "ts"),
         ("docker.md", "dockerfile"),
         ("sdk.md", "js"),
         ("sequences.md", ""),

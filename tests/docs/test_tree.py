@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 600
 LONGEST_FUNCTION = 60
 CODE = {".py", ".js", ".ts"}
+GENERATED = {"clients/typescript/src/schema.ts"}
+"""Code that a program writes and nobody reads from top to bottom."""
 
 MACHINE_PATH = re.compile(r"/(?:work|root|farm|mnt|Users)/\w|/tmp/\w*jobs")
 REGISTRY = re.compile(r"registry\.npmjs|\bpypi\.org|pythonhosted|npmmirror|registry\.yarnpkg")
@@ -48,7 +50,7 @@ def test_no_file_is_longer_than_a_room():
     code = [path for path in tracked() if path.suffix in CODE]
     assert len(code) > 50
     lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in code}
-    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+    assert {name for name, length in lengths.items() if length > LONGEST} == GENERATED
 
 
 def test_no_function_is_longer_than_a_page():

@@ -3,8 +3,9 @@
 import asyncio
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from pydantic import ValidationError
@@ -14,10 +15,11 @@ from paddock.cli.failure import Failure, build_interrupt_failure, build_refusal_
 from paddock.cli.folding import print_note
 from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
-from paddock.cli.output_files import save_files
+from paddock.cli.output_files import LocalFiles, StoredFiles, save_files
 from paddock.cli.output_reply import print_response
 from paddock.cli.program_options import add_program_options, explain_request, read_input, read_settings
 from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
+from paddock.cli.server import ServerOptions, SessionRunner, add_server_options, check_server_options
 from paddock.cli.session import find_actor
 from paddock.cli.stream_output import OutputStreamer
 from paddock.cli.table import print_json
@@ -40,6 +42,9 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.packages.progress import on_progress
 from paddock.rendering.program_response import list_notes, program_response
 from paddock.settings.schema import RuntimeSettings, Settings
+
+if TYPE_CHECKING:
+    from paddock.output.recorder import OnOutput
 
 EXIT_OWN_FAILURE, EXIT_DENIED, EXIT_NO_RUNTIME, EXIT_TIMEOUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as in env(1) and timeout(1)."""
@@ -75,6 +80,7 @@ class _Program(click.Command):
         "paddock exec node -- --version",
         "paddock exec java ./Main.java --mode summary --query error --json",
         "paddock exec java ./Main.java --json",
+        "paddock exec python -c 'x = 1' --session new --server http://127.0.0.1:8700",
     ),
 )
 @click.argument("runtime", shell_complete=completions.runtimes)
@@ -116,6 +122,12 @@ class _Program(click.Command):
     help="Write kept files to this directory.",
 )
 @options.add_duration_option("--cpu-time", "cpu_ms", help="Maximum time on all processors together")
+@click.option(
+    "--session",
+    metavar="HANDLE|new",
+    help="Run it in a session of a running server, after earlier programs; `new` opens one and prints its handle.",
+)
+@add_server_options
 @add_program_options
 @click.pass_context
 def command(
@@ -131,6 +143,8 @@ def command(
     memory_bytes: int | None,
     cpu_ms: int | None,
     output_dir: Path | None,
+    session: str | None,
+    server: ServerOptions,
     **given: Json,
 ) -> None:
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
@@ -144,18 +158,16 @@ def command(
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
-        settings = read_settings(workspace, flags, given)
-        require_runtime(runtime, settings.runtimes)
-        request = ExecutionRequest(
-            actor=find_actor(),
-            surface="cli",
-            workspace=workspace,
-            work=_build_work(runtime, context.meta[_REST_KEY], file, {**given, "workspace": workspace}),
-            limits=LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms),
-        )
-        context.exit(
-            _execute_request(request, settings, answered=answered, as_json=as_json, output_dir=output_dir)
-        )
+        check_server_options(context, session, server)
+        settings = None if session is not None else _read_own_settings(runtime, workspace, flags, given)
+        wanted = {**given, "workspace": workspace, "session": session}
+        work = _build_work(runtime, context.meta[_REST_KEY], file, wanted)
+        limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
+        if settings is None:
+            runner = SessionRunner(server, work, limits)
+        else:
+            runner = _LocalRunner(settings, workspace, work, limits)
+        context.exit(_execute(runner, work, answered=answered, as_json=as_json, output_dir=output_dir))
     except ValidationError as problem:
         raise click.UsageError(explain_request(problem)) from None
     except PaddockError as error:
@@ -189,6 +201,14 @@ def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
     raise Failure(no_runtime(name, runtimes.recipes), exit_code=EXIT_NO_RUNTIME)
 
 
+def _read_own_settings(
+    runtime: str, workspace: Path, flags: dict[str, str], given: Mapping[str, Any]
+) -> Settings:
+    settings = read_settings(workspace, flags, given)
+    require_runtime(runtime, settings.runtimes)
+    return settings
+
+
 def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
     if given["code"] is None and file is None and not args:
         raise click.UsageError(
@@ -219,6 +239,7 @@ def _read_options(
     outputs: tuple[str, ...],
     packages: tuple[str, ...],
     env: dict[str, str],
+    session: str | None,
     **plain: str | None,
 ) -> dict[str, Json]:
     """Return the fields of a program's request that options set."""
@@ -226,7 +247,7 @@ def _read_options(
         raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
         raise click.UsageError("The program and --stdin cannot both come from standard input.")
-    own_place = bool(file_in or outputs) or needs_own_folder(runtime, packages)
+    own_place = bool(file_in or outputs or session) or needs_own_folder(runtime, packages)
     return {
         **plain,
         **({"access": access} if access else {}),
@@ -236,6 +257,7 @@ def _read_options(
         "outputs": outputs or None,
         "env": env,
         "packages": packages,
+        "session": session,
         "stdin": _read_stdin() if with_stdin else None,
         "network": network or "none",
         "output": {
@@ -248,27 +270,59 @@ def _read_options(
     }
 
 
-def _execute_request(
-    request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool, output_dir: Path | None
+class Runner(StoredFiles, Protocol):
+    """What runs a program: this machine, or a server."""
+
+    @property
+    def keeps_output(self) -> bool:
+        """Whether output is stored there."""
+        ...
+
+    def run(self, on_output: "OnOutput | None") -> tuple[Outcome, int]:
+        """Return the outcome, and the signal that interrupted it or 0."""
+        ...
+
+
+class _LocalRunner(LocalFiles):
+    """Runs a program on this machine."""
+
+    def __init__(self, settings: Settings, workspace: Path, work: RuntimeRun, limits: LimitOverrides) -> None:
+        super().__init__(settings, workspace)
+        self.keeps_output = settings.artifacts.enabled
+        self._settings = settings
+        fields = {
+            "actor": find_actor(),
+            "surface": "cli",
+            "workspace": workspace,
+            "work": work,
+            "limits": limits,
+        }
+        self._request = ExecutionRequest.model_validate(fields)
+
+    def run(self, on_output: "OnOutput | None") -> tuple[Outcome, int]:
+        stop = asyncio.Event()
+        outcome, number = asyncio.run(
+            carry_out(self._request, self._settings, on_output=on_output, stop=stop)
+        )
+        assert outcome is not None
+        return outcome, number
+
+
+def _execute(
+    runner: Runner, work: RuntimeRun, *, answered: bool, as_json: bool, output_dir: Path | None
 ) -> int:
     """Run the program, print its output or answer, and return the exit code."""
-    assert isinstance(request.work, RuntimeRun)
-    passing = OutputStreamer(combined=request.work.output.combined)
+    passing = OutputStreamer(combined=work.output.combined)
     take = None if as_json or answered else passing.take_output
-    if request.work.packages:
+    if work.packages:
         on_progress.set(print_note)
-    outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
-    assert outcome is not None
+    outcome, number = runner.run(take)
     cut_short = number if outcome.status is Status.CANCELLED else 0
     try:
         if passing.broken is not None:
             raise passing.broken
-        listed = (
-            save_files(outcome, settings, request.workspace, output_dir, exit_code=EXIT_OWN_FAILURE)
-            if outcome.files
-            else ""
-        )
-        lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
+        listed = save_files(outcome, runner, output_dir, exit_code=EXIT_OWN_FAILURE) if outcome.files else ""
+        lost = "" if answered or not runner.keeps_output else _not_kept(outcome)
         text = (
             ""
             if as_json
@@ -276,7 +330,7 @@ def _execute_request(
         )
         passing.end(more=bool(text))
         if as_json or answered:
-            response = program_response(outcome, request.work)
+            response = program_response(outcome, work)
             (print_json if as_json else print_response)(response)
         if text:
             print_note(text)

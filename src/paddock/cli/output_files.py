@@ -6,33 +6,60 @@ through a link, over an existing file, or under a name whose content tools run.
 
 import shlex
 from pathlib import Path, PurePath
+from typing import Protocol
 
 from paddock.app.stored_output import open_artifacts
 from paddock.cli.failure import Failure
 from paddock.files import write_below
 from paddock.model.base import count
 from paddock.model.outcome import Outcome
+from paddock.model.work_files import OutputFile
 from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.settings.schema import Settings
 
 _PROTECTED_NAMES = {*PROTECTED_PATHS, *(pattern.removeprefix("**/") for pattern in PROTECTED_PATTERNS)}
 
 
-def save_files(
-    outcome: Outcome, settings: Settings, workspace: Path, target: Path | None, *, exit_code: int
-) -> str:
+class StoredFiles(Protocol):
+    """What has the files of a program."""
+
+    def read_file(self, file: OutputFile) -> bytes:
+        """Return the content of a stored file."""
+        ...
+
+    def name_source(self, file: OutputFile) -> str:
+        """Return where a stored file is, for a person."""
+        ...
+
+
+class LocalFiles:
+    """Files that are stored on this machine."""
+
+    def __init__(self, settings: Settings, workspace: Path) -> None:
+        self._artifacts = open_artifacts(settings)
+        self._workspace = workspace
+
+    def read_file(self, file: OutputFile) -> bytes:
+        """Return the content of a stored file."""
+        return self._artifacts.read(str(file.handle), self._workspace)
+
+    def name_source(self, file: OutputFile) -> str:
+        """Return the command that writes a stored file."""
+        return f"paddock output get {file.handle} -o {shlex.quote(PurePath(file.path).name)}"
+
+
+def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, exit_code: int) -> str:
     """Write stored files to the directory `target`, if one is given, and return one line for each file of a program.
 
     Raises Failure, with `exit_code`, for a file that cannot be written. No file is replaced.
     """
-    artifacts = open_artifacts(settings)
     lines: list[str] = []
     for file in outcome.files:
         size = count(file.size, "byte")
         if file.handle is None:
             lines.append(f"{file.path} ({size}) was not stored: {file.not_kept}")
             continue
-        where = f"paddock output get {file.handle} -o {shlex.quote(PurePath(file.path).name)}"
+        where = stored.name_source(file)
         if target is not None:
             if (name := find_special_name(file.path)) is not None:
                 lines.append(
@@ -41,7 +68,7 @@ def save_files(
                 continue
             try:
                 target.mkdir(parents=True, exist_ok=True)
-                write_below(target, file.path, artifacts.read(file.handle, workspace))
+                write_below(target, file.path, stored.read_file(file))
             except OSError as error:
                 exists = isinstance(error, FileExistsError)
                 why = (

@@ -37,6 +37,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "sequence": ("sequence", "List, show and run sequences of steps."),
     "temporal": ("temporal", "List, fire and serve schedules of sequences."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
+    "sessions": ("sessions", "List and close the sessions of a running server."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
     "approve": ("approve", "List the questions that wait for a person, or answer one."),
     "output": ("output", "Search, show and delete stored output of programs."),

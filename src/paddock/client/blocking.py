@@ -52,7 +52,7 @@ class BlockingPaddock:
         tool_server: str = "local",
     ) -> None:
         """Take the arguments of `Paddock`, and raise its errors."""
-        self._paddock = Paddock(
+        paddock = Paddock(
             workspace,
             settings=settings,
             overrides=overrides,
@@ -63,8 +63,19 @@ class BlockingPaddock:
             artifacts=artifacts,
             tool_server=tool_server,
         )
+        self._wrap(paddock)
+
+    def _wrap(self, paddock: Paddock) -> None:
+        self._paddock = paddock
         self._open: OpenLoop | None = None
         self._end: Callable[[], object] | None = None
+
+    @classmethod
+    def connect(cls, url: str, *, token: str | None = None, unencrypted: bool = False) -> Self:
+        """Return one whose programs run on a server, as `Paddock.connect` does with the same arguments."""
+        blocking = cls.__new__(cls)
+        blocking._wrap(Paddock.connect(url, token=token, unencrypted=unencrypted))  # noqa: SLF001 - its own
+        return blocking
 
     def __enter__(self) -> Self:
         """Start the loop and open the session."""
@@ -103,7 +114,8 @@ class BlockingPaddock:
 
         @wraps(method)
         def wait(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> T:
-            return self._run_and_wait(partial(method, self._paddock, *args, **named))
+            own = getattr(self._paddock, method.__name__)  # of a subclass, if it is connected to a server
+            return self._run_and_wait(partial(own, *args, **named))
 
         return wait
 
@@ -115,7 +127,7 @@ class BlockingPaddock:
 
         @wraps(method)
         def each(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> Generator[T]:
-            source = method(self._paddock, *args, **named)
+            source: AsyncGenerator[T] = getattr(self._paddock, method.__name__)(*args, **named)
             try:
                 with suppress(StopAsyncIteration):
                     while True:

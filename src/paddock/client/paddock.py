@@ -19,7 +19,7 @@ from paddock.client.found_tools import FoundTools, find_tools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.records import find_records
 from paddock.client.requests import Caller, RunningSession
-from paddock.client.sessions import InterpreterSession, SessionOwner
+from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
+OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 _NO_LIMITS = LimitOverrides()
 
 
@@ -103,6 +103,19 @@ class Paddock:
         self._open = AsyncExitStack()
         self._running: RunningSession | None = None
         self._prompting: PromptService | None = None
+
+    @staticmethod
+    def connect(url: str, *, token: str | None = None, unencrypted: bool = False) -> "Paddock":
+        """Return a Paddock whose programs run on a server: `async with Paddock.connect("https://...") as p:`.
+
+        The server is `paddock serve http`; `token` is by default that of the variable PADDOCK_TOKEN. Methods that the
+        HTTP API lacks raise PaddockError. Leaving the block cancels what runs; sessions stay open on the server until
+        they are closed or expire. Plain http to another machine needs `unencrypted`. An `OutputFile.read()` blocks.
+        Raises ConfigurationError for an invalid address, and without a token.
+        """
+        from paddock.client.remote.paddock import RemotePaddock
+
+        return RemotePaddock(url, token=token, unencrypted=unencrypted)
 
     async def __aenter__(self) -> Self:
         """Open the session.
@@ -344,8 +357,10 @@ class Paddock:
             "memory_bytes": memory_bytes,
         }
         name = self._check_language(language, None) if language is not None else None
-        owner = SessionOwner(lambda: self._require_session().programs, self._caller.actor, self.exec)
-        return InterpreterSession(owner, name, opening, NEW if id is None else id)
+        return InterpreterSession(self._find_sessions(), name, opening, NEW if id is None else id)
+
+    def _find_sessions(self) -> SessionOwner:
+        return LocalSessions(lambda: self._require_session().programs, self._caller.actor, self.exec)
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the open sessions of this caller, the oldest first."""
@@ -417,23 +432,21 @@ class Paddock:
             return self._run_script_tool(name, inputs, timeout_ms)
 
         def add(function: F) -> F:
-            add_function(
-                self._local,
-                function,
-                name=tool_name,
-                description=description,
-                read_only=read_only,
-                timeout_ms=read_whole_number("timeout_ms", timeout_ms),
-            )
-            if self._running is not None:
-                try:
-                    self._require_session().servers.take_tools()
-                except BaseException:
-                    self._local.tools.popitem()
-                    raise
+            timeout = read_whole_number("timeout_ms", timeout_ms)
+            options = {"description": description, "read_only": read_only, "timeout_ms": timeout}
+            self._add_tool(function, name=tool_name, **options)
             return function
 
         return add if name is None else add(name)
+
+    def _add_tool(self, function: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 - of `add_function`
+        add_function(self._local, function, **options)
+        if self._running is not None:
+            try:
+                self._require_session().servers.take_tools()
+            except BaseException:
+                self._local.tools.popitem()
+                raise
 
     async def _run_script_tool(
         self, name: str, inputs: Mapping[str, Json] | None, timeout_ms: int | None
@@ -566,7 +579,7 @@ class Paddock:
 
     def _require_running(self) -> RunningSession:
         if self._running is None:
-            raise RuntimeError(_OPEN_IT)
+            raise RuntimeError(OPEN_IT)
         return self._running
 
     async def _execute_work(

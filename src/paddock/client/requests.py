@@ -40,11 +40,10 @@ class Caller(NamedTuple):
     """Ends each request as `cancelled` when it is set."""
 
 
-class RunningSession:
-    """An open session, in the process and on the event loop that opened it."""
+class Origin:
+    """The process and the event loop on which a Paddock was opened."""
 
-    def __init__(self, session: "Session") -> None:
-        self.session = session
+    def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
 
@@ -54,6 +53,14 @@ class RunningSession:
             raise RuntimeError(FORKED)
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(_OTHER_LOOP)
+
+
+class RunningSession(Origin):
+    """An open session, in the process and on the event loop that opened it."""
+
+    def __init__(self, session: "Session") -> None:
+        super().__init__()
+        self.session = session
 
     async def execute_request(
         self,

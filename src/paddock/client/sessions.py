@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome
@@ -17,22 +18,86 @@ if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
 
 
-class SessionOwner(NamedTuple):
-    """The Paddock of a session, as the session sees it."""
+class SessionOwner(Protocol):
+    """The Paddock of a session, as the session sees it: on this machine, or on a server."""
 
-    programs: "Callable[[], Programs]"
-    """What runs its programs."""
-    actor: str
-    execute: Callable[..., Coroutine[Any, Any, Outcome]]
-    """`Paddock.exec`."""
+    @property
+    def execute(self) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        """`Paddock.exec`."""
+        ...
+
+    async def find_language(self, handle: str) -> str:
+        """Return the language of an open session. Raises PaddockError if there is none."""
+        ...
+
+    async def interrupt(self, handle: str) -> None:
+        """Interrupt what a session executes now. Does nothing without a program or a session."""
+        ...
+
+    async def close(self, handle: str) -> None:
+        """Close a session. Does nothing if there is none."""
+        ...
+
+    async def read_file(self, handle: str, path: str) -> bytes:
+        """Return the content of a file. Raises OSError, ValueError for what is no regular file, PaddockError."""
+        ...
+
+    async def remove_file(self, handle: str, path: str) -> None:
+        """Remove a file. Raises OSError, and PaddockError for a session that has ended."""
+        ...
+
+    async def list_files(self, handle: str) -> tuple[OutputFile, ...]:
+        """Return all files with readers, by path. Raises PaddockError for a session that has ended."""
+        ...
+
+
+class LocalSessions:
+    """The sessions of one caller in an open Paddock."""
+
+    def __init__(
+        self,
+        programs: "Callable[[], Programs]",
+        actor: str,
+        execute: Callable[..., Coroutine[Any, Any, Outcome]],
+    ) -> None:
+        """Use what runs the programs of `actor`, and `Paddock.exec`."""
+        self._programs = programs
+        self._actor = actor
+        self.execute = execute
+
+    async def find_language(self, handle: str) -> str:
+        known = self._programs().find_session(self._actor, handle)
+        if known is None:
+            raise PaddockError(self._programs().sessions.explain_end(self._actor, handle))
+        return known.work.runtime
+
+    async def interrupt(self, handle: str) -> None:
+        self._programs().sessions.interrupt(self._actor, handle)
+
+    async def close(self, handle: str) -> None:
+        await self._programs().sessions.close_session(self._actor, handle)
+
+    async def read_file(self, handle: str, path: str) -> bytes:
+        return await self._programs().sessions.read_file(self._actor, handle, path)
+
+    async def remove_file(self, handle: str, path: str) -> None:
+        await self._programs().sessions.remove_file(self._actor, handle, path)
+
+    async def list_files(self, handle: str) -> tuple[OutputFile, ...]:
+        sessions = self._programs().sessions
+        found = await self._programs().list_session_files(self._actor, handle)
+        for file in found:
+            file.attach_reader(partial(sessions.read_file_now, self._actor, handle, file.path))
+        return found
 
 
 class SessionFiles:
     """The files of a session."""
 
-    def __init__(self, session: "InterpreterSession") -> None:
+    def __init__(self, session: "InterpreterSession", owner: SessionOwner) -> None:
         """Work on the files of `session`."""
         self._session = session
+        self._owner = owner
 
     async def write(self, path: str, data: "InputData") -> None:
         """Write a file into the working directory, and replace one that is there.
@@ -45,21 +110,15 @@ class SessionFiles:
 
     async def read(self, path: str) -> bytes:
         """Return the content of a file. Raises OSError, RequestError for a path of no regular file, PaddockError."""
-        return await self._session.programs.sessions.read_file(self._session.actor, self._session.id, path)
+        return await self._owner.read_file(self._session.id, path)
 
     async def remove(self, path: str) -> None:
         """Remove a file. Raises OSError, RequestError for a wrong path, PaddockError for a session that has ended."""
-        await self._session.programs.sessions.remove_file(self._session.actor, self._session.id, path)
+        await self._owner.remove_file(self._session.id, path)
 
     async def list(self) -> tuple[OutputFile, ...]:
         """Return all files, by path. Raises PaddockError for a session that has ended."""
-        found = await self._session.programs.list_session_files(self._session.actor, self._session.id)
-        for file in found:
-            file.attach_reader(partial(self._read_now, file.path))
-        return found
-
-    def _read_now(self, path: str) -> bytes:
-        return self._session.programs.sessions.read_file_now(self._session.actor, self._session.id, path)
+        return await self._owner.list_files(self._session.id)
 
 
 class InterpreterSession:
@@ -73,21 +132,14 @@ class InterpreterSession:
     ) -> None:
         """Use `Paddock.session` instead: `opening` has arguments for the first program, which opens a new session."""
         self._owner = owner
-        self.actor = owner.actor
-        """Whom it belongs to."""
         self._language = language
         self._opening = opening
         self._handle = handle
         self._attached = handle != NEW
-        self.files = SessionFiles(self)
+        self.files = SessionFiles(self, owner)
         """Its files."""
         self.expires_in_s = 0.0
         """Seconds until it is closed if it is not used, after the last execution."""
-
-    @property
-    def programs(self) -> "Programs":
-        """What runs it."""
-        return self._owner.programs()
 
     @property
     def id(self) -> str:
@@ -112,8 +164,8 @@ class InterpreterSession:
     async def _open(self) -> Self:
         if self._handle == NEW:
             (await self.run("")).check()
-        elif self.programs.find_session(self.actor, self._handle) is None:
-            raise PaddockError(self.programs.sessions.explain_end(self.actor, self._handle))
+        else:
+            self._language = await self._owner.find_language(self._handle)
         return self
 
     async def run(
@@ -139,7 +191,7 @@ class InterpreterSession:
         opening = dict(self._opening) if self._handle == NEW else {}
         first: Mapping[str, InputData] = opening.pop("files", None) or {}
         outcome = await self._owner.execute(
-            language=self._language or self._find_language(),
+            language=self._language or await self._find_language(),
             code=code,
             session=self._handle,
             stdin=stdin,
@@ -156,18 +208,19 @@ class InterpreterSession:
             self._handle, self.expires_in_s = outcome.session.id, outcome.session.expires_in_s
         return outcome
 
-    def _find_language(self) -> str:
+    async def _find_language(self) -> str:
         """Return the language of a session that was open before; without one, nothing runs."""
-        known = self.programs.find_session(self.actor, self._handle)
-        return "python" if known is None else known.work.runtime
+        with suppress(PaddockError):
+            return await self._owner.find_language(self._handle)
+        return "python"
 
     async def interrupt(self) -> None:
         """Interrupt the program that is executed now; its outcome is `cancelled`. Does nothing without one."""
-        self.programs.sessions.interrupt(self.actor, self._handle)
+        await self._owner.interrupt(self._handle)
 
     async def close(self) -> None:
         """Close it: end its processes and remove its files. Does nothing the second time."""
-        await self.programs.sessions.close_session(self.actor, self._handle)
+        await self._owner.close(self._handle)
 
 
 class BlockingSession:

@@ -46,7 +46,9 @@ FILE_NAME = "paddock.toml"
 SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
 PREFIX = "PADDOCK_"
 TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of the variable, not a token
-"""The only variable that is no setting: settings are shown to people, and a token must not be."""
+"""No setting: settings are shown to people, and a token must not be."""
+SERVER_VARIABLE = "PADDOCK_SERVER"
+"""No setting either: the address of the server whose sessions a command uses."""
 
 _MAX_FILE_BYTES: Mapping[LayerName, int] = {"system": MIB, "user": MIB, "workspace": 64 * KIB}
 """Maximum size of a settings file. A workspace's file is untrusted, and the cost of a key grows with its length."""
@@ -233,7 +235,7 @@ def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     texts: dict[str, tuple[str, str]] = {}
     for name, text in environment.items():
-        if not name.startswith(PREFIX) or name == TOKEN_VARIABLE:
+        if not name.startswith(PREFIX) or name in (TOKEN_VARIABLE, SERVER_VARIABLE):
             continue
         if name not in _VARIABLES:
             raise ConfigurationError(f"{name}: unknown variable{suggest(name, list(_VARIABLES))}")

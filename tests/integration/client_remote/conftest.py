@@ -1,0 +1,24 @@
+"""A server of the HTTP API that many tests use, and places to start others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.http_api import ApiPlace, ApiServer
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> ApiPlace:
+    return ApiPlace(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def shared_place(tmp_path_factory: pytest.TempPathFactory) -> ApiPlace:
+    """The place of the server that many tests use; they leave nothing behind that others see."""
+    return ApiPlace(tmp_path_factory.mktemp("remote"))
+
+
+@pytest.fixture(scope="session")
+def server(shared_place: ApiPlace) -> Iterator[ApiServer]:
+    with shared_place.serve() as server:
+        yield server
