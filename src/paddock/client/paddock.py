@@ -19,7 +19,7 @@ from paddock.client.found_tools import FoundTools, find_tools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.records import find_records
 from paddock.client.requests import Caller, RunningSession
-from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner
+from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner, choose_handle
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
@@ -30,7 +30,7 @@ from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.packages import needs_own_folder
 from paddock.model.program import Access
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
-from paddock.model.session import NEW, Kernel, SessionInfo, is_handle
+from paddock.model.session import Kernel, SessionInfo
 from paddock.model.tool import ToolEnd
 from paddock.model.work_files import InputFile
 from paddock.rendering.render import tool_end
@@ -339,25 +339,16 @@ class Paddock:
         the CPU limit of one. The other arguments are those of `exec`, for the whole session.
         Raises RequestError for an unknown language, and without either.
         """
-        if (language is None) is (id is None):
-            raise RequestError('give a language, for example "python", or the `id` of an open session')
-        if id is not None and (id == NEW or not is_handle(id)):
-            raise RequestError(
-                "`id` is not the handle of a session; give `session.id`, or a language for a new one"
-            )
-        opening = {
-            "executable": executable,
-            "access": access,
-            "network": network,
-            "files": files,
-            "env": env,
+        handle = choose_handle(language, id)
+        place = {"executable": executable, "access": access, "network": network, "files": files, "env": env}
+        kept = {
             "packages": packages,
             "kernel": kernel,
             "background": background,
             "memory_bytes": memory_bytes,
         }
         name = self._check_language(language, None) if language is not None else None
-        return InterpreterSession(self._find_sessions(), name, opening, NEW if id is None else id)
+        return InterpreterSession(self._find_sessions(), name, {**place, **kept}, handle)
 
     def _find_sessions(self) -> SessionOwner:
         return LocalSessions(lambda: self._require_session().programs, self._caller.actor, self.exec)
@@ -482,16 +473,9 @@ class Paddock:
         At most `output_bytes` (64 KiB) are kept; with `partial`, also after a failure or a timeout. Raises RequestError
         for an `input` that is not a text.
         """
-        given = {
-            "source": source,
-            "input": input,
-            "name": "computation",
-            "language": "javascript",
-            "profile": "compute",
-            "deterministic": deterministic,
-            "partial": partial,
-        }
-        work = make_value(GuestRun, given)
+        given = {"source": source, "input": input, "deterministic": deterministic, "partial": partial}
+        fixed = {"name": "computation", "language": "javascript", "profile": "compute"}
+        work = make_value(GuestRun, {**given, **fixed})
         return await self._execute_work(
             work, read_limits(timeout_ms=timeout_ms, output_bytes=output_bytes), jit=jit
         )
