@@ -84,6 +84,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/run_code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run a program, as SandboxFusion does
+         * @description Run a pure program: without workspace, packages, variables, and network except `127.0.0.1`.
+         */
+        post: operations["answer_run_code_run_code_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/run_jupyter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run the cells of a notebook, as SandboxFusion does
+         * @description Run cells of Python one after the other, in one interpreter that ends with the last of them.
+         */
+        post: operations["answer_run_jupyter_run_jupyter_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/test_program": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test a Python program by statements, as open-instruct does
+         * @description Run the statements of each test after the program, in a process of its own.
+         */
+        post: operations["answer_test_program_test_program_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/test_program_stdio": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test a Python program by input and output, as open-instruct does
+         * @description Run the program with the input of each test, up to the first failure.
+         */
+        post: operations["answer_test_program_stdio_test_program_stdio_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/approvals": {
         parameters: {
             query?: never;
@@ -434,6 +514,65 @@ export interface components {
              * @default 0
              */
             total_bytes?: number;
+        };
+        /**
+         * CellError
+         * @description An exception that a cell raised.
+         */
+        CellError: {
+            /** Ename */
+            ename: string;
+            /** Evalue */
+            evalue: string;
+            /** Traceback */
+            traceback: string[];
+        };
+        /**
+         * CellResult
+         * @description What one cell did.
+         */
+        CellResult: {
+            /** Display */
+            display: {
+                [key: string]: unknown;
+            }[];
+            /** Error */
+            error: components["schemas"]["CellError"][];
+            /** Stderr */
+            stderr: string;
+            /** Stdout */
+            stdout: string;
+        };
+        /**
+         * CommandResult
+         * @description How a command ended: the compiler, or the program.
+         */
+        CommandResult: {
+            /**
+             * Execution Time
+             * @default null
+             */
+            execution_time?: number | null;
+            /**
+             * Return Code
+             * @default null
+             */
+            return_code?: number | null;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "Finished" | "Error" | "TimeLimitExceeded";
+            /**
+             * Stderr
+             * @default null
+             */
+            stderr?: string | null;
+            /**
+             * Stdout
+             * @default null
+             */
+            stdout?: string | null;
         };
         /**
          * Connection
@@ -1364,6 +1503,16 @@ export interface components {
          */
         ProgramLimits: {
             /**
+             * Compile Memory Bytes
+             * @default null
+             */
+            compile_memory_bytes?: number | null;
+            /**
+             * Compile Timeout Ms
+             * @default null
+             */
+            compile_timeout_ms?: number | null;
+            /**
              * Cpu Ms
              * @default null
              */
@@ -1373,6 +1522,11 @@ export interface components {
              * @default 1073741824
              */
             memory_bytes?: number;
+            /**
+             * Output Bytes
+             * @default null
+             */
+            output_bytes?: number | null;
             /**
              * Stderr Bytes
              * @default 262144
@@ -1459,6 +1613,138 @@ export interface components {
             handles?: {
                 [key: string]: string;
             };
+        };
+        /**
+         * RunCodeRequest
+         * @description One program.
+         */
+        RunCodeRequest: {
+            /** Code */
+            code: string;
+            /**
+             * Compile Timeout
+             * @default 10
+             */
+            compile_timeout?: number;
+            /** Fetch Files */
+            fetch_files?: string[];
+            /** Files */
+            files?: {
+                [key: string]: string | null;
+            };
+            /**
+             * Language
+             * @enum {string}
+             */
+            language: "python" | "cpp" | "nodejs" | "go" | "go_test" | "java" | "php" | "csharp" | "bash" | "typescript" | "sql" | "rust" | "cuda" | "lua" | "R" | "perl" | "D_ut" | "ruby" | "scala" | "julia" | "pytest" | "junit" | "kotlin_script" | "jest" | "verilog" | "python_gpu" | "lean" | "swift" | "racket";
+            /**
+             * Memory Limit Mb
+             * @default -1
+             */
+            memory_limit_MB?: number;
+            /**
+             * Run Timeout
+             * @default 10
+             */
+            run_timeout?: number;
+            /**
+             * Stdin
+             * @default null
+             */
+            stdin?: string | null;
+        };
+        /**
+         * RunCodeResponse
+         * @description How a program ended.
+         */
+        RunCodeResponse: {
+            /** @default null */
+            compile_result?: components["schemas"]["CommandResult"] | null;
+            /**
+             * Executor Pod Name
+             * @default null
+             */
+            executor_pod_name?: string | null;
+            /** Files */
+            files?: {
+                [key: string]: string;
+            };
+            /**
+             * Message
+             * @default
+             */
+            message?: string;
+            /** @default null */
+            run_result?: components["schemas"]["CommandResult"] | null;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "Success" | "Failed" | "SandboxError";
+        };
+        /**
+         * RunJupyterRequest
+         * @description Cells of a notebook, to run one after the other.
+         */
+        RunJupyterRequest: {
+            /**
+             * Cell Timeout
+             * @default 0
+             */
+            cell_timeout?: number;
+            /** Cells */
+            cells: string[];
+            /** Fetch Files */
+            fetch_files?: string[];
+            /** Files */
+            files?: {
+                [key: string]: string | null;
+            };
+            /**
+             * Kernel
+             * @default python3
+             * @constant
+             */
+            kernel?: "python3";
+            /**
+             * Memory Limit Mb
+             * @default -1
+             */
+            memory_limit_MB?: number;
+            /**
+             * Total Timeout
+             * @default 45
+             */
+            total_timeout?: number;
+        };
+        /**
+         * RunJupyterResponse
+         * @description What the cells did.
+         */
+        RunJupyterResponse: {
+            /** Cells */
+            cells?: components["schemas"]["CellResult"][];
+            /** @default null */
+            driver?: components["schemas"]["CommandResult"] | null;
+            /**
+             * Executor Pod Name
+             * @default null
+             */
+            executor_pod_name?: string | null;
+            /** Files */
+            files?: {
+                [key: string]: string;
+            };
+            /**
+             * Message
+             * @default
+             */
+            message?: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "Success" | "Failed" | "SandboxError";
         };
         /**
          * SandboxFacts
@@ -1775,6 +2061,31 @@ export interface components {
          * @enum {string}
          */
         Status: "ok" | "failed" | "timeout" | "memory_limit" | "output_limit" | "process_limit" | "cancelled" | "denied" | "invalid" | "unavailable" | "lost" | "error";
+        /**
+         * TestProgramRequest
+         * @description A Python program and its tests, as open-instruct sends them.
+         */
+        TestProgramRequest: {
+            /**
+             * Max Execution Time
+             * @default 1
+             */
+            max_execution_time?: number;
+            /** Program */
+            program: string;
+            /** Tests */
+            tests: unknown[] | string;
+        };
+        /**
+         * TestProgramResponse
+         * @description The results of all tests, in their order.
+         */
+        TestProgramResponse: {
+            /** Results */
+            results: (0 | 1)[];
+            /** Runtimes */
+            runtimes: number[];
+        };
         ToolEnd: {
             [key: string]: unknown;
         };
@@ -1876,6 +2187,9 @@ export type AnswerBody = components['schemas']['AnswerBody'];
 export type ApprovalList = components['schemas']['ApprovalList'];
 export type CallRecord = components['schemas']['CallRecord'];
 export type CapturedStream = components['schemas']['CapturedStream'];
+export type CellError = components['schemas']['CellError'];
+export type CellResult = components['schemas']['CellResult'];
+export type CommandResult = components['schemas']['CommandResult'];
 export type Connection = components['schemas']['Connection'];
 export type ConsoleLine = components['schemas']['ConsoleLine'];
 export type Decision = components['schemas']['Decision'];
@@ -1903,6 +2217,10 @@ export type ProgramLimits = components['schemas']['ProgramLimits'];
 export type ProgramTerms = components['schemas']['ProgramTerms'];
 export type Question = components['schemas']['Question'];
 export type Result = components['schemas']['Result'];
+export type RunCodeRequest = components['schemas']['RunCodeRequest'];
+export type RunCodeResponse = components['schemas']['RunCodeResponse'];
+export type RunJupyterRequest = components['schemas']['RunJupyterRequest'];
+export type RunJupyterResponse = components['schemas']['RunJupyterResponse'];
 export type SandboxFacts = components['schemas']['SandboxFacts'];
 export type ServerInfo = components['schemas']['ServerInfo'];
 export type SessionBody = components['schemas']['SessionBody'];
@@ -1911,6 +2229,8 @@ export type SessionExecutionBody = components['schemas']['SessionExecutionBody']
 export type SessionInfo = components['schemas']['SessionInfo'];
 export type SessionList = components['schemas']['SessionList'];
 export type Status = components['schemas']['Status'];
+export type TestProgramRequest = components['schemas']['TestProgramRequest'];
+export type TestProgramResponse = components['schemas']['TestProgramResponse'];
 export type ToolEnd = components['schemas']['ToolEnd'];
 export type ToolTerms = components['schemas']['ToolTerms'];
 export type Usage = components['schemas']['Usage'];
@@ -2074,6 +2394,354 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    answer_run_code_run_code_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunCodeRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunCodeResponse"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Policy refuses this program. `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `body-too-large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No slot became free in time. Nothing started; send it again. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    answer_run_jupyter_run_jupyter_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunJupyterRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunJupyterResponse"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Policy refuses this program. `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `body-too-large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No slot became free in time. Nothing started; send it again. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    answer_test_program_test_program_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TestProgramRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TestProgramResponse"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Policy refuses this program. `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `body-too-large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No slot became free in time. Nothing started; send it again. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    answer_test_program_stdio_test_program_stdio_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TestProgramRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TestProgramResponse"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Policy refuses this program. `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `body-too-large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No slot became free in time. Nothing started; send it again. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
                 };
             };
         };
