@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -18,8 +17,8 @@ from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTools, find_tools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.records import find_records
-from paddock.client.requests import Caller, RunningSession
-from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner, choose_handle
+from paddock.client.requests import Caller, RunningSession, attach_readers, read_language
+from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
@@ -30,7 +29,7 @@ from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.packages import needs_own_folder
 from paddock.model.program import Access
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
-from paddock.model.session import Kernel, SessionInfo
+from paddock.model.session import NEW, Kernel, SessionInfo, is_handle
 from paddock.model.tool import ToolEnd
 from paddock.model.work_files import InputFile
 from paddock.rendering.render import tool_end
@@ -169,13 +168,9 @@ class Paddock:
         """
         given = {"source": code, "input": read_value(input, "input"), "session": session}
         work = make_value(GuestRun, given)
+        limits = read_limits(timeout_ms=timeout_ms)
         return await self._execute_work(
-            work,
-            read_limits(timeout_ms=timeout_ms),
-            calls=mode,
-            jit=jit,
-            on_console=on_console,
-            on_call=on_call,
+            work, limits, calls=mode, jit=jit, on_console=on_console, on_call=on_call
         )
 
     async def events(
@@ -309,9 +304,9 @@ class Paddock:
         """
         from paddock.batch.runner import Origin, Runner  # programs without a batch do not need it
 
-        running, parallel = self._require_running(), read_whole_number("max_parallel", max_parallel)
         origin = Origin(self._workspace, self._caller.actor, "library")
-        runner = Runner(running.execute_request, origin, self._settings.runtimes)
+        runner = Runner(self._require_running().execute_request, origin, self._settings.runtimes)
+        parallel = read_whole_number("max_parallel", max_parallel)
         async with aclosing(runner.map(programs, parallel)) as results:
             async for result in results:
                 yield result
@@ -339,16 +334,25 @@ class Paddock:
         the CPU limit of one. The other arguments are those of `exec`, for the whole session.
         Raises RequestError for an unknown language, and without either.
         """
-        handle = choose_handle(language, id)
-        place = {"executable": executable, "access": access, "network": network, "files": files, "env": env}
-        kept = {
+        if (language is None) is (id is None):
+            raise RequestError('give a language, for example "python", or the `id` of an open session')
+        if id is not None and (id == NEW or not is_handle(id)):
+            raise RequestError(
+                "`id` is not the handle of a session; give `session.id`, or a language for a new one"
+            )
+        opening = {
+            "executable": executable,
+            "access": access,
+            "network": network,
+            "files": files,
+            "env": env,
             "packages": packages,
             "kernel": kernel,
             "background": background,
             "memory_bytes": memory_bytes,
         }
         name = self._check_language(language, None) if language is not None else None
-        return InterpreterSession(self._find_sessions(), name, {**place, **kept}, handle)
+        return InterpreterSession(self._find_sessions(), name, opening, NEW if id is None else id)
 
     def _find_sessions(self) -> SessionOwner:
         return LocalSessions(lambda: self._require_session().programs, self._caller.actor, self.exec)
@@ -363,22 +367,10 @@ class Paddock:
         return None if file is None else self._workspace / file
 
     def _check_language(self, language: str | None, alias: str | None) -> str:
-        if (language is None) is (alias is None):
-            raise RequestError('give `language`, for example "python"; `runtime` is an alias of it')
-        name = str(language or alias)
-        if name in (languages := self._settings.runtimes).languages:
-            return name
-        from paddock.runtimes.recipe import no_runtime
-
-        raise RequestError(no_runtime(name, languages.recipes))
+        return read_language(self._settings.runtimes, language, alias)
 
     def _attach_readers(self, outcome: Outcome) -> Outcome:
-        if outcome.files:
-            artifacts, workspace = self._require_session().output.artifacts(), self._workspace
-            for file in outcome.files:
-                if file.handle is not None:
-                    file.attach_reader(partial(artifacts.read, file.handle, workspace))
-        return outcome
+        return attach_readers(outcome, self._require_session().output.artifacts, self._workspace)
 
     @overload
     def tool(
@@ -473,9 +465,16 @@ class Paddock:
         At most `output_bytes` (64 KiB) are kept; with `partial`, also after a failure or a timeout. Raises RequestError
         for an `input` that is not a text.
         """
-        given = {"source": source, "input": input, "deterministic": deterministic, "partial": partial}
-        fixed = {"name": "computation", "language": "javascript", "profile": "compute"}
-        work = make_value(GuestRun, {**given, **fixed})
+        given = {
+            "source": source,
+            "input": input,
+            "name": "computation",
+            "language": "javascript",
+            "profile": "compute",
+            "deterministic": deterministic,
+            "partial": partial,
+        }
+        work = make_value(GuestRun, given)
         return await self._execute_work(
             work, read_limits(timeout_ms=timeout_ms, output_bytes=output_bytes), jit=jit
         )

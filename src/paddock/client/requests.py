@@ -4,17 +4,20 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec
 
-from paddock.model.errors import PaddockError
+from paddock.model.errors import PaddockError, RequestError
 
 if TYPE_CHECKING:
     from paddock.app.approvals import Asker
     from paddock.app.session import Session
     from paddock.model.outcome import OnConsole, Outcome
     from paddock.model.request import ExecutionRequest
+    from paddock.output.artifacts import Artifacts
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall
+    from paddock.settings.schema import RuntimeSettings
 
 P = ParamSpec("P")
 
@@ -117,3 +120,23 @@ class RunningSession(Origin):
         if faults:
             raise faults[0]
         return outcome
+
+
+def read_language(known: "RuntimeSettings", language: str | None, alias: str | None) -> str:
+    """Return the language of a program, given under either name. Raises RequestError for none and an unknown one."""
+    if (language is None) is (alias is None):
+        raise RequestError('give `language`, for example "python"; `runtime` is an alias of it')
+    name = str(language or alias)
+    if name in known.languages:
+        return name
+    from paddock.runtimes.recipe import no_runtime
+
+    raise RequestError(no_runtime(name, known.recipes))
+
+
+def attach_readers(outcome: "Outcome", open_store: "Callable[[], Artifacts]", workspace: Path) -> "Outcome":
+    """Let each file of an outcome that was kept read its content from the store; return the outcome."""
+    for file in outcome.files:
+        if file.handle is not None:
+            file.attach_reader(partial(open_store().read, file.handle, workspace))
+    return outcome

@@ -7,9 +7,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from paddock.model.errors import PaddockError, RequestError
+from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome
-from paddock.model.session import NEW, is_handle
+from paddock.model.session import NEW
 from paddock.model.work_files import OutputFile
 
 if TYPE_CHECKING:
@@ -89,17 +89,6 @@ class LocalSessions:
         for file in found:
             file.attach_reader(partial(sessions.read_file_now, self._actor, handle, file.path))
         return found
-
-
-def choose_handle(language: str | None, id_: str | None) -> str:
-    """Return the handle of an open session, or `new` for a language. Raises RequestError."""
-    if (language is None) is (id_ is None):
-        raise RequestError('give a language, for example "python", or the `id` of an open session')
-    if id_ is not None and (id_ == NEW or not is_handle(id_)):
-        raise RequestError(
-            "`id` is not the handle of a session; give `session.id`, or a language for a new one"
-        )
-    return NEW if id_ is None else id_
 
 
 class SessionFiles:
