@@ -89,6 +89,8 @@ def _check_path(pattern: str) -> str:
         raise ValueError(
             f'"{pattern}" is not a path such as /v1/items, or /v1/* for all that begin with /v1/'
         )
+    if ";" in unquote(pattern):
+        raise ValueError(f'"{pattern}" has a ";"; write the path without parameters')
     return pattern
 
 
@@ -103,17 +105,26 @@ class HttpRequest(NamedTuple):
 def find_path_fault(path: str) -> str:
     """Return why a path could mean another one to a server; "" if it cannot.
 
-    Servers differ in how they read `..`, empty segments, encoded slashes, and what is encoded twice.
+    Servers differ in how they read `..`, empty segments, parameters (`;`), encoded separators, what is encoded twice,
+    and bytes that are not UTF-8.
     """
-    plain = unquote(path, errors="replace")
-    segments = plain.split("/")
-    if segments[0] or len(segments) < 2:
+    try:
+        plain = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        return "the path has encoded bytes that are not UTF-8"
+    if not plain.startswith("/"):
         return "the path does not begin with /"
-    if any(each in {".", ".."} for each in segments) or "" in segments[1:-1]:
-        return "the path has an empty segment, or one of dots"
-    if not plain.isprintable() or "%" in plain or "\\" in plain or plain.count("/") != path.count("/"):
+    for segments in (plain.split("/"), _remove_parameters(plain).split("/")):
+        if any(each and not each.strip(". ") for each in segments) or "" in segments[1:-1]:
+            return "the path has an empty segment, or one of dots"
+    if not plain.isprintable() or set(plain) & set("%\\?#") or plain.count("/") != path.count("/"):
         return "the path has encoded separators, control characters or percent signs"
     return ""
+
+
+def _remove_parameters(path: str) -> str:
+    """Return a path without the parameters of its segments, which many servers ignore (RFC 3986, 3.3)."""
+    return "/".join(segment.partition(";")[0] for segment in path.split("/"))
 
 
 class NetworkRequest(Value):
@@ -191,10 +202,20 @@ class NetworkRule(Value):
             return False
         if request is None:
             return self.effect != "deny" or not (self.methods or self.paths)
+        return (not self.methods or request.method in self.methods) and self._concerns_path(request)
+
+    def _concerns_path(self, request: HttpRequest) -> bool:
+        """Return whether the rule concerns the path of a request.
+
+        Some servers ignore the parameters of a path, and others do not. A rule that allows must match both readings;
+        for the others one is enough.
+        """
         path = unquote(request.target.partition("?")[0], errors="replace")
-        return (not self.methods or request.method in self.methods) and (
-            not self.paths or any(_match_path(pattern, path) for pattern in self.paths)
+        found = (
+            any(_match_path(pattern, each) for pattern in self.paths)
+            for each in (path, _remove_parameters(path))
         )
+        return not self.paths or (all(found) if self.effect == "allow" else any(found))
 
     @model_validator(mode="after")
     def _has_what_its_effect_needs(self) -> Self:

@@ -51,6 +51,8 @@ def read_request_head(raw: bytes) -> RequestHead:
     request = _REQUEST_LINE_PATTERN.fullmatch(first)
     if request is None:
         raise BadHeadError("the first line is not a request of HTTP/1.1 or HTTP/1.0")
+    if b"#" in request[2]:
+        raise BadHeadError('the target has a fragment ("#"); leave it out')
     if len(lines) > _MAX_FIELDS:
         raise BadHeadError(f"there are more than {_MAX_FIELDS} header fields")
     fields: Fields = []

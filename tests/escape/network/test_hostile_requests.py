@@ -173,7 +173,7 @@ def test_a_backslash_before_a_host():
 
 def test_a_fragment_in_an_address():
     data = request(target=f"http://secret.example#@{HOST}:PORT/")
-    assert_refused(data, "the target is not an address with http://; use CONNECT for https")
+    assert_refused(data, 'the target has a fragment ("#"); leave it out')
 
 
 def test_an_upgrade():

@@ -66,6 +66,21 @@ def test_the_path_of_an_address(target, path):
     assert find_authority(head, None) == (Authority("a.example", 80), path)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET http://a.example/secret#f",
+        "GET /secret#f",
+        "GET /?x#f",
+        "GET http://a.example#",
+        "CONNECT a.example:443#f",
+    ],
+)
+def test_a_target_with_a_fragment_is_refused(line):
+    with pytest.raises(BadHeadError, match=r'^the target has a fragment \("#"\); leave it out$'):
+        read_request_head(f"{line} HTTP/1.1\r\nHost: a.example\r\n\r\n".encode())
+
+
 def test_the_host_field_leaves_the_default_port_out():
     assert format_authority(Authority("a.example", 80), 80) == "a.example"
     assert format_authority(Authority("::1", 8080), 80) == "[::1]:8080"
