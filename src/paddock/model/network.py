@@ -168,7 +168,8 @@ class NetworkRule(Value):
     host: HostPattern
     """Host that the rule concerns: a name, an IP address, or `*.example.com` for every name below `example.com`."""
     effect: Effect
-    """What the rule does: `allow` allows connections, `ask` asks a person first, and `deny` refuses them."""
+    """What the rule does: `allow` allows connections, `ask` asks a person first, and `deny` refuses them. With `methods`
+    or `paths`, `ask` asks about each method and path."""
     ports: tuple[Port, ...] = ()
     """Ports of the host. Without them, the rule concerns port 443, and with the effect `deny` every port."""
     addresses: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
@@ -187,9 +188,14 @@ class NetworkRule(Value):
     """The file of the rule; Paddock sets it, and a file must not contain it."""
 
     @property
+    def is_conditional(self) -> bool:
+        """Whether the rule concerns some requests to its host, and not others."""
+        return bool(self.methods or self.paths)
+
+    @property
     def inspects(self) -> bool:
         """Whether requests must be seen to follow the rule."""
-        return bool(self.methods or self.paths or self.header)
+        return self.is_conditional or bool(self.header)
 
     def concerns(self, host: str, port: int, request: HttpRequest | None = None) -> bool:
         """Return whether the rule concerns a port of a canonical host, and a request to it.
@@ -201,7 +207,7 @@ class NetworkRule(Value):
         if not (port in self.ports if self.ports else default) or not match_host(self.host, host):
             return False
         if request is None:
-            return self.effect != "deny" or not (self.methods or self.paths)
+            return self.effect != "deny" or not self.is_conditional
         return (not self.methods or request.method in self.methods) and self._concerns_path(request)
 
     def _concerns_path(self, request: HttpRequest) -> bool:
@@ -266,6 +272,8 @@ class HostDecision(Value):
     """Why it is refused and what would allow it, or why a person is asked."""
     networks: tuple[tuple[str, ...], ...] = ()
     """Networks that the host may lead to besides public addresses, by file. An address must be in one of each file."""
+    asked_request: str = ""
+    """With the effect `ask`: method and path that a person is asked about; empty for every request to the host."""
     inspects: bool = False
     """Whether each request must be seen: TLS is opened."""
     header: Header = ()
@@ -273,7 +281,10 @@ class HostDecision(Value):
 
 
 class Connection(Value):
-    """One connection of a job to a host, or one that was refused. It contains neither paths nor content."""
+    """One connection of a job to a host, or one that was refused.
+
+    It contains neither queries nor content, and paths only in its reason.
+    """
 
     host: str
     """The host, as the rules know it; for an invalid one, its printable text."""

@@ -139,9 +139,11 @@ class HttpProxy:
     ) -> "tuple[HostConnection | TlsHost, HostDecision]":
         """Return the connection that is kept, if it is still usable for this host, or another one; and the decision."""
         self._timer.pause()
+        decision = None
         if self._host and self._host.authority == authority and self._host.is_quiet():
             decision = await self._connector.check(authority, request)
-        else:
+        # While a person was asked, the host may have ended the connection.
+        if decision is None or self._host is None or not self._host.is_quiet():
             self._drop_host()
             self._host = await self._connector.connect(authority, request)
             decision = self._host.decision

@@ -171,6 +171,59 @@ def decide_request(*rules: NetworkRule, target: str, method: str = "GET") -> Hos
     return decide_host(narrow_hosts(rules, None), "api.example.com", 443, HttpRequest(method, target))
 
 
+READ_AND_WRITE = (allow("api.example.com", methods=["GET"]), ask("api.example.com", methods=["POST"]))
+
+
+def test_a_rule_that_asks_about_some_requests_only_opens_the_host():
+    assert decide(*READ_AND_WRITE) == HostDecision(
+        effect="allow", rule="user network rule 1", networks=((),), inspects=True
+    )
+    assert decide(ask("api.example.com", paths=["/v1/*"])) == HostDecision(
+        effect="allow", rule="user network rule 1", networks=((),), inspects=True
+    )
+
+
+def test_a_question_about_a_request_names_method_and_path():
+    assert decide_request(*READ_AND_WRITE, target="/v1/items?q=1", method="POST") == HostDecision(
+        effect="ask",
+        rule="user network rule 2",
+        reason="sending POST api.example.com:443/v1/items needs a person's approval, says user network rule 2",
+        networks=((),),
+        asked_request="POST /v1/items",
+        inspects=True,
+    )
+    assert decide_request(*READ_AND_WRITE, target="/v1/items").effect == "allow"
+    assert decide_request(*READ_AND_WRITE, target="/v1/items", method="DELETE").effect == "deny"
+
+
+def test_a_question_about_a_request_beats_one_about_its_host():
+    whole = ask("*.example.com")
+    for rules in (
+        (whole, ask("api.example.com", methods=["POST"])),
+        (whole.replace(origin="system"), ask("api.example.com", methods=["POST"])),
+        (whole, ask("api.example.com", methods=["POST"], **WORKSPACE)),
+    ):
+        assert (decide(*rules).effect, decide(*rules).asked_request) == ("ask", "")
+        assert decide_request(*rules, target="/a", method="POST").asked_request == "POST /a"
+        assert decide_request(*rules, target="/a").asked_request == ""
+
+
+def test_parameters_do_not_hide_a_path_from_a_question():
+    rules = [allow("api.example.com"), ask("api.example.com", paths=["/admin"])]
+    assert decide_request(*rules, target="/admin;x").asked_request == "GET /admin;x"
+
+
+def test_a_person_is_not_asked_about_a_path_that_is_too_long():
+    rule = ask("api.example.com", methods=["POST"])
+    assert decide_request(rule, target="/" + "a" * 494, method="POST").effect == "ask"
+    decision = decide_request(rule, target="/" + "a" * 495, method="POST")
+    assert (decision.effect, decision.reason) == (
+        "deny",
+        f"sending POST api.example.com:443/{'a' * 99} needs a person's approval, says user network rule 1, and the path "
+        "is too long for a question (500 characters)",
+    )
+
+
 DOTS = "the path has an empty segment, or one of dots"
 NOT_UTF_8 = "the path has encoded bytes that are not UTF-8"
 ENCODED = "the path has encoded separators, control characters or percent signs"
