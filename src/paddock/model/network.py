@@ -168,8 +168,8 @@ class NetworkRule(Value):
     host: HostPattern
     """Host that the rule concerns: a name, an IP address, or `*.example.com` for every name below `example.com`."""
     effect: Effect
-    """What the rule does: `allow` allows connections, `ask` asks a person first, and `deny` refuses them. With `methods`
-    or `paths`, `ask` asks about each method and path."""
+    """What the rule does: `allow` allows connections, `ask` asks a person first, and `deny` refuses them. With
+    `methods` or `paths`, `ask` asks about each method and path."""
     ports: tuple[Port, ...] = ()
     """Ports of the host. Without them, the rule concerns port 443, and with the effect `deny` every port."""
     addresses: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()

@@ -34,8 +34,8 @@ ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
 _ORDER = {"deny": 0, "ask": 1, "allow": 2}
 _MAX_NAMED = 5
 _MAX_PATH_CHARS = 100
-MAX_ASKED_CHARS = 500
-"""Maximum length of method and path of a request that a person is asked about, in characters."""
+MAX_ASKED_CHARS = 400
+"""Maximum length of method and path of a request that a person is asked about, in characters: a question shows all."""
 
 
 class _FileRules(NamedTuple):

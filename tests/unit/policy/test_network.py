@@ -215,12 +215,12 @@ def test_parameters_do_not_hide_a_path_from_a_question():
 
 def test_a_person_is_not_asked_about_a_path_that_is_too_long():
     rule = ask("api.example.com", methods=["POST"])
-    assert decide_request(rule, target="/" + "a" * 494, method="POST").effect == "ask"
-    decision = decide_request(rule, target="/" + "a" * 495, method="POST")
+    assert decide_request(rule, target="/" + "a" * 394, method="POST").effect == "ask"
+    decision = decide_request(rule, target="/" + "a" * 395, method="POST")
     assert (decision.effect, decision.reason) == (
         "deny",
         f"sending POST api.example.com:443/{'a' * 99} needs a person's approval, says user network rule 1, and the path "
-        "is too long for a question (500 characters)",
+        "is too long for a question (400 characters)",
     )
 
 
