@@ -213,9 +213,15 @@ class Approvals:
         raise UnanswerableQuestion(answer.told)
 
     async def ask_about_host(self, call: CallContext, authority: Authority, decision: HostDecision) -> bool:
-        """Ask a person whether a program may connect to a host, and return the answer. Raises LedgerError."""
+        """Ask a person whether a program may connect to a host, or send it a request, and return the answer.
+
+        Raises LedgerError.
+        """
         shown: dict[str, Json] = {"host": authority.host, "port": authority.port}
         what = f"connect a program to {authority}"
+        if decision.asked_request:
+            shown["request"] = decision.asked_request
+            what = f"send {decision.asked_request} to {authority} for a program"
         return (await self._ask_during(call, "connection", what, shown, decision.reason)).verdict in YES
 
     async def _ask_during(

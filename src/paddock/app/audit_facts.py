@@ -22,7 +22,10 @@ def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, F
 
 
 def connection_facts(request: ExecutionRequest, connection: Connection) -> dict[str, Field]:
-    """Return the facts of a connection of a program for the record; they contain neither paths nor content."""
+    """Return the facts of a connection of a program for the record.
+
+    They contain no content, and a path only in the reason of a refused request.
+    """
     return {
         "actor": shorten_name(request.actor),
         "surface": shorten_name(request.surface),

@@ -37,7 +37,7 @@ class ConnectionWatch(NamedTuple):
     """Pauses the program while a person is asked."""
 
     ask: Callable[[Authority, HostDecision], Awaitable[bool]]
-    """Asks a person whether a program may connect to a host."""
+    """Asks a person whether a program may connect to a host, or send it a request."""
     record: Callable[[Connection], Connection]
     """Writes a connection to the record, and returns it without secrets."""
     limits: NetworkLimits

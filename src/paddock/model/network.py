@@ -89,6 +89,8 @@ def _check_path(pattern: str) -> str:
         raise ValueError(
             f'"{pattern}" is not a path such as /v1/items, or /v1/* for all that begin with /v1/'
         )
+    if ";" in unquote(pattern):
+        raise ValueError(f'"{pattern}" has a ";"; write the path without parameters')
     return pattern
 
 
@@ -103,17 +105,26 @@ class HttpRequest(NamedTuple):
 def find_path_fault(path: str) -> str:
     """Return why a path could mean another one to a server; "" if it cannot.
 
-    Servers differ in how they read `..`, empty segments, encoded slashes, and what is encoded twice.
+    Servers differ in how they read `..`, empty segments, parameters (`;`), encoded separators, what is encoded twice,
+    and bytes that are not UTF-8.
     """
-    plain = unquote(path, errors="replace")
-    segments = plain.split("/")
-    if segments[0] or len(segments) < 2:
+    try:
+        plain = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        return "the path has encoded bytes that are not UTF-8"
+    if not plain.startswith("/"):
         return "the path does not begin with /"
-    if any(each in {".", ".."} for each in segments) or "" in segments[1:-1]:
-        return "the path has an empty segment, or one of dots"
-    if not plain.isprintable() or "%" in plain or "\\" in plain or plain.count("/") != path.count("/"):
+    for segments in (plain.split("/"), _remove_parameters(plain).split("/")):
+        if any(each and not each.strip(". ") for each in segments) or "" in segments[1:-1]:
+            return "the path has an empty segment, or one of dots"
+    if not plain.isprintable() or set(plain) & set("%\\?#") or plain.count("/") != path.count("/"):
         return "the path has encoded separators, control characters or percent signs"
     return ""
+
+
+def _remove_parameters(path: str) -> str:
+    """Return a path without the parameters of its segments, which many servers ignore (RFC 3986, 3.3)."""
+    return "/".join(segment.partition(";")[0] for segment in path.split("/"))
 
 
 class NetworkRequest(Value):
@@ -157,7 +168,8 @@ class NetworkRule(Value):
     host: HostPattern
     """Host that the rule concerns: a name, an IP address, or `*.example.com` for every name below `example.com`."""
     effect: Effect
-    """What the rule does: `allow` allows connections, `ask` asks a person first, and `deny` refuses them."""
+    """What the rule does: `allow` allows connections, `ask` asks a person first, and `deny` refuses them. With
+    `methods` or `paths`, `ask` asks about each method and path."""
     ports: tuple[Port, ...] = ()
     """Ports of the host. Without them, the rule concerns port 443, and with the effect `deny` every port."""
     addresses: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
@@ -176,9 +188,14 @@ class NetworkRule(Value):
     """The file of the rule; Paddock sets it, and a file must not contain it."""
 
     @property
+    def is_conditional(self) -> bool:
+        """Whether the rule concerns some requests to its host, and not others."""
+        return bool(self.methods or self.paths)
+
+    @property
     def inspects(self) -> bool:
         """Whether requests must be seen to follow the rule."""
-        return bool(self.methods or self.paths or self.header)
+        return self.is_conditional or bool(self.header)
 
     def concerns(self, host: str, port: int, request: HttpRequest | None = None) -> bool:
         """Return whether the rule concerns a port of a canonical host, and a request to it.
@@ -190,11 +207,21 @@ class NetworkRule(Value):
         if not (port in self.ports if self.ports else default) or not match_host(self.host, host):
             return False
         if request is None:
-            return self.effect != "deny" or not (self.methods or self.paths)
+            return self.effect != "deny" or not self.is_conditional
+        return (not self.methods or request.method in self.methods) and self._concerns_path(request)
+
+    def _concerns_path(self, request: HttpRequest) -> bool:
+        """Return whether the rule concerns the path of a request.
+
+        Some servers ignore the parameters of a path, and others do not. A rule that allows must match both readings;
+        for the others one is enough.
+        """
         path = unquote(request.target.partition("?")[0], errors="replace")
-        return (not self.methods or request.method in self.methods) and (
-            not self.paths or any(_match_path(pattern, path) for pattern in self.paths)
+        found = (
+            any(_match_path(pattern, each) for pattern in self.paths)
+            for each in (path, _remove_parameters(path))
         )
+        return not self.paths or (all(found) if self.effect == "allow" else any(found))
 
     @model_validator(mode="after")
     def _has_what_its_effect_needs(self) -> Self:
@@ -245,6 +272,8 @@ class HostDecision(Value):
     """Why it is refused and what would allow it, or why a person is asked."""
     networks: tuple[tuple[str, ...], ...] = ()
     """Networks that the host may lead to besides public addresses, by file. An address must be in one of each file."""
+    asked_request: str = ""
+    """With the effect `ask`: method and path that a person is asked about; empty for every request to the host."""
     inspects: bool = False
     """Whether each request must be seen: TLS is opened."""
     header: Header = ()
@@ -252,7 +281,10 @@ class HostDecision(Value):
 
 
 class Connection(Value):
-    """One connection of a job to a host, or one that was refused. It contains neither paths nor content."""
+    """One connection of a job to a host, or one that was refused.
+
+    It contains neither queries nor content, and paths only in its reason.
+    """
 
     host: str
     """The host, as the rules know it; for an invalid one, its printable text."""

@@ -25,13 +25,13 @@ class Decide(Protocol):
 
 
 Ask = Callable[[Authority, HostDecision], Coroutine[Any, Any, bool]]
-"""Asks a person about a host, once for each host and port of a job; returns whether the answer is yes. It bounds the
-time for the answer."""
+"""Asks a person about a host, once for each host and port of a job, or about a request, once for each method and path;
+returns whether the answer is yes. It bounds the time for the answer."""
 OnConnection = Callable[[Connection], None]
 """Called with each connection at its end, and with each refused one."""
 
 MAX_QUESTIONS = 100
-"""Maximum number of hosts and ports that a person is asked about for one job."""
+"""Maximum number of hosts, ports and requests that a person is asked about for one job."""
 _MAX_HOST_CHARS = 253
 
 
@@ -156,7 +156,7 @@ class Connector:
         self._dialler = Dialler(terms.resolve, terms.outer, terms.limits.connect_timeout_ms / 1000)
         self._pace = Pace(terms.limits.max_rate)
         self._left_bytes = terms.limits.max_bytes
-        self._questions: dict[Authority, asyncio.Task[bool]] = {}
+        self._questions: dict[tuple[Authority, str], asyncio.Task[bool]] = {}
 
     async def connect(self, authority: Authority, request: HttpRequest | None = None) -> HostConnection:
         """Return a connection to a host that policy allows, for a `request`. Raises RefusedError, which is reported."""
@@ -227,18 +227,19 @@ class Connector:
         return decision
 
     async def _ask_person(self, authority: Authority, decision: HostDecision) -> bool:
-        """Return a person's answer; connections that wait for the same one share it."""
+        """Return a person's answer; connections and requests that wait for the same one share it."""
         if self._terms.ask is None:
             raise RefusedError(
                 f"{decision.reason}; no person can be asked here", "policy", rule=decision.rule
             )
-        question = self._questions.get(authority)
+        about = (authority, decision.asked_request)
+        question = self._questions.get(about)
         if question is None:
             if len(self._questions) >= MAX_QUESTIONS:
-                reason = f"{decision.reason}; the program has already asked about {MAX_QUESTIONS} hosts"
+                reason = f"{decision.reason}; the program has already asked {MAX_QUESTIONS} questions"
                 raise RefusedError(reason, "policy", rule=decision.rule)
             question = asyncio.create_task(self._terms.ask(authority, decision))
-            self._questions[authority] = question
+            self._questions[about] = question
         return await asyncio.shield(question)
 
     def spend(self, number: int, attempt: Attempt) -> None:

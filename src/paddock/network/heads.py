@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from paddock.model.host_names import Authority, read_authority
 from paddock.model.network import HTTP_PORT
+from paddock.model.printable import make_printable
 from paddock.network.streams import BadHeadError
 
 _REQUEST_LINE_PATTERN = re.compile(rb"([A-Z]{1,32}) ([!-~]+) HTTP/1\.([01])")
 _FIELD_PATTERN = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([!-~\x80-\xff]?[\t -~\x80-\xff]*)")
 _LENGTH_PATTERN = re.compile(rb"[0-9]{1,18}")
 _TARGET_PATTERN = re.compile(r"http://([^/?#]*)(/[^#]*|\?[^#]*)?", re.IGNORECASE)
+_AUTHORITY_PATTERN = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?([^/?#\\]*)", re.IGNORECASE)
 _CONNECTION_OPTIONS = frozenset({b"close", b"keep-alive", b"te", b"proxy-connection"})
 _SINGLE_FIELDS = (b"host", b"content-length", b"transfer-encoding", b"connection", b"expect")
 HOP_BY_HOP = frozenset(
@@ -51,6 +53,8 @@ def read_request_head(raw: bytes) -> RequestHead:
     request = _REQUEST_LINE_PATTERN.fullmatch(first)
     if request is None:
         raise BadHeadError("the first line is not a request of HTTP/1.1 or HTTP/1.0")
+    if b"#" in request[2]:
+        raise BadHeadError('the target has a fragment ("#"); leave it out')
     if len(lines) > _MAX_FIELDS:
         raise BadHeadError(f"there are more than {_MAX_FIELDS} header fields")
     fields: Fields = []
@@ -113,10 +117,25 @@ def find_authority(
     return authority, path if path.startswith("/") else f"/{path}"
 
 
+def name_target(target: str) -> Authority:
+    """Return what to record of a target that was refused: its authority, without user name, path and query.
+
+    An invalid authority becomes its printable text and port 0. A target without one becomes an empty host.
+    """
+    match = _AUTHORITY_PATTERN.match(target)
+    text = match[1].rpartition("@")[2] if match else ""
+    try:
+        return read_authority(text, default_port=HTTP_PORT if "://" in target else None)
+    except ValueError:
+        return Authority(make_printable(text), 0)
+
+
 def read_connect_target(head: RequestHead) -> Authority:
     """Return where a CONNECT request leads. Raises BadHeadError, ValueError."""
     if head.find(b"content-length") not in (None, b"0") or head.find(b"transfer-encoding") is not None:
         raise BadHeadError("CONNECT has no body")
+    if set(head.target) & set("/?"):
+        raise ValueError("the target of CONNECT is not a host and a port")
     authority = read_authority(head.target)
     host = head.find(b"host")
     if host is not None and read_authority(host.decode("latin-1"), default_port=authority.port) != authority:

@@ -20,6 +20,7 @@ from paddock.network.heads import (
     RequestHead,
     find_authority,
     format_authority,
+    name_target,
     read_connect_target,
     read_request_head,
 )
@@ -124,25 +125,25 @@ class HttpProxy:
         try:
             return read_connect_target(head)
         except ValueError as problem:
-            raise await self._refuse_text(head.target, problem) from None
+            raise await self._connector.refuse(name_target(head.target), str(problem)) from None
 
     async def _check_target(self, head: RequestHead) -> tuple[Authority, str]:
         try:
             return find_authority(head, self._granted, default_port=self._default_port)
         except ValueError as problem:
-            raise await self._refuse_text(head.target, problem) from None
-
-    async def _refuse_text(self, text: str, problem: Exception) -> RefusedError:
-        return await self._connector.refuse(Authority(make_printable(text), 0), str(problem))
+            authority = self._granted or name_target(head.target)
+            raise await self._connector.refuse(authority, str(problem)) from None
 
     async def _connect(
         self, authority: Authority, request: HttpRequest | None
     ) -> "tuple[HostConnection | TlsHost, HostDecision]":
         """Return the connection that is kept, if it is still usable for this host, or another one; and the decision."""
         self._timer.pause()
+        decision = None
         if self._host and self._host.authority == authority and self._host.is_quiet():
             decision = await self._connector.check(authority, request)
-        else:
+        # While a person was asked, the host may have ended the connection.
+        if decision is None or self._host is None or not self._host.is_quiet():
             self._drop_host()
             self._host = await self._connector.connect(authority, request)
             decision = self._host.decision

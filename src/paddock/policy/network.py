@@ -31,8 +31,11 @@ from paddock.settings.schema import Settings
 _OWNERS = {"system": "the system's", "user": "the user's", "workspace": "the workspace's"}
 ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
 """Files that allow hosts. Rules of a workspace or a token can only narrow."""
+_ORDER = {"deny": 0, "ask": 1, "allow": 2}
 _MAX_NAMED = 5
 _MAX_PATH_CHARS = 100
+MAX_ASKED_CHARS = 400
+"""Maximum length of method and path of a request that a person is asked about, in characters: a question shows all."""
 
 
 class _FileRules(NamedTuple):
@@ -102,6 +105,9 @@ def decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | N
         return decision.model_copy(update={"inspects": True})
     if fault := find_path_fault(request.target.partition("?")[0]):
         return HostDecision(effect="deny", rule=decision.rule, reason=f"{quote_host(host)}:{port}: {fault}")
+    if len(decision.asked_request) > MAX_ASKED_CHARS:
+        reason = f"{decision.reason}, and the path is too long for a question ({MAX_ASKED_CHARS} characters)"
+        return HostDecision(effect="deny", rule=decision.rule, reason=reason)
     header: dict[str, str] = {}
     for rule in grant.rules:
         # The file of a workspace, which anyone may have written, never sends a secret anywhere.
@@ -122,7 +128,7 @@ def _list_conditional_denials(grant: HostGrant, host: str, port: int) -> list[Ne
 
 def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | None) -> HostDecision:
     where = f"{quote_host(host)}:{port}"
-    if request is not None and any(rule.methods or rule.paths for rule in grant.rules):
+    if request is not None and any(rule.is_conditional for rule in grant.rules):
         where = f"{request.method} {where}{request.target.partition('?')[0][:_MAX_PATH_CHARS]}"
     if grant.hosts is not None and not any(match_host(each, host) for each in grant.hosts):
         more = len(grant.hosts) - _MAX_NAMED
@@ -137,11 +143,8 @@ def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | 
     decisions = [
         decision for file in files if (decision := _decide_by_file(file, host, port, where, request))
     ]
-    for effect in ("deny", "ask"):
-        if found := next((each for each in decisions if each.effect == effect), None):
-            break
-    else:
-        found = next(iter(decisions), None)
+    # A question about one request covers one about its host, and not the other way round.
+    found = min(decisions, key=lambda each: (_ORDER[each.effect], not each.asked_request), default=None)
     granting = [file for file in files if file.origin in ORIGINS_THAT_GRANT and _has_grants(file)]
     if not granting and (found is None or found.effect != "deny"):
         return HostDecision(
@@ -163,7 +166,10 @@ def _has_grants(file: _FileRules) -> bool:
 def _decide_by_file(
     file: _FileRules, host: str, port: int, where: str, request: HttpRequest | None
 ) -> HostDecision | None:
-    """Return the decision of one file; None if the file leaves the host to others."""
+    """Return the decision of one file; None if the file leaves the host to others.
+
+    Before there is a request, a rule that asks about some requests only opens the host.
+    """
     concerned = [(number, rule) for number, rule in file.rules if rule.concerns(host, port, request)]
     for number, rule in concerned:
         if rule.effect == "deny":
@@ -178,11 +184,23 @@ def _decide_by_file(
         reason = f"{where} is not allowed by any of the {name}; {_suggest_rule(host, port, file.origin)}"
         return HostDecision(effect="deny", rule=name, reason=reason)
     networks = (tuple(network for _, rule in concerned for network in _list_networks(rule)),)
-    asking = [(number, rule) for number, rule in concerned if rule.effect == "ask"]
-    number, rule = (asking or concerned)[0]
+    asking = [
+        (number, rule)
+        for number, rule in concerned
+        if rule.effect == "ask" and (request is not None or not rule.is_conditional)
+    ]
+    if not asking:
+        return HostDecision(effect="allow", rule=file.name_rule(concerned[0][0]), networks=networks)
+    number, rule = min(asking, key=lambda each: not each[1].is_conditional)
     name = file.name_rule(number)
-    why = (rule.reason or f"connecting to {where} needs a person's approval, says {name}") if asking else ""
-    return HostDecision(effect=rule.effect, rule=name, reason=why, networks=networks)
+    asked = ""
+    if request is not None and rule.is_conditional:
+        asked = f"{request.method} {request.target.partition('?')[0]}"
+    why = (
+        rule.reason
+        or f"{'sending' if asked else 'connecting to'} {where} needs a person's approval, says {name}"
+    )
+    return HostDecision(effect="ask", rule=name, reason=why, networks=networks, asked_request=asked)
 
 
 def _list_networks(rule: NetworkRule) -> tuple[str, ...]:

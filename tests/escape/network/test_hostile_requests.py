@@ -49,6 +49,18 @@ def test_another_host_than_the_address():
     assert_refused(request(host="secret.example"), reason)
 
 
+def test_a_refused_request_is_recorded_without_its_path_and_query():
+    with Server(answering(OK)) as server, run_proxy(allow(HOST, server.port)) as proxy:
+        proxy.exchange(request(target=f"http://{HOST}:{server.port}/v1/x?sig=s3cr3t", host="other.example"))
+        [refused] = proxy.wait_for(1)
+        assert (refused.host, refused.port, refused.reason) == (
+            HOST,
+            server.port,
+            "the header field host names another host than the address",
+        )
+        assert "s3cr3t" not in refused.model_dump_json()
+
+
 def test_another_port_than_the_address():
     reason = "the header field host names another host than the address"
     assert_refused(request(host=f"{HOST}:1"), reason)
@@ -173,7 +185,7 @@ def test_a_backslash_before_a_host():
 
 def test_a_fragment_in_an_address():
     data = request(target=f"http://secret.example#@{HOST}:PORT/")
-    assert_refused(data, "the target is not an address with http://; use CONNECT for https")
+    assert_refused(data, 'the target has a fragment ("#"); leave it out')
 
 
 def test_an_upgrade():

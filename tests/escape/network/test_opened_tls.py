@@ -68,11 +68,11 @@ class World:
         return NetworkRule(host=HOST, effect="deny", ports=(self.port,), origin="user", **fields)
 
     @contextlib.contextmanager
-    def proxy(self, *rules, secrets=None):
+    def proxy(self, *rules, secrets=None, ask=None):
         certificates = CertificateAuthority([rule.host for rule in rules if rule.inspects])
         (self.folder / "bundle.pem").write_text(certificates.certificate)
         find = {"TOKEN": TOKEN, **(secrets or {})}.get
-        with run_proxy(*rules, authority=certificates, secret=find) as proxy:
+        with run_proxy(*rules, authority=certificates, secret=find, ask=ask) as proxy:
             self.proxy_address = proxy.address
             yield proxy
 
@@ -159,6 +159,42 @@ def test_a_denial_of_a_path_beats_what_is_allowed(world):
         assert world.refusal(f"{world.base}/admin/x") == f"{where} is denied by user network rule 2"
         assert world.refusal(f"{world.base}/admin").startswith(f"GET {HOST}:{world.port}/admin is denied")
     assert [each["path"] for each in world.seen] == ["/a"]
+
+
+def test_a_person_is_asked_about_a_request_not_about_its_host(world):
+    asked = []
+
+    async def ask(authority, decision):
+        asked.append((str(authority), decision.asked_request))
+        return decision.asked_request != "POST /no"
+
+    rules = (world.allow(methods=("GET",)), world.allow(methods=("POST",), effect="ask"))
+    with world.proxy(*rules, ask=ask):
+        assert world.curl(f"{world.base}/a")[0] == 0
+        assert asked == []
+        for path in ("/yes?a", "/no", "/yes?b", "/no"):
+            world.curl("-X", "POST", f"{world.base}{path}")
+        where = f"POST {HOST}:{world.port}/no"
+        assert world.refusal("-X", "POST", f"{world.base}/no") == (
+            f"sending {where} needs a person's approval, says user network rule 2; the answer was no, or there was none"
+        )
+    assert asked == [(f"{HOST}:{world.port}", "POST /yes"), (f"{HOST}:{world.port}", "POST /no")]
+    assert [(each["method"], each["path"]) for each in world.seen] == [
+        ("GET", "/a"),
+        ("POST", "/yes?a"),
+        ("POST", "/yes?b"),
+    ]
+
+
+def test_without_a_person_allowed_requests_are_sent(world):
+    rules = (world.allow(methods=("GET",)), world.allow(methods=("POST",), effect="ask"))
+    with world.proxy(*rules):
+        assert world.curl(f"{world.base}/a")[0] == 0
+        where = f"POST {HOST}:{world.port}/a"
+        assert world.refusal("-X", "POST", f"{world.base}/a") == (
+            f"sending {where} needs a person's approval, says user network rule 2; no person can be asked here"
+        )
+    assert [each["method"] for each in world.seen] == ["GET"]
 
 
 @pytest.mark.parametrize("path", ["/echo", "/echo/slowly"])

@@ -225,6 +225,30 @@ def test_a_person_is_asked_where_a_rule_says_so(tmp_path, port, verdict, answer)
         assert (asked["kind"], asked["name"]) == ("connection", f"connect a program to localhost:{port}")
 
 
+def test_a_person_is_asked_about_each_request_where_a_rule_has_methods(tmp_path, port):
+    questions = []
+
+    async def ask(question):
+        questions.append((question.what, json.loads(question.details)))
+        return Answer(verdict="denied" if question.what.startswith("send GET /b ") else "once", by="ada")
+
+    rule = allow("localhost", port, effect="ask").replace(methods=("GET",))
+    with open_programs(tmp_path, rule, asker=ask) as paddock:
+        addresses = [f"http://localhost:{port}{path}" for path in ("/a?x", "/b", "/a?y")]
+        outcome = paddock.exec("python", FETCH, args=addresses, network="hosts")
+        where = f"localhost:{port}"
+        assert questions == [
+            (
+                f"send GET {path} to {where} for a program",
+                {"host": "localhost", "port": port, "request": f"GET {path}"},
+            )
+            for path in ("/a", "/b")
+        ]
+        told = f"sending GET {where}/b needs a person's approval, says user network rule 1; the answer was no, or there was none"
+        assert list_shown(outcome) == f"{where} /a?x\n403 Paddock: {told}\n{where} /a?y\n"
+        assert sorted(asked["name"] for asked in records(paddock, "asked")) == [what for what, _ in questions]
+
+
 def test_without_a_person_to_ask_the_connection_is_refused(tmp_path, port):
     with open_programs(tmp_path, allow("localhost", port, effect="ask")) as paddock:
         outcome = paddock.exec("python", FETCH, args=[f"http://localhost:{port}/"], network="hosts")

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.host_names import Authority
-from paddock.network.heads import find_authority, format_authority, read_request_head
+from paddock.network.heads import (
+    find_authority,
+    format_authority,
+    name_target,
+    read_connect_target,
+    read_request_head,
+)
 from paddock.network.streams import BadHeadError
 
 PIECES = st.sampled_from(
@@ -64,6 +70,50 @@ def test_a_request_that_is_read_has_one_host_and_one_length(data):
 def test_the_path_of_an_address(target, path):
     head = read_request_head(f"GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n".encode())
     assert find_authority(head, None) == (Authority("a.example", 80), path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET http://a.example/secret#f",
+        "GET /secret#f",
+        "GET /?x#f",
+        "GET http://a.example#",
+        "CONNECT a.example:443#f",
+    ],
+)
+def test_a_target_with_a_fragment_is_refused(line):
+    with pytest.raises(BadHeadError, match=r'^the target has a fragment \("#"\); leave it out$'):
+        read_request_head(f"{line} HTTP/1.1\r\nHost: a.example\r\n\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("target", "authority"),
+    [
+        ("http://granted.example/v1/x?sig=s3cr3t", ("granted.example", 80)),
+        ("http://granted.example:8080?sig=s3cr3t", ("granted.example", 8080)),
+        ("HTTP://me:s3cr3t@granted.example/x", ("granted.example", 80)),
+        ("http://granted.example\\s3cr3t", ("granted.example", 80)),
+        ("http:///s3cr3t", ("", 0)),
+        ("/s3cr3t?sig", ("", 0)),
+        ("?s3cr3t", ("", 0)),
+        ("granted.example:443", ("granted.example", 443)),
+        ("granted.example:443/s3cr3t", ("granted.example", 443)),
+        ("127.1:443", ("127.1:443", 0)),
+        ("granted.example", ("granted.example", 0)),
+    ],
+)
+def test_a_refused_target_is_recorded_without_path_and_query(target, authority):
+    assert name_target(target) == Authority(*authority)
+
+
+@pytest.mark.parametrize(
+    "target", ["granted.example/s3cr3t", "granted.example?s3cr3t", "http://granted.example:443"]
+)
+def test_a_refusal_of_connect_does_not_quote_a_path(target):
+    head = read_request_head(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
+    with pytest.raises(ValueError, match=r"^the target of CONNECT is not a host and a port$"):
+        read_connect_target(head)
 
 
 def test_the_host_field_leaves_the_default_port_out():

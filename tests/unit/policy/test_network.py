@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.network import HostDecision, HostGrant, NetworkRule
+from paddock.model.network import HostDecision, HostGrant, HttpRequest, NetworkRule, find_path_fault
 from paddock.policy.network import decide_host, list_useless_hosts, narrow_hosts
 
 USER, WORKSPACE, SYSTEM = {"origin": "user"}, {"origin": "workspace"}, {"origin": "system"}
@@ -165,6 +165,131 @@ def test_a_requested_host_that_no_rule_allows_is_reported():
         )
         for host in ("evil.example", "example.com")
     ]
+
+
+def decide_request(*rules: NetworkRule, target: str, method: str = "GET") -> HostDecision:
+    return decide_host(narrow_hosts(rules, None), "api.example.com", 443, HttpRequest(method, target))
+
+
+READ_AND_WRITE = (allow("api.example.com", methods=["GET"]), ask("api.example.com", methods=["POST"]))
+
+
+def test_a_rule_that_asks_about_some_requests_only_opens_the_host():
+    assert decide(*READ_AND_WRITE) == HostDecision(
+        effect="allow", rule="user network rule 1", networks=((),), inspects=True
+    )
+    assert decide(ask("api.example.com", paths=["/v1/*"])) == HostDecision(
+        effect="allow", rule="user network rule 1", networks=((),), inspects=True
+    )
+
+
+def test_a_question_about_a_request_names_method_and_path():
+    assert decide_request(*READ_AND_WRITE, target="/v1/items?q=1", method="POST") == HostDecision(
+        effect="ask",
+        rule="user network rule 2",
+        reason="sending POST api.example.com:443/v1/items needs a person's approval, says user network rule 2",
+        networks=((),),
+        asked_request="POST /v1/items",
+        inspects=True,
+    )
+    assert decide_request(*READ_AND_WRITE, target="/v1/items").effect == "allow"
+    assert decide_request(*READ_AND_WRITE, target="/v1/items", method="DELETE").effect == "deny"
+
+
+def test_a_question_about_a_request_beats_one_about_its_host():
+    whole = ask("*.example.com")
+    for rules in (
+        (whole, ask("api.example.com", methods=["POST"])),
+        (whole.replace(origin="system"), ask("api.example.com", methods=["POST"])),
+        (whole, ask("api.example.com", methods=["POST"], **WORKSPACE)),
+    ):
+        assert (decide(*rules).effect, decide(*rules).asked_request) == ("ask", "")
+        assert decide_request(*rules, target="/a", method="POST").asked_request == "POST /a"
+        assert decide_request(*rules, target="/a").asked_request == ""
+
+
+def test_parameters_do_not_hide_a_path_from_a_question():
+    rules = [allow("api.example.com"), ask("api.example.com", paths=["/admin"])]
+    assert decide_request(*rules, target="/admin;x").asked_request == "GET /admin;x"
+
+
+def test_a_person_is_not_asked_about_a_path_that_is_too_long():
+    rule = ask("api.example.com", methods=["POST"])
+    assert decide_request(rule, target="/" + "a" * 394, method="POST").effect == "ask"
+    decision = decide_request(rule, target="/" + "a" * 395, method="POST")
+    assert (decision.effect, decision.reason) == (
+        "deny",
+        f"sending POST api.example.com:443/{'a' * 99} needs a person's approval, says user network rule 1, and the path "
+        "is too long for a question (400 characters)",
+    )
+
+
+DOTS = "the path has an empty segment, or one of dots"
+NOT_UTF_8 = "the path has encoded bytes that are not UTF-8"
+ENCODED = "the path has encoded separators, control characters or percent signs"
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/v1/..;/admin", DOTS),
+        ("/v1/..;x=y/admin", DOTS),
+        ("/v1/%2e%2e%3bx/admin", DOTS),
+        ("/v1/.;/admin", DOTS),
+        ("/v1/;x/admin", DOTS),
+        ("/v1/..;", DOTS),
+        ("/v1/..%20/admin", DOTS),
+        ("/v1/.../admin", DOTS),
+        ("/v1/%c0%ae%c0%ae/admin", NOT_UTF_8),
+        ("/v1/%ff", NOT_UTF_8),
+        ("/secret%23f", ENCODED),
+        ("/secret%3fx", ENCODED),
+        ("/v1/..a/b.;c=../d", ""),
+        ("/v1/%c3%bc/", ""),
+    ],
+)
+def test_paths_that_servers_read_in_different_ways_are_refused(path, fault):
+    assert find_path_fault(path) == fault
+    decision = decide_request(allow("api.example.com", paths=["/*"]), target=f"{path}?q=/../")
+    assert (decision.effect, decision.reason) == (
+        ("deny", f"api.example.com:443: {fault}") if fault else ("allow", "")
+    )
+
+
+@pytest.mark.parametrize("target", ["/secret;a=1", "/secret%3Ba", "/admin;/x", "/admin;a=b/x?q", "/secret;"])
+def test_parameters_do_not_hide_a_path_from_a_denial(target):
+    rules = [allow("api.example.com"), deny("api.example.com", paths=["/admin/*", "/secret"])]
+    decision = decide_request(*rules, target=target)
+    assert (decision.effect, decision.rule) == ("deny", "user network rule 2")
+
+
+def test_an_allowed_path_must_match_with_and_without_its_parameters():
+    rules = [allow("api.example.com", paths=["/v1/*", "/status"])]
+    effects = {
+        target: decide_request(*rules, target=target).effect
+        for target in ("/v1/a;x=1", "/v1/a;x/b", "/status", "/status;x", "/v1;x/a")
+    }
+    assert effects == {
+        "/v1/a;x=1": "allow",
+        "/v1/a;x/b": "allow",
+        "/status": "allow",
+        "/status;x": "deny",
+        "/v1;x/a": "deny",
+    }
+
+
+@pytest.mark.parametrize("path", ["/a;b", "/a%3bb/*"])
+def test_a_path_of_a_rule_has_no_parameters(path):
+    with pytest.raises(
+        ValueError, match=f'"{path.replace("*", "[*]")}" has a ";"; write the path without parameters'
+    ):
+        allow("api.example.com", paths=[path])
+
+
+@pytest.mark.parametrize("path", ["/a?b", "/a#b", "/%ff", "/a/../b", "a"])
+def test_a_path_of_a_rule_that_no_request_has_is_refused(path):
+    with pytest.raises(ValueError, match="is not a path such as /v1/items"):
+        deny("api.example.com", paths=[path])
 
 
 def test_a_grant_is_a_hashable_value():
