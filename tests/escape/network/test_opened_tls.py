@@ -174,7 +174,8 @@ def test_an_answer_that_contains_the_secret_is_cut_off(world, path):
 def test_a_secret_that_is_missing_sends_nothing(world):
     with world.proxy(world.allow(header={"Authorization": "Bearer ${vault:OTHER}"})) as proxy:
         told = world.refusal(f"{world.base}/")
-    assert told == "the vault has no secret OTHER that fits into a header; store it with: paddock vault set"
+    what = "the vault has no secret OTHER that fits into a header"
+    assert told == f"{what}; store it with: paddock vault set OTHER"
     assert world.seen == []
     assert [(each.verdict, each.reason) for each in proxy.connections] == [("refused", told)]
 
