@@ -106,6 +106,34 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
         ]
 
 
+@pytest.mark.parametrize(
+    ("proxy", "told"),
+    [
+        ("http://[::1", "is not an address such as http://proxy.example:3128"),
+        ("http://proxy.example:99999", "is not an address such as http://proxy.example:3128"),
+        (
+            "socks5://proxy.example:1080",
+            "names a proxy with the scheme socks5; programs reach hosts only through a proxy with the scheme http",
+        ),
+        (
+            "https://proxy.example",
+            "names a proxy with the scheme https; programs reach hosts only through a proxy with the scheme http",
+        ),
+    ],
+)
+def test_a_proxy_that_paddock_cannot_use_is_reported_before_anything_starts(
+    tmp_path, monkeypatch, proxy, told
+):
+    monkeypatch.delenv("https_proxy", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with open_programs(tmp_path, allow("localhost", 443)) as paddock:
+        for more in ({}, {"session": "new"}):
+            outcome = paddock.exec("python", "print(1)", network="hosts", **more)
+            assert (outcome.status, outcome.program) == (Status.UNAVAILABLE, None)
+            assert outcome.error.message == f"HTTPS_PROXY {told}"
+        assert list_shown(paddock.exec("python", "print(1)")) == "1\n"
+
+
 def test_the_hint_on_a_failed_program_says_what_would_allow_its_connections(tmp_path, port):
     with open_programs(tmp_path, allow("localhost", port)) as paddock:
         addresses = [f"http://h{number}.example.com/" for number in (1, 2, 1, 3, 4, 5)]

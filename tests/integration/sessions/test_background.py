@@ -66,7 +66,9 @@ def test_without_it_nothing_goes_on(workspace: Path) -> None:
 def test_output_of_the_background_comes_with_the_next_execution(workspace: Path) -> None:
     program = f"import threading\nthreading.Timer(0.01, lambda: (print('later'), {WRITE})).start()"
     with BlockingPaddock(workspace, overrides=GRANTED) as p, p.session("python", background=True) as s:
-        early = s.run(program).text  # on a loaded machine the timer may be faster than the end of the execution
+        early = s.run(
+            program
+        ).text  # on a loaded machine the timer may be faster than the end of the execution
         wait_for_bytes(s, 1)
         assert early + s.run("1").text == "later\n1\n"
         assert s.run("2").text == "2\n"
