@@ -45,7 +45,7 @@ def assert_refused(authority: str, reason: str, *rules, **terms) -> None:
 NO_IPV4 = "is not a host; write an IPv4 address as four decimal numbers"
 UNKNOWN = (
     "{0}:PORT is not allowed by any of the user network rules; "
-    'add a [[network.rule]] with host = "{1}" and ports = [PORT] to the user\'s paddock.toml'
+    'add a [[network.rule]] with host = "{1}", effect = "allow" and ports = [PORT] to the user\'s paddock.toml'
 )
 
 

@@ -85,7 +85,7 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
     with open_programs(tmp_path, allow("localhost", port)) as paddock:
         addresses = [f"http://localhost:{port}/a", f"http://127.0.0.1:{port}/", "http://other.example.com/"]
         outcome = paddock.exec("python", FETCH, args=addresses, network="hosts")
-        fix = 'add a [[network.rule]] with host = "other.example.com" and ports = [80] to the user\'s paddock.toml'
+        fix = 'add a [[network.rule]] with host = "other.example.com", effect = "allow" and ports = [80] to the user\'s paddock.toml'
         refused = f"other.example.com:80 is not allowed by any of the user network rules; {fix}"
         direct = "<urlopen error [Errno 111] Connection refused>"
         assert list_shown(outcome) == f"localhost:{port} /a\n{direct}\n403 Paddock: {refused}\n"
@@ -140,7 +140,7 @@ def test_the_hint_on_a_failed_program_says_what_would_allow_its_connections(tmp_
         outcome = paddock.exec("python", FETCH + "sys.exit(3)", args=addresses, network="hosts")
         fixes = [
             f"h{number}.example.com:80 is not allowed by any of the user network rules; add a [[network.rule]] with "
-            f'host = "h{number}.example.com" and ports = [80] to the user\'s paddock.toml'
+            f'host = "h{number}.example.com", effect = "allow" and ports = [80] to the user\'s paddock.toml'
             for number in (1, 2, 3)
         ]
         assert (outcome.status, outcome.error.hint) == (Status.FAILED, "; ".join([*fixes, "and 2 more"]))
@@ -175,7 +175,7 @@ def test_node_reaches_hosts_with_fetch_and_http(tmp_path, port):
         (tmp_path / "workspace" / "main.mjs").write_text(textwrap.dedent(program))
         addresses = [f"http://localhost:{port}/a", f"http://other.example.com:{port}/"]
         outcome = paddock.exec("node", file="main.mjs", args=addresses, network="hosts")
-        fix = f'add a [[network.rule]] with host = "other.example.com" and ports = [{port}] to the user\'s paddock.toml'
+        fix = f'add a [[network.rule]] with host = "other.example.com", effect = "allow" and ports = [{port}] to the user\'s paddock.toml'
         refused = f"Paddock: other.example.com:{port} is not allowed by any of the user network rules; {fix}"
         served = f"localhost:{port} /a"
         assert (
@@ -199,7 +199,7 @@ def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
     fix = "to the user's paddock.toml"
     with open_programs(tmp_path, allow("localhost", port)) as paddock:
         outcome = paddock.exec("python", FETCH, network=["api.example.com"])
-        reason = f'no rule allows api.example.com; add a [[network.rule]] with host = "api.example.com" {fix}'
+        reason = f'no rule allows api.example.com; add a [[network.rule]] with host = "api.example.com" and effect = "allow" {fix}'
         assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
         widened = paddock.exec("python", FETCH, network="full")
         assert widened.decision.reasons == (
@@ -208,7 +208,7 @@ def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
         )
     with open_programs(tmp_path) as paddock:
         outcome = paddock.exec("python", FETCH, network="hosts")
-        reason = f'no rule allows a host; add a [[network.rule]] with host = "api.example.com" {fix}'
+        reason = f'no rule allows a host; add a [[network.rule]] with host = "api.example.com" and effect = "allow" {fix}'
         assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
 
 
@@ -389,7 +389,7 @@ def test_a_secret_is_added_to_requests_that_the_program_never_sees(tmp_path, mon
             outcome = paddock.exec("python", ASK, args=[f"https://localhost:{port}", token], network="hosts")
             answered = f"{len(token)} /echo"
             where = f"GET localhost:{port}/other"
-            fix = f'add a [[network.rule]] with host = "localhost" and ports = [{port}] to the user\'s paddock.toml'
+            fix = f'add a [[network.rule]] with host = "localhost", effect = "allow" and ports = [{port}] to the user\'s paddock.toml'
             refused = f"403 Paddock: {where} is not allowed by any of the user network rules; {fix}"
             assert list_shown(outcome) == f"{answered}\n{refused}\n{answered}\nin the program: False\n"
             assert token not in json.dumps([records(paddock), outcome.model_dump(mode="json")])
