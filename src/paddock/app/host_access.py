@@ -246,12 +246,18 @@ class RequestHosts:
         """Return the result with the connections, if there are any.
 
         The hint on a program that failed says what would allow those that were refused. It replaces a hint that was
-        guessed from the program's output.
+        guessed from the program's output. A program that used its proxy gets no hint to use it.
         """
         connections = tuple(each for turn in self._turns for each in turn.connections)
         if not connections:
             return result
         hint, error = _explain_refusals(connections), result.error
+        # The first turn is the program's; the others are those of its packages.
+        if error is not None and self._turns[0].connections:
+            from paddock.runtimes.outcome_mapping import PROXY_ONLY  # most programs connect to nothing
+
+            error = error.replace(hint=error.hint.removesuffix(PROXY_ONLY).removesuffix("; "))
+            result = result.replace(error=error)
         if hint and error is not None and error.phase == "run" and result.status is Status.FAILED:
             result = result.replace(error=error.replace(hint=hint))
         return result.replace(network=connections)

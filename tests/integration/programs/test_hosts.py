@@ -19,6 +19,7 @@ from paddock.app.approvals import MAX_QUESTIONS_PER_RUN
 from paddock.model.approval import Answer
 from paddock.model.network import NetworkRule
 from paddock.network import tls
+from paddock.runtimes.outcome_mapping import PROXY_ONLY
 from paddock.secrets.vault import open_vault
 from paddock.settings.network import NetworkSettings
 from paddock.settings.schema import AuditSettings, RuntimeSettings, VaultSettings
@@ -104,6 +105,17 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
             ("localhost", "allowed", "", outcome.id, first.sent_bytes),
             ("other.example.com", "refused", refused[:200], outcome.id, second.sent_bytes),
         ]
+
+
+def test_a_program_that_used_its_proxy_gets_no_hint_to_use_it(tmp_path):
+    code = "import sys; print('Temporary failure in name resolution', file=sys.stderr); sys.exit(3)"
+    with open_programs(tmp_path, allow("nowhere.invalid", 80)) as paddock:
+        unused = paddock.exec("python", code, network="hosts")
+        assert (unused.network, unused.error.hint) == ((), PROXY_ONLY)
+        used = paddock.exec("python", FETCH + code, args=["http://nowhere.invalid/"], network="hosts")
+    [connection] = used.network
+    assert (used.status, connection.host, connection.verdict) == (Status.FAILED, "nowhere.invalid", "allowed")
+    assert used.error.hint == ""
 
 
 @pytest.mark.parametrize(
@@ -389,7 +401,7 @@ def test_a_secret_is_added_to_requests_that_the_program_never_sees(tmp_path, mon
             outcome = paddock.exec("python", ASK, args=[f"https://localhost:{port}", token], network="hosts")
             answered = f"{len(token)} /echo"
             where = f"GET localhost:{port}/other"
-            fix = f'add a [[network.rule]] with host = "localhost", effect = "allow" and ports = [{port}] to the user\'s paddock.toml'
+            fix = "add its path to `paths` of network rule 1 in the user's paddock.toml"
             refused = f"403 Paddock: {where} is not allowed by any of the user network rules; {fix}"
             assert list_shown(outcome) == f"{answered}\n{refused}\n{answered}\nin the program: False\n"
             assert token not in json.dumps([records(paddock), outcome.model_dump(mode="json")])
