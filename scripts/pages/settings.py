@@ -137,9 +137,10 @@ def kind_of(annotation: Any) -> str:  # noqa: ANN401 - annotations have no commo
         return " or ".join(kind_of(argument) for argument in arguments if argument is not NoneType)
     if origin is Literal:
         return " or ".join(f"`{json.dumps(argument)}`" for argument in arguments)
-    if origin is tuple:
+    pairs = origin is tuple and get_origin(arguments[0]) is tuple  # names and values
+    if origin is tuple and not pairs:
         return f"list of {kind_of(arguments[0])}s"
-    if origin is dict:
+    if origin is dict or pairs:
         return "table of texts"
     if origin is Mapping:
         return "table"

@@ -17,7 +17,7 @@ for address in ("http://api.example.com:8080/", "http://api.example.com:8080/aga
 exec(open("hostile.py").read())
 """
 NOTES = [
-    'api.example.com:8080 also needs a [[network.rule]] with host = "api.example.com" and ports = [8080] in the '
+    'api.example.com:8080 also needs a [[network.rule]] with host = "api.example.com", effect = "allow" and ports = [8080] in the '
     "user's paddock.toml",
     "only the start of the server and the listing of its tools were observed: a call may connect to further hosts",
     "refused files are not observed; if a tool reports one, add its path to `read` or its directory to `write`",

@@ -13,7 +13,7 @@ from paddock.model.host_names import quote_host
 from paddock.model.network import HTTPS_PORT, HostDecision, HostGrant, HttpRequest, NetworkRule
 from paddock.model.process import ProcessGrants, ProcessResult
 from paddock.policy.environment import BASE, LOCALE, TRUST
-from paddock.policy.network import ORIGINS_THAT_GRANT, decide_host
+from paddock.policy.network import ORIGINS_THAT_GRANT, decide_host, spell_rule
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _decide(
         where = f"{quote_host(host)}:{port}"
         listed = decision.rule != "request"
         remedy = (
-            f'add a [[network.rule]] with host = "{host}" and ports = [{port}] to the user\'s paddock.toml'
+            f"add a [[network.rule]] with {spell_rule(host, port)} to the user's paddock.toml"
             if listed
             else f'add "{host}" to the list `network` of its `confine`'
         )

@@ -9,6 +9,7 @@ from paddock.model.errors import ServerError
 from paddock.model.host_names import read_host_pattern
 from paddock.model.network import HTTPS_PORT, Connection
 from paddock.model.sandbox import Tier
+from paddock.policy.network import spell_rule
 from paddock.sandbox.spec import is_system_path
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _add_hosts(base: Confinement, refused: "Sequence[Connection]") -> Confinemen
 
 def _list_notes(refused: "Sequence[Connection]", tier: Tier) -> list[str]:
     notes = [
-        f'{each.host}:{each.port} also needs a [[network.rule]] with host = "{each.host}" and ports = [{each.port}] '
+        f"{each.host}:{each.port} also needs a [[network.rule]] with {spell_rule(each.host, each.port)} "
         "in the user's paddock.toml"
         for each in refused
         if each.port != HTTPS_PORT

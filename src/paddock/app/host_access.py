@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.cancellation import run_shielded
 from paddock.model.base import count
+from paddock.model.errors import ConfigurationError, EngineError
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
 from paddock.model.outcome import RawResult, Status
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from paddock.javascript.clock import Clock
     from paddock.network.authority import CertificateAuthority
     from paddock.network.connector import Decide
+    from paddock.network.dial import OuterProxy
     from paddock.sandbox.protocol import Pausable
 
 _BUNDLE = ".certificates.pem"
@@ -50,7 +52,11 @@ class HostAccess:
     """The access of one program, or of one session, to hosts."""
 
     def __init__(self, grant: HostGrant, decide: "Decide | None" = None) -> None:
-        """Decide by `decide`, or else by the grant alone."""
+        """Decide by `decide`, or else by the grant alone.
+
+        Raises EngineError if Paddock's own proxy, which HTTPS_PROXY names, cannot be used.
+        """
+        self._outer = _read_own_proxy()
         self._grant = grant
         self._authority = _make_authority(grant)
         self._decide = decide or partial(decide_host, grant)
@@ -110,7 +116,6 @@ class HostAccess:
 
     async def _serve(self, listener: socket.socket) -> None:
         from paddock.network.connector import ProxyTerms  # most programs connect to nothing
-        from paddock.network.dial import read_outer_proxy
         from paddock.network.proxy import open_proxy
 
         assert self._turn is not None
@@ -121,7 +126,7 @@ class HostAccess:
             ask=self._ask,
             authority=self._authority,
             secret=self._turn.watch.secret,
-            outer=read_outer_proxy(os.environ),
+            outer=self._outer,
         )
         async with open_proxy(listener, terms):
             await self._ended.wait()
@@ -140,6 +145,16 @@ class HostAccess:
         self._leave_clock()
         if self._served is not None:
             await run_shielded(asyncio.wait({self._served}))
+
+
+def _read_own_proxy() -> "OuterProxy | None":
+    """Return the proxy of Paddock's environment. Raises EngineError before anything starts."""
+    from paddock.network.dial import read_outer_proxy  # most programs connect to nothing
+
+    try:
+        return read_outer_proxy(os.environ)
+    except ConfigurationError as error:
+        raise EngineError(str(error)) from None
 
 
 def _make_authority(grant: HostGrant) -> "CertificateAuthority | None":
@@ -231,12 +246,18 @@ class RequestHosts:
         """Return the result with the connections, if there are any.
 
         The hint on a program that failed says what would allow those that were refused. It replaces a hint that was
-        guessed from the program's output.
+        guessed from the program's output. A program that used its proxy gets no hint to use it.
         """
         connections = tuple(each for turn in self._turns for each in turn.connections)
         if not connections:
             return result
         hint, error = _explain_refusals(connections), result.error
+        # The first turn is the program's; the others are those of its packages.
+        if error is not None and self._turns[0].connections:
+            from paddock.runtimes.outcome_mapping import PROXY_ONLY  # most programs connect to nothing
+
+            error = error.replace(hint=error.hint.removesuffix(PROXY_ONLY).removesuffix("; "))
+            result = result.replace(error=error)
         if hint and error is not None and error.phase == "run" and result.status is Status.FAILED:
             result = result.replace(error=error.replace(hint=hint))
         return result.replace(network=connections)

@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import ssl
 from functools import partial
 from ipaddress import IPv4Address
 
-from paddock.model.errors import EngineError
+from paddock.model.errors import ConfigurationError, EngineError
 from paddock.model.network import HostGrant, NetworkRule
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Examination, Layer
 from paddock.network.connector import ProxyTerms
+from paddock.network.dial import read_outer_proxy
 from paddock.network.proxy import open_proxy
 from paddock.policy.network import decide_host
 from paddock.sandbox.protocol import Streams
@@ -31,6 +33,10 @@ async def check_network(found: Examination, job_user: int | None) -> Layer:
     if tier != "namespaces":
         detail = f"loopback and hosts need the tier namespaces, which gives each program its own network, not {tier}"
         return Layer(name=_NAME, available=False, detail=detail)
+    try:
+        read_outer_proxy(os.environ)
+    except ConfigurationError as error:
+        return Layer(name=_NAME, available=False, detail=str(error))
     sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
     try:
         async with sandbox:

@@ -254,10 +254,10 @@ async def read_file(id: SessionId, path: FilePath, call: ThisCall) -> Response: 
     _require_files(call.tenant, id)
     try:
         data = await call.tenant.session.programs.sessions.read_file(call.tenant.actor, id, path)
+    except (OSError, RequestError) as error:
+        raise _explain_file(path, error) from None
     except PaddockError:
         raise _explain_absence(call.tenant, id) from None
-    except (OSError, ValueError) as error:
-        raise _explain_file(path, error) from None
     return Response(data, media_type="application/octet-stream", headers=DOWNLOAD_HEADERS)
 
 
@@ -310,10 +310,10 @@ async def remove_file(id: SessionId, path: FilePath, call: ThisCall) -> Response
     _require_files(call.tenant, id)
     try:
         await call.tenant.session.programs.sessions.remove_file(call.tenant.actor, id, path)
+    except (OSError, RequestError) as error:
+        raise _explain_file(path, error) from None
     except PaddockError:
         raise _explain_absence(call.tenant, id) from None
-    except (OSError, ValueError) as error:
-        raise _explain_file(path, error) from None
     return Response(status_code=204)
 
 

@@ -52,6 +52,8 @@ def _read_value(
     schema: Mapping[str, Json], value: Json, aliases: Mapping[str, str], phrases: AbstractSet[str], path: str
 ) -> Json:
     kind = schema.get("type")
+    if kind == ["string", "array"] and isinstance(value, str):
+        return _read_text("array", value)
     if isinstance(value, str):
         value = _read_text(kind, value)
         if kind == "array" and isinstance(value, str) and _is_one_item(schema, value, path in phrases):

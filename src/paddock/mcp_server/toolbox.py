@@ -184,18 +184,21 @@ class Tool:
     unlisted: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
     """Full schemas of arguments whose listed schema is shorter, and of arguments that are not listed."""
 
+    wider: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
+    """Schemas of arguments that accept more than the listed schema, which every client must be able to read."""
+
     @cached_property
     def reading_schema(self) -> dict[str, Json]:
         """The schema that decides how arguments are read."""
         return {
             **self.input_schema,
-            "properties": {**self.input_schema.get("properties", {}), **self.unlisted},
+            "properties": {**self.input_schema.get("properties", {}), **self.unlisted, **self.wider},
         }
 
     @cached_property
     def schema(self) -> Schema:
         """The schema that checks arguments: the listed one, with the arguments that are not listed."""
-        properties = {**self.unlisted, **self.input_schema.get("properties", {})}
+        properties = {**self.unlisted, **self.input_schema.get("properties", {}), **self.wider}
         return Schema({**self.input_schema, "properties": properties})
 
     @cached_property

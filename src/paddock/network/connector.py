@@ -189,7 +189,8 @@ class Connector:
         def find(match: re.Match[str]) -> str:
             value = self._terms.secret(match[1])
             if value is None or not value.isprintable() or not value.isascii():
-                reason = f"the vault has no secret {match[1]} that fits into a header; store it with: paddock vault set"
+                what = f"the vault has no secret {match[1]} that fits into a header"
+                reason = f"{what}; store it with: paddock vault set {match[1]}"
                 raise RefusedError(reason, "policy", rule="network.rule.header")
             secrets.append(value)
             return value

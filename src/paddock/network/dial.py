@@ -57,17 +57,18 @@ class OuterProxy:
 
 def read_outer_proxy(environ: Mapping[str, str]) -> OuterProxy | None:
     """Return the proxy of an environment. Raises ConfigurationError if it does not speak plain HTTP."""
-    text = environ.get("https_proxy") or environ.get("HTTPS_PROXY")
-    if not text:
+    name = next((name for name in ("https_proxy", "HTTPS_PROXY") if environ.get(name)), None)
+    if name is None:
         return None
+    text = environ[name]
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         credentials, _, location = parts.netloc.rpartition("@")
         authority = read_authority(location, default_port=80)
     except ValueError:
-        raise ConfigurationError("HTTPS_PROXY is not an address such as http://proxy.example:3128") from None
+        raise ConfigurationError(f"{name} is not an address such as http://proxy.example:3128") from None
     if parts.scheme != "http":
-        told = f"HTTPS_PROXY names a proxy with the scheme {parts.scheme}"
+        told = f"{name} names a proxy with the scheme {parts.scheme}"
         raise ConfigurationError(f"{told}; programs reach hosts only through a proxy with the scheme http")
     basic = base64.b64encode(unquote(credentials).encode()).decode()
     bypass = environ.get("no_proxy") or environ.get("NO_PROXY") or ""

@@ -28,7 +28,8 @@ from paddock.model.request import RuntimeRun, ToolRun
 from paddock.policy.kinds import Reason
 from paddock.settings.schema import Settings
 
-_OWNERS = {"system": "the system's", "user": "the user's", "workspace": "the workspace's"}
+_USER = "the user's"
+_OWNERS = {"system": "the system's", "user": _USER, "workspace": "the workspace's"}
 ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
 """Files that allow hosts. Rules of a workspace or a token can only narrow."""
 _ORDER = {"deny": 0, "ask": 1, "allow": 2}
@@ -181,7 +182,9 @@ def _decide_by_file(
         if not _has_grants(file):
             return None
         name = f"{file.origin or 'policy'} network rules"
-        reason = f"{where} is not allowed by any of the {name}; {_suggest_rule(host, port, file.origin)}"
+        remedy = _suggest_keys(file, host, port, request) if request is not None else ""
+        remedy = remedy or _suggest_rule(host, port, file.origin)
+        reason = f"{where} is not allowed by any of the {name}; {remedy}"
         return HostDecision(effect="deny", rule=name, reason=reason)
     networks = (tuple(network for _, rule in concerned for network in _list_networks(rule)),)
     asking = [
@@ -209,6 +212,30 @@ def _list_networks(rule: NetworkRule) -> tuple[str, ...]:
 
 
 def _suggest_rule(host: str, port: int, origin: str) -> str:
-    ports = "" if port == HTTPS_PORT else f" and ports = [{port}]"
-    owner = _OWNERS.get(origin, "the user's")
-    return f'add a [[network.rule]] with host = "{host}"{ports} to {owner} paddock.toml'
+    return (
+        f"add a [[network.rule]] with {spell_rule(host, port)} to {_OWNERS.get(origin, _USER)} paddock.toml"
+    )
+
+
+def spell_rule(host: str, port: int) -> str:
+    """Return the keys of a rule that allows a port of a host, as a sentence names them."""
+    if port == HTTPS_PORT:
+        return f'host = "{host}" and effect = "allow"'
+    return f'host = "{host}", effect = "allow" and ports = [{port}]'
+
+
+def _suggest_keys(file: _FileRules, host: str, port: int, request: HttpRequest) -> str:
+    """Return which keys of a rule on the host keep a request out; "" if no rule of the file allows the host."""
+    found: list[tuple[int, list[str]]] = []
+    for number, rule in file.rules:
+        if rule.effect != "deny" and rule.concerns(host, port):
+            by_method, by_path = rule.replace(paths=()), rule.replace(methods=())
+            keys = [] if by_method.concerns(host, port, request) else ["its method to `methods`"]
+            keys += [] if by_path.concerns(host, port, request) else ["its path to `paths`"]
+            found.append((number, keys))
+    if not found:
+        return ""
+    number, keys = min(found, key=lambda each: len(each[1]))
+    return (
+        f"add {' and '.join(keys)} of network rule {number} in {_OWNERS.get(file.origin, _USER)} paddock.toml"
+    )

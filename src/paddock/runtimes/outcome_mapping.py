@@ -59,17 +59,18 @@ _NO_NETWORK = (
     ),
 )
 _OFFLINE = (
-    "it has no network; request `--network loopback` for its own servers on 127.0.0.1, `--network hosts` for hosts "
-    "that a [[network.rule]] allows, or `--network full`, within `runtimes.network`"
+    "it has no network; request the network loopback (`--network loopback`, or the argument `network` of a tool) for "
+    "its own servers on 127.0.0.1, hosts for hosts that a [[network.rule]] allows, or full, within `runtimes.network`"
 )
 _LOOPBACK_ONLY = (
-    "its network has nothing but itself on 127.0.0.1; request `--network hosts` for hosts that a [[network.rule]] "
-    "allows, or `--network full`, within `runtimes.network`"
+    "its network has nothing but itself on 127.0.0.1; request the network hosts (`--network hosts`, or the argument "
+    "`network` of a tool) for hosts that a [[network.rule]] allows, or full, within `runtimes.network`"
 )
-_PROXY_ONLY = (
+PROXY_ONLY = (
     "it reaches hosts only by its proxy, which HTTP_PROXY and HTTPS_PROXY name; use a client that reads these "
     "variables, or give it the proxy"
 )
+"""Wrong for a program whose connections show that it used the proxy."""
 _UNREACHABLE = (
     *(
         "name resolution",
@@ -86,8 +87,8 @@ _UNREACHABLE = (
 _NO_UNIX_SOCKET = ("multiprocessing/forkserver.py", "multiprocessing/managers.py", "af_unix", "unixlistener")
 _PATHLESS = (
     "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need a network of the "
-    "program's own; request `--network loopback`, or use multiprocessing.set_start_method('spawn') or 'fork', and a "
-    "Queue or Pipe instead of a Manager"
+    "program's own; request the network loopback (`--network loopback`, or the argument `network` of a tool), or "
+    "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
 )
 _OUTSIDE_PRIVATE = (
     "its Unix sockets must be streams below $TMPDIR, /tmp or /dev/shm, or have abstract names; those of the workspace "
@@ -222,7 +223,7 @@ def withheld(
         (phase == "run" and grants.network in {"loopback", "hosts"}, _NO_UNIX_SOCKET, _OUTSIDE_PRIVATE),
         (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
         (phase == "run" and grants.network == "loopback", _UNREACHABLE, _LOOPBACK_ONLY),
-        (phase == "run" and grants.network == "hosts", _UNREACHABLE, _PROXY_ONLY),
+        (phase == "run" and grants.network == "hosts", _UNREACHABLE, PROXY_ONLY),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
         (phase == "run" and grants.access == "none", (*_NO_MODULE, *_NO_SUCH_FILE), _UNREAD),

@@ -1,6 +1,7 @@
 """Sessions of programs in language runtimes: an interpreter that lives across requests."""
 
 import asyncio
+import errno
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -157,9 +158,12 @@ class ProgramSessions(SessionTable):
         return session
 
     def read_file_now(self, actor: str, handle: str, path: str) -> bytes:
-        """Return the content of a file of a session. Raises OSError, RequestError for a wrong path, PaddockError."""
+        """Return the content of a file of a session.
+
+        Raises OSError, RequestError for a wrong path or a link, PaddockError.
+        """
         folder = self._require_session(actor, handle).interpreter.workdir
-        with _refuse_wrong_path():
+        with _refuse_wrong_path(path):
             return read_below(folder, path, INPUT_BYTES)
 
     async def read_file(self, actor: str, handle: str, path: str) -> bytes:
@@ -171,7 +175,7 @@ class ProgramSessions(SessionTable):
         """Remove a file of a session, once nothing runs in it. Raises as `read_file_now`."""
         async with self._hold(self._require_session(actor, handle)):
             folder = self._require_session(actor, handle).interpreter.workdir
-            with _refuse_wrong_path():
+            with _refuse_wrong_path(path):
                 await asyncio.to_thread(remove_below, folder, path)
 
     async def read_files(
@@ -184,9 +188,13 @@ class ProgramSessions(SessionTable):
 
 
 @contextmanager
-def _refuse_wrong_path() -> Generator[None]:
+def _refuse_wrong_path(path: str) -> Generator[None]:
     try:
         yield
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise RequestError(f"{path} is a link, or leads through one; links are not followed") from None
     except ValueError as error:
         raise RequestError(str(error)) from None
 

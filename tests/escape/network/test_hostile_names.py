@@ -45,7 +45,7 @@ def assert_refused(authority: str, reason: str, *rules, **terms) -> None:
 NO_IPV4 = "is not a host; write an IPv4 address as four decimal numbers"
 UNKNOWN = (
     "{0}:PORT is not allowed by any of the user network rules; "
-    'add a [[network.rule]] with host = "{1}" and ports = [PORT] to the user\'s paddock.toml'
+    'add a [[network.rule]] with host = "{1}", effect = "allow" and ports = [PORT] to the user\'s paddock.toml'
 )
 
 
@@ -311,20 +311,30 @@ def test_another_port_does_not_pass_a_denial():
 
 
 def test_a_name_above_a_wildcard():
-    reason = UNKNOWN.format("example", "example").replace(":PORT", ":443").replace(" and ports = [PORT]", "")
+    reason = (
+        UNKNOWN.format("example", "example")
+        .replace(":PORT", ":443")
+        .replace(', effect = "allow" and ports = [PORT]', ' and effect = "allow"')
+    )
     assert_refused("example:443", reason, allow("*.example", 443))
 
 
 def test_a_name_that_ends_like_a_wildcard():
     reason = (
-        UNKNOWN.format("badexample", "badexample").replace(":PORT", ":443").replace(" and ports = [PORT]", "")
+        UNKNOWN.format("badexample", "badexample")
+        .replace(":PORT", ":443")
+        .replace(', effect = "allow" and ports = [PORT]', ' and effect = "allow"')
     )
     assert_refused("badexample:443", reason, allow("*.example", 443))
 
 
 def test_a_homograph_in_punycode_is_another_name():
     name = "xn--grnted-3ve.example"  # with a Cyrillic letter
-    reason = UNKNOWN.format(name, name).replace(":PORT", ":443").replace(" and ports = [PORT]", "")
+    reason = (
+        UNKNOWN.format(name, name)
+        .replace(":PORT", ":443")
+        .replace(', effect = "allow" and ports = [PORT]', ' and effect = "allow"')
+    )
     assert_refused(f"{name}:443", reason)
 
 

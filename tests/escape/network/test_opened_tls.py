@@ -14,7 +14,10 @@ from paddock.model.network import NetworkRule
 from paddock.network.authority import CertificateAuthority
 
 HOST, TOKEN = "granted.example", "s3cr3t-token-of-the-vault"
-ADD = 'add a [[network.rule]] with host = "granted.example" and ports = [{port}] to the user\'s paddock.toml'
+ADD = 'add a [[network.rule]] with host = "granted.example", effect = "allow" and ports = [{port}] to the user\'s paddock.toml'
+
+
+ADD_PATH = "add its path to `paths` of network rule 1 in the user's paddock.toml"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -126,7 +129,7 @@ def test_each_request_on_a_kept_connection_is_decided(world):
         assert [each["path"] for each in world.seen][:2] == ["/v1/a?x=/../b", "/status"]
         assert "/v2/a" not in [each["path"] for each in world.seen]
         where = f"GET {HOST}:{world.port}/v2/a"
-        assert f"Paddock: {where} is not allowed by any of the user network rules; {world.add}" in out
+        assert f"Paddock: {where} is not allowed by any of the user network rules; {ADD_PATH}" in out
         found = [(each.verdict, each.rule) for each in proxy.connections]
         # The connection that was refused a request is ended; a request of another path needs another one.
         assert min(found) == ("allowed", "user network rule 1")
@@ -210,7 +213,8 @@ def test_an_answer_that_contains_the_secret_is_cut_off(world, path):
 def test_a_secret_that_is_missing_sends_nothing(world):
     with world.proxy(world.allow(header={"Authorization": "Bearer ${vault:OTHER}"})) as proxy:
         told = world.refusal(f"{world.base}/")
-    assert told == "the vault has no secret OTHER that fits into a header; store it with: paddock vault set"
+    what = "the vault has no secret OTHER that fits into a header"
+    assert told == f"{what}; store it with: paddock vault set OTHER"
     assert world.seen == []
     assert [(each.verdict, each.reason) for each in proxy.connections] == [("refused", told)]
 

@@ -144,8 +144,9 @@ def test_links_of_programs_are_not_followed(api: ApiClient, session: str) -> Non
     api.run(f"/v1/sessions/{session}/executions", code=code)
     files = f"/v1/sessions/{session}/files"
     for path in ("link", "root/etc/passwd"):
-        status, kind, _ = api.problem("GET", f"{files}/{path}")
+        status, kind, told = api.problem("GET", f"{files}/{path}")
         assert (status, kind) == (422, "invalid-request")
+        assert f"{path} is a link, or leads through one; links are not followed" in told
     assert api.get(files).json() == {"files": []}
 
 

@@ -194,7 +194,7 @@ def test_a_confined_server_reaches_the_hosts_of_its_entry_and_each_connection_is
     unlisted = 'other.example:80 is not granted to server evil; add "other.example" to the list `network` of its `confine`'
     no_port = (
         "api.example.com:80 is not granted to server evil; "
-        'add a [[network.rule]] with host = "api.example.com" and ports = [80] to the user\'s paddock.toml'
+        'add a [[network.rule]] with host = "api.example.com", effect = "allow" and ports = [80] to the user\'s paddock.toml'
     )
     assert said == [
         "ok",

@@ -346,3 +346,20 @@ def test_stored_output_is_found_by_the_address_that_an_answer_links_to(place: Pl
     ]
     for answer in (wrong, escaped):
         assert answer.content[0].text == "invalid\nInvalid artifact handle: path traversal detected"
+
+
+def test_a_program_may_name_its_hosts_in_a_list(place: Place) -> None:
+    place.settings(
+        '[runtimes]\nnetwork = "hosts"\n[[network.rule]]\nhost = "api.example.com"\neffect = "allow"\n'
+    )
+    asked: dict[str, Any] = {"language": "perl", "code": "print 1"}
+    lists = (["api.example.com"], '["api.example.com"]', ["other.example.com"], "api.example.com")
+    *granted, denied, text = calls(
+        place, *(("run_program", {**asked, "network": network}) for network in lists)
+    )
+    assert [each.structured_content["stdoutSummary"] for each in granted] == ["1", "1"]
+    assert denied.structured_content["policyDecision"]["deniedReasons"] == [
+        'no rule allows other.example.com; add a [[network.rule]] with host = "other.example.com" and effect = "allow" '
+        "to the user's paddock.toml"
+    ]
+    assert '`network` names hosts in a list, such as ["api.example.com"]' in text.content[0].text

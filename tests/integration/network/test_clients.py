@@ -61,7 +61,7 @@ def test_curl_reads_why_it_is_refused():
         found = run_curl("--proxy", proxy.address, "http://other.example/")
         reason = (
             "other.example:80 is not allowed by any of the user network rules; "
-            'add a [[network.rule]] with host = "other.example" and ports = [80] to the user\'s paddock.toml'
+            'add a [[network.rule]] with host = "other.example", effect = "allow" and ports = [80] to the user\'s paddock.toml'
         )
         assert found == (0, f"Paddock: {reason}\n".encode(), "")
         assert proxy.connections[0].model_dump(exclude={"wall_ms"}) == {

@@ -19,6 +19,7 @@ from paddock.app.approvals import MAX_QUESTIONS_PER_RUN
 from paddock.model.approval import Answer
 from paddock.model.network import NetworkRule
 from paddock.network import tls
+from paddock.runtimes.outcome_mapping import PROXY_ONLY
 from paddock.secrets.vault import open_vault
 from paddock.settings.network import NetworkSettings
 from paddock.settings.schema import AuditSettings, RuntimeSettings, VaultSettings
@@ -85,7 +86,7 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
     with open_programs(tmp_path, allow("localhost", port)) as paddock:
         addresses = [f"http://localhost:{port}/a", f"http://127.0.0.1:{port}/", "http://other.example.com/"]
         outcome = paddock.exec("python", FETCH, args=addresses, network="hosts")
-        fix = 'add a [[network.rule]] with host = "other.example.com" and ports = [80] to the user\'s paddock.toml'
+        fix = 'add a [[network.rule]] with host = "other.example.com", effect = "allow" and ports = [80] to the user\'s paddock.toml'
         refused = f"other.example.com:80 is not allowed by any of the user network rules; {fix}"
         direct = "<urlopen error [Errno 111] Connection refused>"
         assert list_shown(outcome) == f"localhost:{port} /a\n{direct}\n403 Paddock: {refused}\n"
@@ -106,13 +107,52 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
         ]
 
 
+def test_a_program_that_used_its_proxy_gets_no_hint_to_use_it(tmp_path):
+    code = "import sys; print('Temporary failure in name resolution', file=sys.stderr); sys.exit(3)"
+    with open_programs(tmp_path, allow("nowhere.invalid", 80)) as paddock:
+        unused = paddock.exec("python", code, network="hosts")
+        assert (unused.network, unused.error.hint) == ((), PROXY_ONLY)
+        used = paddock.exec("python", FETCH + code, args=["http://nowhere.invalid/"], network="hosts")
+    [connection] = used.network
+    assert (used.status, connection.host, connection.verdict) == (Status.FAILED, "nowhere.invalid", "allowed")
+    assert used.error.hint == ""
+
+
+@pytest.mark.parametrize(
+    ("proxy", "told"),
+    [
+        ("http://[::1", "is not an address such as http://proxy.example:3128"),
+        ("http://proxy.example:99999", "is not an address such as http://proxy.example:3128"),
+        (
+            "socks5://proxy.example:1080",
+            "names a proxy with the scheme socks5; programs reach hosts only through a proxy with the scheme http",
+        ),
+        (
+            "https://proxy.example",
+            "names a proxy with the scheme https; programs reach hosts only through a proxy with the scheme http",
+        ),
+    ],
+)
+def test_a_proxy_that_paddock_cannot_use_is_reported_before_anything_starts(
+    tmp_path, monkeypatch, proxy, told
+):
+    monkeypatch.delenv("https_proxy", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with open_programs(tmp_path, allow("localhost", 443)) as paddock:
+        for more in ({}, {"session": "new"}):
+            outcome = paddock.exec("python", "print(1)", network="hosts", **more)
+            assert (outcome.status, outcome.program) == (Status.UNAVAILABLE, None)
+            assert outcome.error.message == f"HTTPS_PROXY {told}"
+        assert list_shown(paddock.exec("python", "print(1)")) == "1\n"
+
+
 def test_the_hint_on_a_failed_program_says_what_would_allow_its_connections(tmp_path, port):
     with open_programs(tmp_path, allow("localhost", port)) as paddock:
         addresses = [f"http://h{number}.example.com/" for number in (1, 2, 1, 3, 4, 5)]
         outcome = paddock.exec("python", FETCH + "sys.exit(3)", args=addresses, network="hosts")
         fixes = [
             f"h{number}.example.com:80 is not allowed by any of the user network rules; add a [[network.rule]] with "
-            f'host = "h{number}.example.com" and ports = [80] to the user\'s paddock.toml'
+            f'host = "h{number}.example.com", effect = "allow" and ports = [80] to the user\'s paddock.toml'
             for number in (1, 2, 3)
         ]
         assert (outcome.status, outcome.error.hint) == (Status.FAILED, "; ".join([*fixes, "and 2 more"]))
@@ -147,7 +187,7 @@ def test_node_reaches_hosts_with_fetch_and_http(tmp_path, port):
         (tmp_path / "workspace" / "main.mjs").write_text(textwrap.dedent(program))
         addresses = [f"http://localhost:{port}/a", f"http://other.example.com:{port}/"]
         outcome = paddock.exec("node", file="main.mjs", args=addresses, network="hosts")
-        fix = f'add a [[network.rule]] with host = "other.example.com" and ports = [{port}] to the user\'s paddock.toml'
+        fix = f'add a [[network.rule]] with host = "other.example.com", effect = "allow" and ports = [{port}] to the user\'s paddock.toml'
         refused = f"Paddock: other.example.com:{port} is not allowed by any of the user network rules; {fix}"
         served = f"localhost:{port} /a"
         assert (
@@ -171,7 +211,7 @@ def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
     fix = "to the user's paddock.toml"
     with open_programs(tmp_path, allow("localhost", port)) as paddock:
         outcome = paddock.exec("python", FETCH, network=["api.example.com"])
-        reason = f'no rule allows api.example.com; add a [[network.rule]] with host = "api.example.com" {fix}'
+        reason = f'no rule allows api.example.com; add a [[network.rule]] with host = "api.example.com" and effect = "allow" {fix}'
         assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
         widened = paddock.exec("python", FETCH, network="full")
         assert widened.decision.reasons == (
@@ -180,7 +220,7 @@ def test_hosts_that_no_rule_allows_are_refused_before_the_start(tmp_path, port):
         )
     with open_programs(tmp_path) as paddock:
         outcome = paddock.exec("python", FETCH, network="hosts")
-        reason = f'no rule allows a host; add a [[network.rule]] with host = "api.example.com" {fix}'
+        reason = f'no rule allows a host; add a [[network.rule]] with host = "api.example.com" and effect = "allow" {fix}'
         assert (outcome.status, outcome.decision.reasons) == (Status.DENIED, (reason,))
 
 
@@ -385,7 +425,7 @@ def test_a_secret_is_added_to_requests_that_the_program_never_sees(tmp_path, mon
             outcome = paddock.exec("python", ASK, args=[f"https://localhost:{port}", token], network="hosts")
             answered = f"{len(token)} /echo"
             where = f"GET localhost:{port}/other"
-            fix = f'add a [[network.rule]] with host = "localhost" and ports = [{port}] to the user\'s paddock.toml'
+            fix = "add its path to `paths` of network rule 1 in the user's paddock.toml"
             refused = f"403 Paddock: {where} is not allowed by any of the user network rules; {fix}"
             assert list_shown(outcome) == f"{answered}\n{refused}\n{answered}\nin the program: False\n"
             assert token not in json.dumps([records(paddock), outcome.model_dump(mode="json")])

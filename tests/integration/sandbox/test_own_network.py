@@ -244,7 +244,7 @@ def test_descriptors_do_not_stay():
     assert before == after
 
 
-def test_doctor_attacks_the_proxy_of_a_job():
+def test_doctor_attacks_the_proxy_of_a_job(monkeypatch):
     def check(tier):
         report = TierReport(tier=tier, proved=True)
         found = Examination(layers=(), tiers=(report,), minimum="landlock", effective=report)
@@ -257,3 +257,9 @@ def test_doctor_attacks_the_proxy_of_a_job():
         "loopback and hosts need the tier namespaces, which gives each program its own network, not landlock"
     )
     assert check("landlock") == Layer(name="network hosts", available=False, detail=why)
+    monkeypatch.setenv("https_proxy", "http://[::1")
+    assert check("namespaces") == Layer(
+        name="network hosts",
+        available=False,
+        detail="https_proxy is not an address such as http://proxy.example:3128",
+    )

@@ -420,7 +420,7 @@ def test_a_tool_reaches_the_hosts_that_it_declares_and_a_rule_allows(workshop, t
         assert [each.verdict for each in refused.network] == ["refused"]
         denied = workshop.outcome(other, address=address)
         assert denied.decision.reasons == (
-            'no rule allows files.example.com; add a [[network.rule]] with host = "files.example.com" to the user\'s '
+            'no rule allows files.example.com; add a [[network.rule]] with host = "files.example.com" and effect = "allow" to the user\'s '
             "paddock.toml",
         )
         server.shutdown()

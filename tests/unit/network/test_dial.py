@@ -46,6 +46,13 @@ def test_the_error_of_an_outer_proxy_has_no_password(text):
     assert str(raised.value) == "HTTPS_PROXY is not an address such as http://proxy.example:3128"
 
 
+def test_the_error_of_an_outer_proxy_names_the_variable_that_is_used():
+    environment = {"https_proxy": "http://proxy.example:99999", "HTTPS_PROXY": "http://proxy.example:80"}
+    with pytest.raises(ConfigurationError) as raised:
+        read_outer_proxy(environment)
+    assert str(raised.value) == "https_proxy is not an address such as http://proxy.example:3128"
+
+
 @pytest.mark.parametrize(
     ("bypass", "host", "served"),
     [

@@ -8,7 +8,7 @@ from paddock.model.network import HostDecision, HostGrant, HttpRequest, NetworkR
 from paddock.policy.network import decide_host, list_useless_hosts, narrow_hosts
 
 USER, WORKSPACE, SYSTEM = {"origin": "user"}, {"origin": "workspace"}, {"origin": "system"}
-ADD = 'add a [[network.rule]] with host = "api.example.com"'
+ADD = 'add a [[network.rule]] with host = "api.example.com" and effect = "allow"'
 
 
 def allow(host: str, **more: object) -> NetworkRule:
@@ -39,7 +39,7 @@ def test_a_refusal_names_the_port_if_it_is_not_443():
         effect="deny",
         rule="user network rules",
         reason="api.example.com:80 is not allowed by any of the user network rules; "
-        f"{ADD} and ports = [80] to the user's paddock.toml",
+        f"{ADD.replace(' and', ',')} and ports = [80] to the user's paddock.toml",
     )
 
 
@@ -161,7 +161,7 @@ def test_a_requested_host_that_no_rule_allows_is_reported():
     assert list(list_useless_hosts(grant)) == [
         (
             "network.rule",
-            f'no rule allows {host}; add a [[network.rule]] with host = "{host}" to the user\'s paddock.toml',
+            f'no rule allows {host}; add a [[network.rule]] with host = "{host}" and effect = "allow" to the user\'s paddock.toml',
         )
         for host in ("evil.example", "example.com")
     ]
@@ -296,6 +296,37 @@ def test_a_grant_is_a_hashable_value():
     assert hash(narrow_hosts([allow("a.example")], ["a.example"])) == hash(
         narrow_hosts([allow("a.example")], ["a.example"])
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "remedy"),
+    [
+        ("POST", "/v1/a", "add its method to `methods` of network rule 2"),
+        ("GET", "/v2?x=1", "add its path to `paths` of network rule 2"),
+        ("POST", "/v2", "add its method to `methods` and its path to `paths` of network rule 2"),
+        ("POST", "/v3", "add its method to `methods` of network rule 3"),
+    ],
+)
+def test_a_refused_request_names_the_keys_of_the_rule_on_its_host(method, target, remedy):
+    rules = [
+        allow("other.example"),
+        allow("api.example.com", methods=["GET"], paths=["/v1/*"]),
+        allow("api.example.com", methods=["PUT"], paths=["/v3"]),
+    ]
+    decision = decide_host(HostGrant(rules=rules), "api.example.com", 443, HttpRequest(method, target))
+    where = f"{method} api.example.com:443{target.partition('?')[0]}"
+    assert decision == HostDecision(
+        effect="deny",
+        rule="user network rules",
+        reason=f"{where} is not allowed by any of the user network rules; {remedy} in the user's paddock.toml",
+    )
+
+
+def test_a_refused_request_to_another_host_needs_a_rule():
+    rules = [allow("other.example", methods=["GET"])]
+    decision = decide_host(HostGrant(rules=rules), "api.example.com", 443, HttpRequest("GET", "/"))
+    told = "GET api.example.com:443/ is not allowed by any of the user network rules"
+    assert decision.reason == f"{told}; {ADD} to the user's paddock.toml"
 
 
 HOSTS = st.sampled_from(["a.example", "*.a.example", "b.a.example", "*.b.a.example", "c.example", "10.0.0.1"])

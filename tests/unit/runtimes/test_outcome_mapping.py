@@ -117,12 +117,12 @@ def test_what_else_may_be_behind_a_failure() -> None:
 
 
 OFFLINE = (
-    "it has no network; request `--network loopback` for its own servers on 127.0.0.1, `--network hosts` for hosts "
-    "that a [[network.rule]] allows, or `--network full`, within `runtimes.network`"
+    "it has no network; request the network loopback (`--network loopback`, or the argument `network` of a tool) for "
+    "its own servers on 127.0.0.1, hosts for hosts that a [[network.rule]] allows, or full, within `runtimes.network`"
 )
 LOOPBACK_ONLY = (
-    "its network has nothing but itself on 127.0.0.1; request `--network hosts` for hosts that a [[network.rule]] "
-    "allows, or `--network full`, within `runtimes.network`"
+    "its network has nothing but itself on 127.0.0.1; request the network hosts (`--network hosts`, or the argument "
+    "`network` of a tool) for hosts that a [[network.rule]] allows, or full, within `runtimes.network`"
 )
 PROXY_ONLY = (
     "it reaches hosts only by its proxy, which HTTP_PROXY and HTTPS_PROXY name; use a client that reads these "
@@ -130,8 +130,8 @@ PROXY_ONLY = (
 )
 PATHLESS = (
     "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need a network of the "
-    "program's own; request `--network loopback`, or use multiprocessing.set_start_method('spawn') or 'fork', and a "
-    "Queue or Pipe instead of a Manager"
+    "program's own; request the network loopback (`--network loopback`, or the argument `network` of a tool), or "
+    "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
 )
 OUTSIDE_PRIVATE = (
     "its Unix sockets must be streams below $TMPDIR, /tmp or /dev/shm, or have abstract names; those of the workspace "

@@ -88,7 +88,7 @@ _PLAIN_ARGUMENTS = {
     },
 }
 """Arguments that the model takes unchanged, with their names there."""
-_NETWORK: dict[str, Json] = {"anyOf": [{"enum": [*NETWORKS]}, {"type": "array", "items": {"type": "string"}}]}
+_NETWORK: dict[str, Json] = {"type": ["string", "array"], "items": {"type": "string"}}
 _PHRASES = frozenset({"query_terms"})
 ALIASES = {"runtime": "language"}
 """LangChain's adapters reserve `runtime`: an argument of that name never arrives."""
@@ -259,6 +259,7 @@ def _build_run_program(programs: Programs) -> Tool:
                 ),
             },
         },
+        wider={"network": _NETWORK},
         explain=partial(_reject_arguments, programs.runtimes),
         aliases=ALIASES,
         output_schema=output_schemas.PROGRAM_SCHEMA,
