@@ -386,7 +386,7 @@ def test_a_flood_of_questions():
     with run_proxy(allow("*.example", effect="ask"), ask=ask) as proxy:
         for number in range(MAX_QUESTIONS + 5):
             answer = proxy.exchange(f"CONNECT h{number}.example:443 HTTP/1.1\r\n\r\n".encode())
-        assert answer.endswith(b"; the program has already asked about 100 hosts\n")
+        assert answer.endswith(b"; the program has already asked 100 questions\n")
         assert len(asked) == MAX_QUESTIONS
 
 
