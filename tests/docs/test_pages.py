@@ -195,6 +195,7 @@ def test_every_block_has_a_language_that_a_test_reads():
         ("connect.md", "bash"),
         ("connect.md", "ts"),
         ("docker.md", "dockerfile"),
+        ("http.md", "bash"),
         ("sdk.md", "js"),
         ("sequences.md", ""),
     }
