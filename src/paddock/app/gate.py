@@ -32,9 +32,10 @@ from paddock.app.approvals import Approvals, Asker, CallContext
 from paddock.app.audit_facts import connection_facts, end_facts, identity_facts, server_connection_facts
 from paddock.app.host_access import ConnectionWatch
 from paddock.app.host_calls import OnResult
+from paddock.app.watchers import Watchers
 from paddock.app.work import KINDS, kind_of
 from paddock.app.work.ends import CANCELLED
-from paddock.app.work.kind import Context, Engines, Watchers
+from paddock.app.work.kind import Context, Engines
 from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded

@@ -28,7 +28,7 @@ from paddock.runtimes.task import ProgramTask, Sink, Sinks
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
-    from paddock.app.work.kind import Watchers
+    from paddock.app.watchers import Watchers
     from paddock.model.artifact import RunFacts
     from paddock.output.artifacts import Artifacts
     from paddock.output.work_files import FileCollector

@@ -111,7 +111,7 @@ class HttpProxy:
         if decision.inspects and authority.port != HTTP_PORT:
             from paddock.network.tunnel import open_tls  # few rules look at requests
 
-            await open_tls(self._client, host, self._connector, self._timer)
+            await open_tls(self._client, host, self._connector, self._timer, serve_opened_tls)
         elif authority.port == HTTP_PORT:
             self._granted = authority
             while await self._answer_request():
@@ -348,3 +348,10 @@ class Exchange:
         self._has_answered = True
         if data:
             await self._client.write(data)
+
+
+async def serve_opened_tls(
+    plain: ByteStream, host: HostConnection, connector: Connector, timer: IdleTimer
+) -> None:
+    """Answer the requests in TLS that was opened: see `HttpProxy.serve_tunnel`."""
+    await HttpProxy(plain, connector, timer, secure=True).serve_tunnel(host)

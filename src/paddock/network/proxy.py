@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from paddock.model.network import HTTP_PORT
 from paddock.network.connector import BudgetSpentError, Connector, Pace, ProxyTerms
-from paddock.network.http_proxy import HttpProxy
+from paddock.network.http_proxy import HttpProxy, serve_opened_tls
 from paddock.network.socks import VERSION, open_socks_tunnel
 from paddock.network.streams import ByteStream, IdleTimer
 from paddock.network.tunnel import open_tls, run_tunnel
@@ -112,7 +112,7 @@ class _Proxy:
             return
         try:
             if host.decision.inspects:
-                await open_tls(client, host, self._connector, timer)
+                await open_tls(client, host, self._connector, timer, serve_opened_tls)
             else:
                 await run_tunnel(client, host, timer)
         finally:

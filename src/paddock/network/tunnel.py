@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Awaitable, Callable
 
 from paddock.model.host_names import Authority, read_address
 from paddock.model.network import HTTPS_PORT
@@ -13,7 +14,6 @@ from paddock.network.client_hello import (
     read_client_hello,
 )
 from paddock.network.connector import Connector, HostConnection
-from paddock.network.http_proxy import HttpProxy
 from paddock.network.streams import ByteStream, IdleTimer
 from paddock.network.tls import TlsStream
 
@@ -45,8 +45,14 @@ async def run_tunnel(client: ByteStream, host: HostConnection, timer: IdleTimer)
         await _send_alert(client, timer)
 
 
-async def open_tls(client: ByteStream, host: HostConnection, connector: Connector, timer: IdleTimer) -> None:
-    """Open the TLS of a tunnel on both sides, and decide on each request in it.
+async def open_tls(
+    client: ByteStream,
+    host: HostConnection,
+    connector: Connector,
+    timer: IdleTimer,
+    serve: Callable[[ByteStream, HostConnection, Connector, IdleTimer], Awaitable[None]],
+) -> None:
+    """Open the TLS of a tunnel on both sides, and let `serve` decide on each request in it.
 
     Raises OSError, EOFError, BudgetSpentError, TimeoutError.
     """
@@ -64,7 +70,7 @@ async def open_tls(client: ByteStream, host: HostConnection, connector: Connecto
     except ssl.SSLError as problem:
         host.attempt.failure = f"{authority}: TLS with the program failed: {problem.reason}"
         return
-    await HttpProxy(plain, connector, timer, secure=True).serve_tunnel(host)
+    await serve(plain, host, connector, timer)
 
 
 async def _send_alert(client: ByteStream, timer: IdleTimer) -> None:

@@ -155,3 +155,16 @@ def test_the_hint_names_a_file_of_the_workspace_that_the_program_may_read(
         outcome = p.exec("python", f"open({name!r})", session="new", access=access)
     assert outcome.error is not None
     assert (f"{name} is in the workspace" in outcome.error.hint) is is_named
+
+
+def test_links_among_the_files_of_a_session_are_not_followed(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+        s.run("import os; os.symlink('/etc/passwd', 'link'); os.symlink('/etc', 'folder')")
+        for path, use in (
+            ("link", s.files.read),
+            ("folder/passwd", s.files.read),
+            ("folder/passwd", s.files.remove),
+        ):
+            with pytest.raises(RequestError) as raised:
+                use(path)
+            assert str(raised.value) == f"{path} is a link, or leads through one; links are not followed"

@@ -5,8 +5,9 @@ import hashlib
 from collections.abc import Iterator
 
 from paddock.app.host_calls import HostCalls
+from paddock.app.watchers import Watchers
 from paddock.app.work.ends import CANCELLED
-from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
+from paddock.app.work.kind import Context, Engines, Kind, shorten_name
 from paddock.app.work.live_console import relay_console
 from paddock.audit.sink import Field
 from paddock.javascript.job import GuestJob

@@ -4,12 +4,12 @@ Each kind is one file beside this one. A new kind needs a file, a line in `paddo
 request in `paddock.model.request`.
 """
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from paddock.app import visible_tools
+from paddock.app.watchers import Watchers
 from paddock.audit.sink import MAX_LIST_ITEMS, Field
 from paddock.model.base import Json, Value
 from paddock.model.outcome import Decision, PlannedCall, RawResult
@@ -20,7 +20,6 @@ from paddock.policy.questions import Subject
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
     from paddock.app.host_access import ConnectionWatch
     from paddock.app.host_calls import OnResult
@@ -30,10 +29,8 @@ if TYPE_CHECKING:
     from paddock.hub.result import ToolResult
     from paddock.javascript.clock import Clock
     from paddock.javascript.engine import GuestEngine
-    from paddock.model.outcome import OnConsole
     from paddock.output.large_results import Results
-    from paddock.output.recorder import OnOutput
-    from paddock.redaction.outgoing import OnCall, OutgoingRedaction
+    from paddock.redaction.outgoing import OutgoingRedaction
     from paddock.sandbox.protocol import OpenHosts
     from paddock.sdk.requests import MakeToolRun
 
@@ -91,25 +88,6 @@ class Engines(NamedTuple):
     scripts: "Scripts"
     sdk: Sdk
     results: "Results"
-
-
-class Watchers(NamedTuple):
-    """The callbacks of a request while it runs, and its stop event."""
-
-    on_console: "OnConsole | None" = None
-    on_output: "OnOutput | None" = None
-    stop: asyncio.Event | None = None
-    on_call: "OnCall | None" = None
-    on_result: "OnResult | None" = None
-    on_raw_stdout: "Callable[[bytes], None] | None" = None
-    """Receives standard output before secrets are removed, to compare it inside of Paddock. It is never shown."""
-    patient: bool = False
-    """Whether a program waits for its slot as long as that takes."""
-    max_wait_ms: int | None = None
-    """Maximum wait of a program for its slot, in milliseconds; None for the maximum of the settings."""
-    on_workdir: "Callable[[Path], None] | None" = None
-    """Receives the separate working directory of a program that has ended, in a thread, before it is removed. The
-    program may have left anything in it. Then no files are listed."""
 
 
 class Context(NamedTuple):

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from paddock.app.watchers import Watchers
 from paddock.app.work.kind import (
     Context,
     Engines,
     Kind,
-    Watchers,
     list_host_facts,
     name_network,
     shorten_name,

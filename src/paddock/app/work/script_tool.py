@@ -1,7 +1,8 @@
 """Script tools: the id, the inputs, and the needs that `tool.yaml` declares."""
 
+from paddock.app.watchers import Watchers
 from paddock.app.work.ends import end_unless_stopped
-from paddock.app.work.kind import Context, Kind, Watchers, list_host_facts, name_network, shorten_name
+from paddock.app.work.kind import Context, Kind, list_host_facts, name_network, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.canonical import canonical

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from paddock.app.host_access import RequestHosts
-from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
+from paddock.app.watchers import Watchers
+from paddock.app.work.kind import Context, Kind, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.canonical import canonical

@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from paddock.app.watchers import Watchers
 from paddock.app.work.ends import end_unless_stopped, measure_wall
-from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
+from paddock.app.work.kind import Context, Engines, Kind, shorten_name
 from paddock.audit.sink import Field
 from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, find_culprit, read_native

@@ -27,6 +27,7 @@ from typing import NamedTuple, NoReturn, Self
 from paddock.sandbox.child import lockdown
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.child.paths import open_itself, open_without_magic
+from paddock.sandbox.child.system_calls import check_result
 
 _SEND, _IS_VALID = 0xC0182101, 0x80082102
 """Requests of ioctl(2): SECCOMP_IOCTL_NOTIF_SEND, and _ID_VALID as every kernel accepts it."""
@@ -110,9 +111,7 @@ class Caller:
         with open(f"/proc/{self._thread}/status", "rb") as file:  # a pidfd is one of a whole process
             process = int(file.read().partition(b"\nTgid:")[2].split(None, 1)[0])
         handle = self.keep(os.pidfd_open(process))
-        return self.keep(
-            lockdown.check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, handle, descriptor, 0))
-        )
+        return self.keep(check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, handle, descriptor, 0)))
 
     def read(self, address: int, size: int) -> bytes:
         """Return `size` bytes. Raises OSError."""
@@ -217,7 +216,7 @@ def _prepare_watch(caller: Caller, arguments: Sequence[int]) -> Action:
 
 def _add_watch(path: str, watcher: int, mask: int) -> int:
     watch = _LIBC.inotify_add_watch(watcher, path.encode(), ctypes.c_uint32(mask & ~_DONT_FOLLOW))
-    return lockdown.check_result("inotify_add_watch", watch)
+    return check_result("inotify_add_watch", watch)
 
 
 _nanoseconds, _microseconds, _seconds = (partial(_prepare_times, unit) for unit in ("ns", "us", ""))

@@ -8,8 +8,9 @@ import ctypes
 import os
 from collections.abc import Iterable
 
-from paddock.sandbox.child import lockdown, mounts
+from paddock.sandbox.child import mounts
 from paddock.sandbox.child.mounts import BIND, NODEV, NOEXEC, NOSUID, PRIVATE, RDONLY, REC, REMOUNT
+from paddock.sandbox.child.system_calls import check_result, make_dumpable
 
 _NEW_USER, _NEW_MOUNTS, _NEW_NETWORK, _NEW_IPC = 0x10000000, 0x00020000, 0x40000000, 0x08000000
 _PLACE = "/tmp"  # noqa: S108 - a directory that is there; the mount is this process's own
@@ -22,9 +23,9 @@ def enter_empty_root(readable: Iterable[str] = ()) -> None:
     Raises OSError if the kernel refuses user namespaces.
     """
     user, group = os.geteuid(), os.getegid()
-    lockdown.make_dumpable()  # else the maps belong to root after a change of user (proc(5))
+    make_dumpable()  # else the maps belong to root after a change of user (proc(5))
     unshared = _LIBC.unshare(_NEW_USER | _NEW_MOUNTS | _NEW_NETWORK | _NEW_IPC)
-    lockdown.check_result("a user namespace for a worker", unshared)
+    check_result("a user namespace for a worker", unshared)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{user} {user} 1")
     _write("/proc/self/gid_map", f"{group} {group} 1")

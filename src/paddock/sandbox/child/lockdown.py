@@ -14,6 +14,7 @@ import resource
 from typing import NamedTuple
 
 from paddock.sandbox.child import landlock, seccomp
+from paddock.sandbox.child.system_calls import check_result
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
@@ -63,14 +64,6 @@ def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
     return Rules(seccomp.read_filter(profile), version, ruleset, readable)
 
 
-def check_result(what: str, result: int) -> int:
-    """Return the result of a system call made through ctypes. Raises OSError if it failed."""
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
-
-
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG)."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
@@ -84,11 +77,6 @@ def adopt_orphans() -> None:
 def make_undumpable() -> None:
     """Deny other processes of the same user this process's memory and /proc entry, until exec (PR_SET_DUMPABLE)."""
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def make_dumpable() -> None:
-    """Undo `make_undumpable`, as an exec does."""
-    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def name_itself(title: bytes) -> None:

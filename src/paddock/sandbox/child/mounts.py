@@ -4,7 +4,7 @@ import ctypes
 import os
 import stat
 
-from paddock.sandbox.child.lockdown import check_result
+from paddock.sandbox.child.system_calls import check_result
 
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 """Flags of mount(2)."""

@@ -31,6 +31,7 @@ from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import JobSpec, StartError
 from paddock.sandbox.child.paths import identify_path
 from paddock.sandbox.child.socket_broker import serve_socket_calls
+from paddock.sandbox.child.system_calls import check_result
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's bubblewrap: AppArmor profiles allow user namespaces to this path."""
@@ -265,12 +266,12 @@ def _serve_jails(
         if spec.user is not None:
             lockdown.become_user(spec.user)
         user, network, mounts = namespaces
-        lockdown.check_result("setns: user", _LIBC.setns(user, _USER))
+        check_result("setns: user", _LIBC.setns(user, _USER))
         lockdown.make_undumpable()
         _write_file("/proc/sys/user/max_user_namespaces", b"0")
         if spec.network != "full":
-            lockdown.check_result("setns: network", _LIBC.setns(network, _NETWORK))
-        lockdown.check_result("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
+            check_result("setns: network", _LIBC.setns(network, _NETWORK))
+        check_result("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
         _verify_root(fixed)
         _protect_devices()
         lockdown.forbid_capabilities()
@@ -308,7 +309,7 @@ def _protect_devices() -> None:
     for name in _DEVICES:
         path = f"/dev/{name}"
         kept = os.statvfs(path).f_flag & _LOCKED_MOUNT_FLAGS
-        lockdown.check_result(
+        check_result(
             f"remount {path}",
             _LIBC.mount(None, path.encode(), None, _REMOUNT | _BIND | _RDONLY | kept, None),
         )
@@ -331,7 +332,7 @@ def _clone_process(namespaces: int) -> int:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         return 0
     ctypes.pythonapi.PyOS_AfterFork_Parent()
-    return lockdown.check_result("clone", pid)
+    return check_result("clone", pid)
 
 
 class _Builder:

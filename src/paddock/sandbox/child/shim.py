@@ -31,6 +31,7 @@ from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
 from paddock.sandbox.child.supervised_calls import find_filter, send_listener
+from paddock.sandbox.child.system_calls import make_dumpable
 
 _OTHER_JOBS_THREADS = 256
 """Allowance for threads that other jobs of the same user start: RLIMIT_NPROC counts by user, not by job."""
@@ -222,7 +223,7 @@ def _become_program(
         if spec.canary:
             progress.append("canary")
             if jailed:
-                lockdown.make_dumpable()  # a broker reads the addresses of calls
+                make_dumpable()  # a broker reads the addresses of calls
                 channel.send(jail.STARTED)
             else:
                 channel.close()  # as an exec does

@@ -28,6 +28,7 @@ from paddock.sandbox.child import lockdown, mounts
 from paddock.sandbox.child.call_broker import NOTIFICATION_BYTES, PIDFD_GETFD, RECEIVE, Notification
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.child.paths import open_itself
+from paddock.sandbox.child.system_calls import check_result
 
 CALL_NUMBERS = {"x86_64": {"connect": 42, "bind": 49}, "aarch64": {"connect": 203, "bind": 200}}
 """Numbers of the calls on each architecture (the kernel's syscall tables)."""
@@ -85,8 +86,8 @@ def _enter_private_root(jail: int, spec: JobSpec, scratch: int, private: Sequenc
 
     The program may have renamed directories above its scratch. Therefore scratch is compared with the supervisor's.
     """
-    lockdown.check_result("setns: mounts", _LIBC.setns(jail, _NEW_MOUNTS))
-    lockdown.check_result("unshare: mounts", _LIBC.unshare(_NEW_MOUNTS))
+    check_result("setns: mounts", _LIBC.setns(jail, _NEW_MOUNTS))
+    check_result("unshare: mounts", _LIBC.unshare(_NEW_MOUNTS))
     mounts.mount_filesystem("", "/", mounts.PRIVATE | mounts.REC)
     own = open_itself(spec.scratch)
     if not os.path.samestat(os.fstat(own), os.fstat(scratch)):
@@ -123,7 +124,7 @@ class Broker:
 
     def serve_calls(self) -> NoReturn:
         """Receive and do calls until no process is left that could make one."""
-        lockdown.check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
+        check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
         while True:
             self._serve_call()
 
@@ -151,7 +152,7 @@ class Broker:
 
     def _run_thread(self) -> None:
         try:
-            lockdown.check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
+            check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
             while self._is_needed():
                 self._serve_call()
         except BaseException:  # noqa: BLE001 - any failure ends the broker, so that the calls fail
@@ -244,14 +245,14 @@ def _read_address(caller: int, pointer: int, size: int) -> bytes:
     buffer = ctypes.create_string_buffer(size)
     here, there = _Extent(ctypes.addressof(buffer), size), _Extent(pointer, size)
     count = _LIBC.process_vm_readv(caller, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
-    if lockdown.check_result("process_vm_readv", count) < size:
+    if check_result("process_vm_readv", count) < size:
         raise OSError(errno.EFAULT, "address")
     return buffer.raw
 
 
 def _copy_descriptor(process: int, descriptor: int) -> int:
     number = ctypes.c_int32(descriptor & 0xFFFFFFFF).value
-    return lockdown.check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, process, number, 0))
+    return check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, process, number, 0))
 
 
 def _enter_folder(path: str) -> None:
