@@ -4,10 +4,12 @@ import asyncio
 import gc
 import os
 import threading
+import time
 from concurrent.futures import CancelledError, as_completed
 from pathlib import Path
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock import (
     BlockingPaddock,
@@ -171,6 +173,9 @@ def test_an_executor_waits_for_its_programs_or_cancels_those_that_wait(workspace
     executor = ProgramExecutor(workspace, max_workers=1, overrides={"runtimes.timeout_ms": 120_000})
     first = executor.submit(Program(language="python", code="print(1)"))
     first.add_done_callback(lambda _: started.set())
+    deadline = time.monotonic() + PATIENCE_S
+    while not (first.running() or first.done()):
+        assert time.monotonic() < deadline
     waiting = [executor.submit(Program(language="python", code="print(2)")) for _ in range(20)]
     assert waiting[-1].cancel()
     executor.shutdown(wait=True, cancel_futures=True)

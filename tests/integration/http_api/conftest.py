@@ -12,13 +12,13 @@ def place(tmp_path: Path) -> ApiPlace:
     return ApiPlace(tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_place(tmp_path_factory: pytest.TempPathFactory) -> ApiPlace:
-    """The place of the server that many tests use; they leave nothing behind that others see."""
+    """The place of a server for all tests of a module. Other modules look at the processes below this one."""
     return ApiPlace(tmp_path_factory.mktemp("api"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(shared_place: ApiPlace) -> Iterator[ApiServer]:
     with shared_place.serve() as server:
         yield server

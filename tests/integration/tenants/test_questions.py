@@ -67,7 +67,7 @@ def test_another_user_with_the_right_allows_it(runner: TenantsRunner) -> None:
     outcome = runner.run(task)
     assert (outcome.status, outcome.program.stdout.text) == ("ok", "ran\n")
     assert (runner.workspace / "made").read_text() == "x"
-    records = runner.tenants._server.audit.query(event="answered")
+    records = runner.tenants._audit.query(event="answered")
     assert [(each.fields["answer"], each.fields["answered_by"]) for each in records] == [
         ("once", "token:rita")
     ]
