@@ -576,7 +576,9 @@ export interface components {
         };
         /**
          * Connection
-         * @description One connection of a job to a host, or one that was refused. It contains neither paths nor content.
+         * @description One connection of a job to a host, or one that was refused.
+         *
+         *     It contains neither queries nor content, and paths only in its reason.
          */
         Connection: {
             /**
