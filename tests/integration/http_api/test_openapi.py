@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import schemathesis
+import schemathesis.specs.openapi.schemas  # now: imported later, beside threads of other tests, compilation can fail
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.schemas import APIOperation
