@@ -37,12 +37,13 @@ class Batch:
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+def batch(tmp_path_factory: pytest.TempPathFactory, toolchain_path: str) -> Iterator[Batch]:
     folder = tmp_path_factory.mktemp("batch")
     (workspace := folder / "workspace").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         for name in OWN_PLACES:
             patch.setenv(name, str(folder / name))
+        patch.setenv("PATH", toolchain_path)
         overrides = {"runtimes": {"timeout_ms": PATIENT_MS, "max_jobs": 2}}
         with BlockingPaddock(workspace, overrides=overrides) as paddock:
             yield Batch(paddock, workspace)

@@ -306,7 +306,7 @@ def test_both_forms_have_the_same_methods():
     names, others = (
         {name for name in vars(form) if not name.startswith("_")} for form in (Paddock, BlockingPaddock)
     )
-    assert names == others
+    assert others == names | {"submit"}  # which other threads need for the one that blocks
 
 
 def test_every_public_name_is_there():
