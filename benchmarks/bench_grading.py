@@ -232,7 +232,7 @@ def run_bare(tasks: list[Task]) -> None:
 
 
 @contextmanager
-def served() -> Generator[Server]:
+def serve_api() -> Generator[Server]:
     """Run a server in a new directory."""
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made:
         server = Server(Path(made))
@@ -250,7 +250,7 @@ def measure(scale: Scale) -> list[Line]:
     rounds = scale.of(10, 2)
     tasks, total = make_tasks(count), Tally()
     taken, used = {"paddock": 0.0, "bare": 0.0}, {"paddock": 0.0, "bare": 0.0}
-    with served() as server:
+    with serve_api() as server:
         grade_together(server, tasks[:_CLIENTS])  # toolchain and sandboxes are there
         memory: list[float] = []
         for first in range(rounds):
@@ -293,7 +293,7 @@ def measure(scale: Scale) -> list[Line]:
 
 def _measure_restarts(tasks: list[Task]) -> list[Line]:
     """Kill the server three times while programs are sent, and count verdicts."""
-    with served() as server, ThreadPoolExecutor(1) as aside:
+    with serve_api() as server, ThreadPoolExecutor(1) as aside:
         grading = aside.submit(grade_together, server, tasks, patient=True)
         for _ in range(_RESTARTS):
             time.sleep(1)

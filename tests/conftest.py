@@ -171,7 +171,7 @@ def npm_modules():
     """What gives the `node_modules` of a lock file, below tests or elsewhere: installed once, whoever else asks at the
     time."""
 
-    def installed(name, folder=ROOT / "tests"):
+    def install_modules(name, folder=ROOT / "tests"):
         pins = folder / name
         files = [pins / file for file in ("package.json", "package-lock.json")]
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
@@ -188,7 +188,7 @@ def npm_modules():
                 (place / "complete").touch()
         return place / "node_modules"
 
-    return installed
+    return install_modules
 
 
 def script(name):

@@ -22,7 +22,7 @@ def reply(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     return next(replies)
 
 
-# Each run has a session of its own. `async with agent:` keeps one over several runs.
+# Each run has its own session. `async with agent:` keeps one over several runs.
 toolset = PaddockToolset(files={"visits.csv": "city,visits\nOslo,3\nRome,5\n"})
 agent = Agent(FunctionModel(reply), toolsets=[toolset])
 result = agent.run_sync("How many visits?")

@@ -25,7 +25,7 @@ EVENTS = {
 }
 FACTS = {
     "actor": "the caller",
-    "surface": "the surface: `cli`, `mcp`, `library`, `sequence`, `temporal` for schedules, `webhook`, "
+    "surface": "the surface: `cli`, `mcp`, `http`, `library`, `sequence`, `temporal` for schedules, `webhook`, "
     "or `guest` for a program's own call",
     "kind": "the kind of work: a program, a call of a server, a method of the SDK, a runtime, a script tool",
     "audit_hash": "SHA-256 over the decision and the identity of the request",

@@ -118,7 +118,7 @@ def test_the_unit_lets_the_server_drain_and_limit_its_programs() -> None:
 
 
 @contextmanager
-def started(command: list[str], place: ApiPlace, **variables: str) -> Iterator[ApiServer]:
+def start_server(command: list[str], place: ApiPlace, **variables: str) -> Iterator[ApiServer]:
     """Run the command of a server."""
     process = subprocess.Popen(
         command,
@@ -165,7 +165,7 @@ def test_the_command_of_the_unit_serves_from_a_group_of_its_own(tmp_path: Path) 
         },
     )
     options = "--allowed-host paddock.example.com"
-    with started([shell, flags, script], place, SERVE_OPTIONS=options) as server:
+    with start_server([shell, flags, script], place, SERVE_OPTIONS=options) as server:
         assert (group / "server/cgroup.procs").read_text() == "0\n"
         assert (group / "cgroup.subtree_control").read_text() == "+memory +pids\n"
         assert token.stat().st_mode & 0o777 == 0o600
@@ -197,7 +197,7 @@ def test_the_command_of_the_container_serves_and_its_health_check_follows(tmp_pa
         {f"0.0.0.0:{PORT}": "127.0.0.1:0", "/state": str(tmp_path)},
     )
     command = joined.split("\n")
-    with started([str(PADDOCK), *command], place) as server:
+    with start_server([str(PADDOCK), *command], place) as server:
         token = (tmp_path / "token").read_text().strip()
         with server.client(token) as api:
             assert api.run(language="javascript", code="return 6 * 7")["value"] == 42

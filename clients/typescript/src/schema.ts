@@ -135,7 +135,7 @@ export interface paths {
         put?: never;
         /**
          * Test a Python program by statements, as open-instruct does
-         * @description Run the statements of each test after the program, in a process of its own.
+         * @description Run the statements of each test after the program, in a separate process.
          */
         post: operations["answer_test_program_test_program_post"];
         delete?: never;

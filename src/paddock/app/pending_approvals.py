@@ -111,8 +111,8 @@ class PendingApprovals:
     ) -> None:
         """Answer a question. Raises ApprovalError if it has an answer already, or no longer waits.
 
-        No actor answers its own question. A person `at_terminal` of this machine is no actor whose questions
-        wait here: requests of the command line ask on their own terminal.
+        No actor answers its own question. A person `at_terminal` of this machine may answer every question that waits
+        here, because requests of the command line ask on their own terminal instead.
         """
         question = waiting.question
         if by == question.actor and not at_terminal:

@@ -79,7 +79,7 @@ class Case(Value):
 
 
 class Checker(Value):
-    """A program that judges output, in a sandbox of its own.
+    """A program that judges output, in a separate sandbox.
 
     Its arguments are the names of three files in its working directory: `input`, `expected` and `actual`. Exit code 0
     accepts the output, 1 is a wrong answer, and everything else is a fault of the checker. The first line that it

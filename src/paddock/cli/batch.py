@@ -26,7 +26,7 @@ from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
 EXIT_UNANSWERED = 1
-"""Exit code if a line was invalid, or if nothing is known of a program, because it did not run to an end of its own."""
+"""Exit code if a line was invalid, or if nothing is known of a program: it was refused, unavailable or lost."""
 
 _UNANSWERED = frozenset(
     {Status.DENIED, Status.INVALID, Status.UNAVAILABLE, Status.LOST, Status.ERROR, Status.CANCELLED}

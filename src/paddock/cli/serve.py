@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 LEVELS = ("error", "warning", "info", "debug")
 _OLD_TOOL_NAMES = {"native": "default", "seed": "compat"}
 
+_add_allowed_hosts = click.option(
+    "--allowed-host",
+    "hosts",
+    metavar="NAME[:PORT]",
+    multiple=True,
+    help="Further host name that HTTP requests may use, such as that of a proxy.",
+)
+_add_log_level = click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    help="Minimum level of log lines. Default: the setting log.level.",
+)
+
 
 class _ToolNames(click.Choice[str]):
     """Accepts deprecated spellings of its choices, too."""
@@ -70,24 +83,14 @@ command.add_command(tokens.command)
     type=click.Path(dir_okay=False, path_type=Path),
     help=f"File of the bearer token for HTTP, created if missing. Default: {TOKEN_VARIABLE}, or a random one, printed.",
 )
-@click.option(
-    "--allowed-host",
-    "hosts",
-    metavar="NAME[:PORT]",
-    multiple=True,
-    help="Further host name that HTTP requests may use, such as that of a proxy.",
-)
+@_add_allowed_hosts
 @click.option(
     "--tool-names",
     type=_ToolNames(["default", "compat"]),
     help="Names that are listed: Paddock's own, or mcp_execute and its siblings. Both are understood.",
 )
 @click.option("--names", "old_tool_names", type=_ToolNames(["default", "compat"]), hidden=True)
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS),
-    help="Minimum level of log lines. Default: the setting log.level.",
-)
+@_add_log_level
 @options.workspace
 @options.settings
 def mcp(
@@ -190,13 +193,7 @@ async def _serve_mcp(
     type=click.Path(dir_okay=False, path_type=Path),
     help=f"File of the owner's token, created if missing. Default: {TOKEN_VARIABLE}, or a random one, printed.",
 )
-@click.option(
-    "--allowed-host",
-    "hosts",
-    metavar="NAME[:PORT]",
-    multiple=True,
-    help="Further host name that requests may use, such as that of a proxy.",
-)
+@_add_allowed_hosts
 @click.option(
     "--behind-proxy",
     is_flag=True,
@@ -212,11 +209,7 @@ async def _serve_mcp(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File of the key of the certificate, in PEM.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS),
-    help="Minimum level of log lines. Default: the setting log.level.",
-)
+@_add_log_level
 @options.workspace
 @options.settings
 def http(
@@ -233,7 +226,7 @@ def http(
 ) -> None:
     """Serve the HTTP API, and MCP at /mcp, until stopped. Needs the extra `http`.
 
-    `paddock serve token new` makes tokens for other users, each with a session of its own. Executions that run when it
+    `paddock serve token new` makes tokens for other users, each with their own session. Executions that run when it
     is stopped may end within mcp.shutdown_grace_ms.
     """
     from paddock.mcp_server.http.endpoint import TlsFiles

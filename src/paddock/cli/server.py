@@ -11,20 +11,17 @@ import click
 
 from paddock.cli.folding import print_note
 from paddock.cli.signals import cancel_on_signals
-from paddock.client.paddock import Paddock
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import RuntimeRun
 from paddock.model.session import NEW
-from paddock.own_files import NotOursError, read_trusted
 from paddock.settings.loader import SERVER_VARIABLE, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
+    from paddock.client.paddock import Paddock
     from paddock.model.work_files import OutputFile
     from paddock.output.recorder import OnOutput
-
-_MAX_TOKEN_BYTES = 4096
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
@@ -48,7 +45,7 @@ class ServerOptions(NamedTuple):
     token_file: Path | None
     unencrypted: bool
 
-    def connect(self) -> Paddock:
+    def connect(self) -> "Paddock":
         """Return a Paddock on the server. Raises ConfigurationError without a server or a token."""
         url = self.server or os.environ.get(SERVER_VARIABLE)
         if not url:
@@ -56,7 +53,10 @@ class ServerOptions(NamedTuple):
                 f"sessions need a running server; start one with `paddock serve http`, and give its address by "
                 f"--server or {SERVER_VARIABLE}"
             )
-        token = None if self.token_file is None else _read_token(self.token_file)
+        from paddock.client.paddock import Paddock  # a program on this machine does not need it
+        from paddock.mcp_server.http.endpoint import read_existing_token
+
+        token = None if self.token_file is None else read_existing_token(self.token_file)
         return Paddock.connect(url, token=token, unencrypted=self.unencrypted)
 
 
@@ -73,19 +73,6 @@ def add_server_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for add in reversed(_OPTIONS):
         decorated = add(decorated)
     return decorated
-
-
-def _read_token(file: Path) -> str:
-    """Return the token in a file that only its owner can read. Raises ConfigurationError."""
-    try:
-        token = read_trusted(file, _MAX_TOKEN_BYTES).decode("ascii").strip()
-        open_to_others = file.stat().st_mode & 0o077
-    except (OSError, NotOursError, UnicodeDecodeError) as problem:
-        why = getattr(problem, "strerror", None) or problem
-        raise ConfigurationError(f"{file}: cannot read this token file: {why}") from None
-    if open_to_others:
-        raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
-    return token
 
 
 class SessionRunner:

@@ -304,8 +304,9 @@ class Paddock:
         """
         from paddock.batch.runner import Origin, Runner  # programs without a batch do not need it
 
-        origin = Origin(self._workspace, self._caller.actor, "library")
-        runner = Runner(self._require_running().execute_request, origin, self._settings.runtimes)
+        execute = self._require_running().execute_request
+        origin = Origin(self._workspace, self._caller.actor, self._caller.surface)
+        runner = Runner(execute, origin, self._settings.runtimes)
         parallel = read_whole_number("max_parallel", max_parallel)
         async with aclosing(runner.map(programs, parallel)) as results:
             async for result in results:

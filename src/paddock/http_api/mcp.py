@@ -1,4 +1,4 @@
-"""MCP over HTTP beside the API: each caller has an MCP server of its own, on its own session."""
+"""MCP over HTTP beside the API: each caller has its own MCP server, on its own session."""
 
 import asyncio
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class McpServers:
         self._running: dict[str, _Running] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of MCP. Each token has a server of its own, because its session is its own."""
+        """Answer a request of MCP. Each token has its own server, as it has its own session."""
         tenant: Tenant = scope[TENANT_KEY]
         app = await asyncio.shield(self._find(tenant).app)
         await app({**scope, ACTOR_KEY: tenant.actor}, receive, send)

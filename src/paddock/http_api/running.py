@@ -1,6 +1,6 @@
 """The executions of a server: those that run, and those that have ended, kept for a bounded time.
 
-An execution is a task of its own. A request that waits for it may break off; without an `Idempotency-Key` this cancels
+An execution is a separate task. A request that waits for it may break off; without an `Idempotency-Key` this cancels
 the execution, because nobody could learn its outcome. With a key it goes on, and the same request again gets the
 outcome.
 """

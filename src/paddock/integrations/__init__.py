@@ -6,5 +6,5 @@
                         |
                     answer            an Outcome as text for a model, with images and files
 
-A framework is an extra of its own and is imported by its module alone.
+Each framework is a separate extra, and only its module imports it.
 """

@@ -17,7 +17,7 @@ _ANY = SchemaValidator(core_schema.any_schema())
 class PaddockToolset(SessionTool, AbstractToolset[AgentDepsT]):
     """One tool that runs programs of a model in a session: `Agent(model, toolsets=[PaddockToolset(files={...})])`.
 
-    Each run of an agent has a session of its own. Runs within `async with toolset` or `async with agent` share one.
+    Each run of an agent has its own session. Runs within `async with toolset` or `async with agent` share one.
     Images are `BinaryContent`, facts about the run and its files are the metadata of the answer.
     """
 
@@ -49,7 +49,7 @@ class PaddockToolset(SessionTool, AbstractToolset[AgentDepsT]):
         return self._id
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> "PaddockToolset[AgentDepsT]":
-        """Return this toolset if the caller has opened it, and otherwise one with a session of its own."""
+        """Return this toolset if the caller has opened it, and otherwise one with a new session."""
         if self._entered:
             return self
         return PaddockToolset(

@@ -251,7 +251,7 @@ class ToolSession:
         """Open an interpreter and return it, or the refusal if policy or the machine does not allow it."""
         self._check_open()
         interpreter = paddock.session(self.language, **self._opening)
-        # A run of its own: a model's fault does not prevent the session, and a fault of its options is the caller's.
+        # A separate run: a model's fault does not prevent the session, and a fault of its options is the caller's.
         opened = await interpreter.run("")
         if not opened.ok:
             return await asyncio.to_thread(self._build, opened)

@@ -1,6 +1,6 @@
 """Many users of one server: each has a token, and none sees what is another's.
 
-    token -> `Tenants.identify` -> Tenant: actor, narrowed settings, a session of its own
+    token -> `Tenants.identify` -> Tenant: actor, narrowed settings, its own session
                |                      |
                hash, expiry, rate     `admit`: a slot among all users, in turn -> the gate of its session
 

@@ -44,7 +44,7 @@ def narrow_settings(settings: Settings, token: ServeToken) -> Settings:
         "sdk.temporals": own / "temporals",
         "guest.spare_workers": min(narrowed.guest.spare_workers, _MAX_SPARE_WORKERS),
         "serve.token": (),
-        "mcp.repos": (),  # each has settings of its own, which no policy of a token narrows
+        "mcp.repos": (),  # each has its own settings, which no policy of a token narrows
         RULES_KEY: (*narrowed.policy.rule, _NO_LEDGER),
     }
     if narrowed.artifacts.url is not None:

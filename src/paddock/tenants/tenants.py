@@ -62,7 +62,7 @@ class Tenants:
     ) -> None:
         """Serve the tokens of the settings, those of `paddock serve token new`, and one `token` of the caller's own.
 
-        The actor of that one is `http`, without limits of its own. The caller closes `launcher`. `metrics` count all
+        The actor of that one is `http`, without limits. The caller closes `launcher`. `metrics` count all
         requests. `clock` returns seconds since the epoch, for `expires` of tokens. Raises ConfigurationError for tokens
         of the settings that cannot be used.
         """
@@ -241,7 +241,7 @@ def _make_directories(server: Settings, settings: Settings) -> None:
 
 
 def sweep_artifacts(settings: Settings) -> None:
-    """Delete expired stored output of all users, also of those who do not come back. A bucket has rules of its own."""
+    """Delete expired stored output of all users, also of absent ones. Buckets expire objects themselves."""
     if settings.artifacts.url is not None:
         return
     users = settings.artifacts.directory / USERS_DIRECTORY

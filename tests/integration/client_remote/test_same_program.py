@@ -165,6 +165,7 @@ def test_what_the_api_lacks_says_so(server: ApiServer, tmp_path: Path) -> None:
             (lambda: p.search_tools("x"), "this method"),
             (p.find_records, "this method"),
             (lambda: p.prompt("x"), "this method"),
+            (lambda: list(p.map([])), "this method"),
             (lambda: p.settings, "its settings"),
             (lambda: p.tool(len), "functions of this process as tools"),
         ]

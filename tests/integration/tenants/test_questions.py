@@ -51,11 +51,11 @@ def ask(runner: TenantsRunner, tenant: Tenant) -> "tuple[asyncio.Task[Any], Ques
     request = runner.make_request(WRITES)
     task = runner.begin(tenant.execute(request))
 
-    def asked() -> list[Question]:
+    def list_new_questions() -> list[Question]:
         return [each.question for each in tenant.list_own_questions() if each.question.id not in known]
 
-    runner.wait_until(lambda: task.done() or bool(asked()))
-    return task, asked()[0]
+    runner.wait_until(lambda: task.done() or bool(list_new_questions()))
+    return task, list_new_questions()[0]
 
 
 def test_another_user_with_the_right_allows_it(runner: TenantsRunner) -> None:

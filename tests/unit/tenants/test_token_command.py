@@ -25,7 +25,7 @@ def tokens(*args: str) -> Result:
     return CliRunner().invoke(command, ["serve", "token", *args], prog_name="paddock")
 
 
-def stored(directory: Path) -> list[dict[str, Any]]:
+def read_stored_tokens(directory: Path) -> list[dict[str, Any]]:
     return json.loads((directory / "tokens.json").read_bytes())["tokens"]
 
 
@@ -34,7 +34,9 @@ def test_the_token_is_the_last_word_and_only_its_hash_is_kept(directory: Path) -
     assert made.exit_code == 0
     token = made.stdout.split()[-1]
     assert made.stdout == f"token of token:alice, shown only now: {token}\n"
-    assert [(each["name"], each["sha256"]) for each in stored(directory)] == [("alice", hash_token(token))]
+    assert [(each["name"], each["sha256"]) for each in read_stored_tokens(directory)] == [
+        ("alice", hash_token(token))
+    ]
     assert token not in (directory / "tokens.json").read_text()
     for listed in (tokens("list"), tokens("list", "--json")):
         assert token not in listed.output
@@ -54,7 +56,7 @@ def test_every_option_is_kept(directory: Path) -> None:
     ]
     made = tokens("new", "ci", *options, "--rate", "60/min", "--approve", "--expires", "30d", "--json")
     assert made.exit_code == 0
-    printed, (kept,) = json.loads(made.stdout), stored(directory)
+    printed, (kept,) = json.loads(made.stdout), read_stored_tokens(directory)
     assert kept == {
         "name": "ci",
         "sha256": hash_token(printed["token"]),
@@ -77,7 +79,7 @@ def test_every_option_is_kept(directory: Path) -> None:
 def test_a_revoked_token_is_gone(directory: Path) -> None:
     tokens("new", "alice")
     assert tokens("revoke", "alice").exit_code == 0
-    assert stored(directory) == []
+    assert read_stored_tokens(directory) == []
     again = tokens("revoke", "alice", "--json")
     assert (again.exit_code, json.loads(again.stdout)) == (1, {"name": "alice", "revoked": False})
     assert again.stderr == "there is no token 'alice'; paddock serve token list shows those that there are\n"

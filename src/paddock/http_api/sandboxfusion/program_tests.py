@@ -1,6 +1,6 @@
 """Answer `/test_program` and `/test_program_stdio`, which open-instruct's verifier of code sends.
 
-    /test_program         each test is statements that run after the program, in a process of its own
+    /test_program         each test is statements that run after the program, in a separate process
     /test_program_stdio   each test is standard input and the expected output; the first failure ends the tests
 
 The expected output never reaches the program. The statements of a test run in its process, as this contract has it. A

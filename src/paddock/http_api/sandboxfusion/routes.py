@@ -91,7 +91,7 @@ async def answer_run_jupyter(call: ThisCall) -> Response:
     openapi_extra=describe_body(TestProgramRequest),
 )
 async def answer_test_program(call: ThisCall) -> Response:
-    """Run the statements of each test after the program, in a process of its own."""
+    """Run the statements of each test after the program, in a separate process."""
     return await _answer(call, TestProgramRequest, run_assert_tests)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from paddock.mcp_server.http.hosts import HostNames
 from paddock.model.addresses import MAX_PORT
 from paddock.model.errors import ConfigurationError
-from paddock.own_files import NotOursError, read_trusted
+from paddock.own_files import read_trusted
 
 MCP_PATH = "/mcp"
 _MIN_TOKEN_CHARS = 16
@@ -98,14 +98,18 @@ def read_token(file: Path) -> str:
         pass
     except OSError as problem:
         raise ConfigurationError(f"{file}: cannot write this token file: {problem.strerror}") from None
+    return read_existing_token(file)
+
+
+def read_existing_token(file: Path) -> str:
+    """Return the token in a file that only its owner can read. Raises ConfigurationError."""
     try:
         token = read_trusted(file, _MAX_TOKEN_BYTES).decode("ascii").strip()
         if file.stat().st_mode & 0o077:
             raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
-    except NotOursError as problem:
-        raise ConfigurationError(f"{file}: cannot read this token file: {problem.strerror}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigurationError(f"{file}: cannot read this token file: {problem}") from None
+    except (OSError, UnicodeDecodeError) as problem:  # NotOursError is an OSError
+        why = getattr(problem, "strerror", None) or problem
+        raise ConfigurationError(f"{file}: cannot read this token file: {why}") from None
     return check_token(token, str(file))
 
 
