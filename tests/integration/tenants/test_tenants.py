@@ -169,7 +169,7 @@ def test_a_revoked_token_ends_what_runs_under_it_and_nothing_else(runner: Tenant
 
 def test_what_waits_for_a_slot_ends_with_its_token(runner: TenantsRunner) -> None:
     alice, bob = runner.enter("alice", max_jobs=1), runner.enter("bob")
-    begin(runner, alice).add_done_callback(lambda task: task.exception())
+    begin(runner, alice)
     others = begin(runner, bob)
     waiting = runner.begin(alice.execute(runner.make_request(COUNT)))
     runner.wait_until(lambda: alice.waiting == 1)
@@ -338,7 +338,7 @@ def test_nothing_is_left_of_a_server_that_ends(tmp_path: Path) -> None:
         for name in ("alice", "bob"):
             tenant = runner.enter(name)
             runner.execute(tenant, RuntimeRun(runtime="python", code="1", session="new"))
-            begin(runner, tenant).add_done_callback(lambda task: task.exception())
+            begin(runner, tenant)
         own = watched([*{*descendants(os.getpid())} - before])
         assert own
     assert all_end(own)
