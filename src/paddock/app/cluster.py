@@ -82,9 +82,7 @@ async def open_cluster(settings: "Settings") -> "AsyncGenerator[Cluster | None]"
 
     node = Node(own.node, new_id(), own.node_url)
     # The lease has a connection of its own: it must not wait for other statements.
-    leasing = Database(
-        own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S, check=False
-    )
+    leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
         entry = NodeLease(leasing, node)
         lease = Lease(entry.renew)
