@@ -30,12 +30,13 @@ _AT_ONCE = 8
 def measure(scale: Scale) -> list[Line]:
     with Postgres() as server:
         lines = asyncio.run(_measure(server, scale))
-    with paddock() as alone, paddock(database=server.url) as shared:  # the database is away now
-        contenders = {
-            "alone": lambda: alone.run(_pure_ms(alone, scale.of(30, 4))),
-            "shared": lambda: shared.run(_pure_ms(shared, scale.of(30, 4))),
-        }
-        pure = interleaved(contenders, scale.of(12, 2))
+        with paddock() as alone, paddock(database=server.url) as shared:
+            server.kill()
+            contenders = {
+                "alone": lambda: alone.run(_pure_ms(alone, scale.of(30, 4))),
+                "shared": lambda: shared.run(_pure_ms(shared, scale.of(30, 4))),
+            }
+            pure = interleaved(contenders, scale.of(12, 2))
     name = "a computation while the database is away, against one without a cluster"
     return [*lines, Line(name, ratio(pure["shared"], pure["alone"]), "x", at_most(1.1))]
 

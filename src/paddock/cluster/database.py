@@ -1,6 +1,7 @@
 """Connections to the database of `cluster.url`."""
 
 import asyncio
+import logging
 import os
 import select
 import socket
@@ -52,6 +53,8 @@ class Database:
             from psycopg_pool import AsyncConnectionPool
         except ModuleNotFoundError:
             raise ConfigurationError(MISSING_EXTRA) from None
+        # It logs each attempt to connect. Whoever uses the database logs when it is away.
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         # No prepared statements, and nothing that lasts longer than a transaction: PgBouncer may be in between.
         # A database without a locale would return text as bytes: therefore the encoding.
         given: dict[str, Any] = {
