@@ -128,6 +128,7 @@ async def _check_idle(connection: "AsyncConnection[tuple[Any, ...]]") -> None:
     idle = select.poll()
     idle.register(connection.fileno(), select.POLLIN)
     if idle.poll(0):
+        await connection.close()
         raise psycopg.OperationalError("the connection was closed")
 
 

@@ -131,9 +131,10 @@ class Lease:
         if self._held:
             self._killer.arm(self._sent_at + KILL_S)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(0.0, FENCE_S - self.age_s), self._fence)
+        self._timer = loop.call_later(max(0.0, FENCE_S - self.age_s), self.look)
 
-    def _fence(self) -> None:
+    def look(self) -> None:
+        """End what runs if the lease is too old. A timer calls this."""
         if self.age_s < FENCE_S:
             self._arm()
             return
