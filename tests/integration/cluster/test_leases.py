@@ -131,6 +131,22 @@ def test_a_database_that_may_forget_claims_is_refused(url: str, postgres: Postgr
     )
 
 
+def test_servers_that_a_machine_has_several_of_do_not_take_each_others_name(url: str) -> None:
+    async def check(_database: Database) -> None:
+        settings = Settings(cluster=ClusterSettings(url=url, node="n" * 63))
+        async with (
+            open_cluster(settings, has_namesakes=True) as one,
+            open_cluster(settings, has_namesakes=True) as two,
+        ):
+            assert one is not None
+            assert two is not None
+            assert (len(one.node.id), len(two.node.id)) == (63, 63)
+            for each, key in ((one, "a"), (two, "b"), (one, "c")):
+                assert isinstance(await each.runs.take(claim(key)), Started)
+
+    run(url, check)
+
+
 def test_a_cluster_without_tables_is_not_opened(url: str) -> None:
     async def main() -> None:
         async with open_cluster(Settings(cluster=ClusterSettings(url=url, node="a"))):
