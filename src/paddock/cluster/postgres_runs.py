@@ -1,5 +1,7 @@
 """Claims in PostgreSQL. The time is always that of the database."""
 
+from typing import Any
+
 from paddock.cluster.database import Database
 from paddock.cluster.node import Node
 from paddock.cluster.runs import Claim, Ended, OnSend, Row, Started
@@ -98,7 +100,7 @@ class PostgresRunStore:
 
     async def _send(
         self, query: str, values: tuple[object, ...], on_send: OnSend | None = None
-    ) -> list[tuple[object, ...]]:
+    ) -> list[tuple[Any, ...]]:
         async with self._database.connect(STATEMENT_S) as connection:
             if on_send is not None:
                 on_send()
