@@ -34,7 +34,8 @@ update run set state = 'lost', ended = now()
 where state = 'started' and not pure and not {_ALIVE} returning request, coalesce(node, '')"""  # noqa: S608
 _FINISH = f"""
 update run set state = 'finished', status = %s, outcome = %s, ended = now()
-where {_NAME} and epoch = %s and state = 'started' and node = %s and boot = %s returning 1"""  # noqa: S608
+where {_NAME} and epoch = %s and node = %s and boot = %s
+    and (state = 'started' or (state = 'finished' and status = %s and outcome is not distinct from %s)) returning 1"""  # noqa: S608
 _FENCE = """
 insert into run (tenant, key, attempt, request, digest, state, ended) values (%s, %s, %s, %s, %s, 'fenced', now())
 on conflict (tenant, key, attempt) do update set state = 'fenced', ended = now()
@@ -82,7 +83,8 @@ class PostgresRunStore:
         """Follow `RunStore`."""
         name = (run.claim.tenant, run.claim.key, run.attempt, run.epoch)
         outcome = None if end.outcome is None else end.outcome.decode()
-        return bool(await self._send(_FINISH, (end.status, outcome, *name, self._node.id, self._node.boot)))
+        told, own = (end.status, outcome), (self._node.id, self._node.boot)
+        return bool(await self._send(_FINISH, (*told, *name, *own, *told)))
 
     async def fence(self, claim: Claim, attempt: int) -> bool:
         """Follow `RunStore`."""
