@@ -193,6 +193,9 @@ class SecretWatch:
         return self._secret in both
 
 
+_NOTHING_ADDED = AddedHeader()
+
+
 class Exchange:
     """One request of HTTP and its response."""
 
@@ -203,7 +206,7 @@ class Exchange:
         head: RequestHead,
         path: str,
         *,
-        added: AddedHeader = AddedHeader(),  # noqa: B008 - a value
+        added: AddedHeader = _NOTHING_ADDED,
         default_port: int = HTTP_PORT,
     ) -> None:
         self._added = added
@@ -341,7 +344,8 @@ class Exchange:
 
     async def _answer(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
         if isinstance(event, h11.Response):
-            self._check_secrets(b"\n".join(value for _, value in event.headers) + b"\n" + event.reason)
+            fields = [part for field in event.headers.raw_items() for part in field]
+            self._check_secrets(b"\n".join([*fields, event.reason]))
         elif isinstance(event, h11.Data):
             self._check_secrets(event.data)
         data = self._job_side.send(event)
