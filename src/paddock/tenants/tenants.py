@@ -22,15 +22,17 @@ from paddock.settings.serve import ServeToken
 from paddock.tenants.admission import Asker
 from paddock.tenants.errors import UnknownToken
 from paddock.tenants.narrowing import USERS_DIRECTORY, narrow_settings
+from paddock.tenants.questions import QuestionDirectories
 from paddock.tenants.rate import RateLimit
 from paddock.tenants.slots import Slots
-from paddock.tenants.tenant import Tenant, remove_abandoned_questions
+from paddock.tenants.tenant import Tenant
 from paddock.tenants.token_file import TokenFile
 from paddock.tenants.tokens import find_token, hash_token
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from paddock.app.questions import QuestionStore
     from paddock.telemetry.metrics import Metrics
 
 _WATCH_S = 1.0
@@ -58,12 +60,14 @@ class Tenants:
         *,
         token: str | None = None,
         metrics: "Metrics | None" = None,
+        questions: "QuestionStore | None" = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Serve the tokens of the settings, those of `paddock serve token new`, and one `token` of the caller's own.
 
         The actor of that one is `http`, without limits. The caller closes `launcher`. `metrics` count all
-        requests. `clock` returns seconds since the epoch, for `expires` of tokens. Raises ConfigurationError for tokens
+        requests. `questions` keeps the questions of the users; by default a directory for each. `clock` returns seconds
+        since the epoch, for `expires` of tokens. Raises ConfigurationError for tokens
         of the settings that cannot be used.
         """
         self._settings = settings
@@ -74,6 +78,7 @@ class Tenants:
         own = () if token is None else (_OwnToken(name="http", sha256=hash_token(token)),)
         self._fixed = (*settings.serve.token, *own)
         self._file = TokenFile(settings.serve.directory)
+        self._questions = questions or QuestionDirectories(settings.serve.directory)
         self._slots = Slots(settings.serve.max_jobs)
         self._tenants: dict[str, Tenant] = {}
         """By the hash of the token."""
@@ -92,7 +97,7 @@ class Tenants:
         audit = self._stack.enter_context(open_audit(self._settings.audit))
         self._audit = audit
         self._flush = partial(audit.query, limit=0)
-        remove_abandoned_questions(self._settings)
+        await self._questions.remove_abandoned()
         watching = asyncio.create_task(self._watch())
         self._stack.push_async_callback(self._end, watching)
         return self
@@ -167,7 +172,7 @@ class Tenants:
                 _log.error("the token %s is refused: %s", entry.name, problem)
             raise UnknownToken from None
         _make_directories(self._settings, settings)
-        tenant = Tenant(entry, settings, self._slots, self._open_session, self._flush)
+        tenant = Tenant(entry, settings, self._slots, self._questions, self._open_session, self._flush)
         before = self._tenants.get(entry.sha256)
         if before is not None:  # its limits were changed
             self._end_soon(before.revoke())
