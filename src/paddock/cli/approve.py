@@ -110,13 +110,11 @@ async def _open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQue
     """Yield the questions of clients on this machine and of all users of a server; or those of all machines."""
     if settings.cluster.url is not None:
         from paddock.cluster.database import Database
-        from paddock.cluster.keys import read_keys
         from paddock.cluster.questions import SharedQuestions
-        from paddock.cluster.seals import Seals
+        from paddock.cluster.seals import open_seals
 
-        seals = Seals(read_keys(settings.cluster.key_file, "cluster.key_file"))
         async with Database(settings.cluster.url, name="paddock approve") as database:
-            yield SharedQuestions(database, None, seals).of_everybody()
+            yield SharedQuestions(database, None, open_seals(settings.cluster)).of_everybody()
         return
     from paddock.app.pending_approvals import PendingApprovals
     from paddock.app.questions import FileQuestions

@@ -1,4 +1,4 @@
-"""Keys that the machines of a cluster have in common, from files such as a mounted secret; never in the database."""
+"""Keys that all replicas of a cluster share: the file of `cluster.key_file`."""
 
 from pathlib import Path
 
@@ -6,29 +6,28 @@ from paddock.model.errors import ConfigurationError
 from paddock.own_files import read_trusted
 
 MIN_KEY_CHARS = 32
-_MAX_FILE_BYTES = 64 * 1024
+_MAX_KEYS = 16
+_MAX_BYTES = 64 * 1024
 
 
-def read_keys(file: Path | None, setting: str) -> tuple[bytes, ...]:
-    """Return the keys in a file, one per line; none without a file. `setting` names it in errors.
+def read_keys(file: Path) -> tuple[bytes, ...]:
+    """Return the keys in a file, one per line: the first one signs, all are accepted. Raises ConfigurationError.
 
-    Raises ConfigurationError, whose text has no key in it.
+    To replace a key without a pause, add the new one below the old one on every replica, then swap them, then remove
+    the old one. Each step needs a restart of the replicas, one after the other.
     """
-    if file is None:
-        return ()
     try:
-        text = read_trusted(file, _MAX_FILE_BYTES).decode("ascii")
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{file}: a key is not ASCII ({setting})") from None
-    except OSError as error:  # NotOursError is one
-        raise ConfigurationError(f"{file}: cannot be read: {error.strerror} ({setting})") from None
+        text = read_trusted(file, _MAX_BYTES).decode("ascii")
+        others_read = file.stat().st_mode & 0o007
+    except (OSError, UnicodeDecodeError) as problem:  # NotOursError is an OSError
+        why = getattr(problem, "strerror", None) or problem
+        raise ConfigurationError(f"cluster.key_file: cannot read {file}: {why}") from None
+    if others_read:
+        raise ConfigurationError(f"cluster.key_file: every user can read {file}; run: chmod 600 {file}")
     keys = [line.strip() for line in text.splitlines() if line.strip()]
-    if not keys:
+    if not keys or len(keys) > _MAX_KEYS or any(len(key) < MIN_KEY_CHARS for key in keys):
         raise ConfigurationError(
-            f"{file}: has no key; make one: openssl rand -base64 32 > {file} ({setting})"
-        )
-    if any(len(key) < MIN_KEY_CHARS for key in keys):
-        raise ConfigurationError(
-            f"{file}: a key has less than {MIN_KEY_CHARS} characters; make one: openssl rand -base64 32 ({setting})"
+            f"cluster.key_file: {file} must have 1 to {_MAX_KEYS} keys, one per line, each of at least {MIN_KEY_CHARS} "
+            'characters; make one with: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
         )
     return tuple(key.encode() for key in keys)

@@ -8,6 +8,9 @@ import hmac
 import json
 from collections.abc import Sequence
 
+from paddock.cluster.keys import read_keys
+from paddock.settings.cluster import ClusterSettings
+
 
 class Seals:
     """Seals of the machines that have the same keys."""
@@ -32,3 +35,8 @@ class Seals:
 def _compute_mac(key: bytes, purpose: str, fields: Sequence[str]) -> bytes:
     data = json.dumps(["paddock", purpose, *fields]).encode()  # no two lists have the same JSON
     return hmac.digest(key, data, hashlib.sha256)
+
+
+def open_seals(settings: ClusterSettings) -> Seals:
+    """Return the seals of the settings. Raises ConfigurationError if `cluster.key_file` cannot be used."""
+    return Seals(read_keys(settings.key_file) if settings.key_file else ())

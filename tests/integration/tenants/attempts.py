@@ -94,7 +94,7 @@ def is_untouched(runner: TenantsRunner, own: Belongings) -> bool:
     """Return whether everything is as it was."""
     tenant = own.tenant
     assert [task.done() for task in own.tasks] == [False, False]
-    assert [each.question.id for each in await tenant.list_own_questions()] == [own.question]
+    assert [each.question.id for each in runner.list_questions_of(tenant)] == [own.question]
     assert [each.id for each in tenant.session.programs.list_sessions(tenant.actor)] == [own.session]
     read = runner.run(tenant.session.programs.sessions.read_file(tenant.actor, own.session, "secret.txt"))
     stored = tenant.session.output.artifacts().read(own.artifact, runner.workspace)
