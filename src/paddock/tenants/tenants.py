@@ -26,13 +26,13 @@ from paddock.tenants.rate import RateLimit
 from paddock.tenants.slots import Slots
 from paddock.tenants.stores import Stores, open_file_stores
 from paddock.tenants.tenant import Tenant
-from paddock.tenants.token_file import StoredToken
 from paddock.tenants.tokens import find_token, hash_token
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from paddock.telemetry.metrics import Metrics
+    from paddock.tenants.token_file import StoredToken
 
 _WATCH_S = 1.0
 """Time between two looks at the file of tokens, at expired tokens and at idle sessions, in seconds."""

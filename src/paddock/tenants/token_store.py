@@ -26,7 +26,7 @@ MAX_ROW_CHARS = 64 * 1024
 """Maximum length of one row, in characters."""
 MAX_AGE_S = 30.0
 """Time for which tokens are accepted without news from the database, in seconds."""
-_MIN_PAUSE_S = 0.2
+MIN_PAUSE_S = 0.2
 """Minimum time between two reads, in seconds: whoever sends unknown tokens must not burden the database."""
 _log = logging.getLogger("paddock.tenants")
 
@@ -77,26 +77,39 @@ class SharedTokens:
     none is a token: one of them may have lost a limit.
     """
 
-    def __init__(self, rows: "KeptRows", seals: "Seals") -> None:
+    def __init__(self, rows: "KeptRows", seals: "Seals", *, min_pause_s: float = MIN_PAUSE_S) -> None:
         self._rows = rows
+        self._min_pause_s = min_pause_s
         self._seals = seals
         self._seen: list[KeptRow] | None = None
         self._tokens: tuple[StoredToken, ...] = ()
-        self._read_at = float("-inf")
+        self._read_at = self._failed_at = float("-inf")
+        self._problem = ""
+        """Why the last read failed."""
         self._turn = asyncio.Lock()
 
     async def read(self) -> tuple[StoredToken, ...]:
         """Return the tokens of the last `refresh`. Raises StoreUnavailable if that was more than `MAX_AGE_S` ago."""
-        if time.monotonic() - self._read_at > MAX_AGE_S:
-            return await self.refresh()
-        return self._tokens
+        if time.monotonic() - self._read_at <= MAX_AGE_S:
+            return self._tokens
+        if self._problem:
+            raise StoreUnavailable(self._problem)
+        return await self.refresh()
 
     async def refresh(self) -> tuple[StoredToken, ...]:
         """Read the rows, unless they were just read. Raises StoreUnavailable."""
+        asked_at = time.monotonic()
         async with self._turn:
-            if time.monotonic() - self._read_at >= _MIN_PAUSE_S:
+            if self._failed_at >= asked_at:  # while this call waited for its turn
+                raise StoreUnavailable(self._problem)
+            if time.monotonic() - self._read_at >= self._min_pause_s:
                 began = time.monotonic()
-                rows = await self._rows.list_rows(MAX_TOKENS + 1)
+                try:
+                    rows = await self._rows.list_rows(MAX_TOKENS + 1)
+                except StoreUnavailable as error:
+                    self._failed_at, self._problem = time.monotonic(), str(error)
+                    raise
+                self._problem = ""
                 if rows != self._seen:
                     self._tokens = self._parse_rows(rows)
                     self._seen = rows
