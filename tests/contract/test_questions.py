@@ -41,7 +41,13 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(params=["files", "rows", "sealed rows"])
+@pytest.fixture(
+    params=[
+        "files",
+        pytest.param("rows", marks=pytest.mark.slow),
+        pytest.param("sealed rows", marks=pytest.mark.slow),
+    ]
+)
 def open_ends(request: pytest.FixtureRequest, tmp_path: Path) -> OpenEnds:
     if request.param == "files":
 

@@ -9,7 +9,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from paddock.model.errors import ConfigurationError
+from paddock.model.errors import ConfigurationError, StoreUnavailable
 from paddock.model.printable import make_printable
 from paddock.settings.serve import MAX_TOKENS
 from paddock.tenants.token_file import StoredToken, TokenFile
