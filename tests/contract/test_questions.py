@@ -15,7 +15,8 @@ from paddock.app.pending_approvals import PendingApprovals
 from paddock.app.questions import FileQuestions, Questions, ask_and_wait
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
-from paddock.cluster.questions import MAX_BODY_BYTES, Identity, SharedQuestions
+from paddock.cluster.node import Node
+from paddock.cluster.questions import MAX_BODY_BYTES, SharedQuestions
 from paddock.cluster.seals import Seals
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError
@@ -65,7 +66,7 @@ def open_ends(request: pytest.FixtureRequest, tmp_path: Path) -> OpenEnds:
         async with Database(url) as one, Database(url) as two:
             await migrate(one)
             hold_lease(url, "a", "boot")
-            asker = SharedQuestions(one, Identity("a", "boot"), seals)
+            asker = SharedQuestions(one, Node("a", "boot"), seals)
             yield Ends(asker.of_actor(ACTOR), SharedQuestions(two, None, seals).of_everybody())
 
     return open_rows

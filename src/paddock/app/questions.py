@@ -11,10 +11,14 @@ several machines share (`paddock.cluster.questions`). `tests/contract/test_quest
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.app.cluster import Cluster
 
 
 class AnswerableQuestions(Protocol):
@@ -104,3 +108,17 @@ async def ask_and_wait(questions: Questions, question: Question) -> Answer:
     """Keep a question until somebody answers it, and return the answer. Raises ApprovalError."""
     async with questions.keep_question(question):
         return await questions.wait_for_answer(question)
+
+
+def open_local_questions(settings: Settings, cluster: "Cluster | None") -> Questions:
+    """Return the questions of clients on this machine; with a cluster, people on all machines can answer them.
+
+    Raises ConfigurationError if `cluster.key_file` cannot be used.
+    """
+    if cluster is None:
+        return FileQuestions(PendingApprovals(settings.approvals.directory))
+    from paddock.cluster.questions import LOCAL, SharedQuestions
+    from paddock.cluster.seals import open_seals
+
+    seals = open_seals(settings.cluster)
+    return SharedQuestions(cluster.database, cluster.node, seals).of_actor(LOCAL)

@@ -4,13 +4,16 @@ A row comes from a database that others may write to. Whoever reads one checks i
 """
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paddock.cluster.database import Database
 from paddock.model.base import Json
 
 MAX_BODY_CHARS = 16 * 1024 * 1024
 """Maximum length of one fact as JSON, in characters."""
+
+STATEMENT_S = 5.0
+"""Maximum time of one statement, in seconds."""
 
 
 class KeptRow(NamedTuple):
@@ -39,7 +42,7 @@ class KeptRows:
 
     async def list_rows(self, limit: int) -> list[KeptRow]:
         """Return the first rows, by name."""
-        rows = await self._database.fetch(
+        rows = await self._fetch(
             "select name, version, left(body::text, %s) from kept where kind = %s order by name limit %s",
             (self._max_chars, self._kind, limit),
         )
@@ -47,7 +50,7 @@ class KeptRows:
 
     async def read_row(self, name: str) -> KeptRow | None:
         """Return the row with a name, or None."""
-        rows = await self._database.fetch(
+        rows = await self._fetch(
             "select name, version, left(body::text, %s) from kept where kind = %s and name = %s",
             (self._max_chars, self._kind, name),
         )
@@ -56,7 +59,7 @@ class KeptRows:
     async def create_row(self, name: str, value: Json, *, max_rows: int | None = None) -> bool:
         """Add a row; return False if there is one with this name, or there are `max_rows`."""
         return bool(
-            await self._database.fetch(
+            await self._fetch(
                 "insert into kept (kind, name, body) select %s, %s, %s::jsonb "
                 "where %s::int is null or (select count(*) from kept where kind = %s) < %s::int "
                 "on conflict do nothing returning 1",
@@ -67,7 +70,7 @@ class KeptRows:
     async def replace_row(self, name: str, version: int, value: Json) -> bool:
         """Replace a row that has this version; return False if it has another one, or is gone."""
         return bool(
-            await self._database.fetch(
+            await self._fetch(
                 "update kept set body = %s::jsonb, version = version + 1 "
                 "where kind = %s and name = %s and version = %s returning 1",
                 (json.dumps(value), self._kind, name, version),
@@ -77,7 +80,10 @@ class KeptRows:
     async def delete_row(self, name: str) -> bool:
         """Delete a row; return whether there was one."""
         return bool(
-            await self._database.fetch(
+            await self._fetch(
                 "delete from kept where kind = %s and name = %s returning 1", (self._kind, name)
             )
         )
+
+    async def _fetch(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        return await self._database.fetch(query, values, timeout_s=STATEMENT_S)

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from paddock.cancellation import run_shielded
 from paddock.cluster.database import Database
+from paddock.cluster.node import Node
 from paddock.cluster.seals import Seals
 from paddock.cluster.status import LEASE_S
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
@@ -36,6 +37,8 @@ MAX_NAME_CHARS = 200
 """Maximum length of the name of whoever answered, in characters."""
 POLL_S = 1.0
 """Time between two looks for answers, in seconds. A notification comes earlier, except through some poolers."""
+STATEMENT_S = 5.0
+"""Maximum time of one statement, in seconds."""
 CHANNEL = "paddock_answer"
 """Channel of the notifications about answers (LISTEN, NOTIFY)."""
 LOCAL = ""
@@ -60,13 +63,6 @@ _TELL = "returning id) select pg_notify(%s, id) from answered"
 _log = logging.getLogger("paddock.cluster")
 
 
-class Identity(NamedTuple):
-    """Who asks: a node, and the process that has its lease."""
-
-    node: str
-    boot: str
-
-
 class _Filter(NamedTuple):
     """Which questions a view has."""
 
@@ -77,10 +73,10 @@ class _Filter(NamedTuple):
 class SharedQuestions:
     """All questions in a database. One object for each process: it looks for all of its answers at once."""
 
-    def __init__(self, database: Database, identity: Identity | None, seals: Seals) -> None:
-        """Ask as `identity`, whose lease must last; without it, questions can only be listed and answered."""
+    def __init__(self, database: Database, node: Node | None, seals: Seals) -> None:
+        """Ask as `node`, whose lease must last; without it, questions can only be listed and answered."""
         self.database = database
-        self.identity = identity
+        self.node = node
         self.seals = seals
         self._waiting: dict[str, asyncio.Future[tuple[Any, ...] | None]] = {}
         """The questions of this process that wait, by id: a row with an answer; None for one that is gone."""
@@ -107,7 +103,7 @@ class SharedQuestions:
 
     async def delete_abandoned(self) -> None:
         """Delete the rows of ended processes. Raises StoreUnavailable."""
-        await self.database.fetch(
+        await self.fetch(
             f"delete from question where expires < now() or not {_ALIVE}",  # noqa: S608 - constants
             (LEASE_S,),
         )
@@ -124,6 +120,10 @@ class SharedQuestions:
             del self._waiting[id_]
             if not self._waiting:
                 self._watching.cancel()
+
+    async def fetch(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """Return all rows of one statement. Raises StoreUnavailable, also after `STATEMENT_S`."""
+        return await self.database.fetch(query, values, timeout_s=STATEMENT_S)
 
     async def _watch(self) -> None:
         """Look for answers when one is announced, and every `POLL_S`; also while the database is away."""
@@ -151,7 +151,7 @@ class SharedQuestions:
 
     async def _look_for_answers(self) -> None:
         ids = [*self._waiting]
-        rows = await self.database.fetch(
+        rows = await self.fetch(
             "select id, sha256, verdict, left(by, %s), seal from question where id = any(%s)",
             (MAX_NAME_CHARS + 1, ids),
         )
@@ -174,14 +174,14 @@ class QuestionView:
     @asynccontextmanager
     async def keep_question(self, question: Question) -> AsyncGenerator[None]:
         """Keep a question during the context. Raises ApprovalError."""
-        identity = self._shared.identity
-        assert identity is not None, "this process has no lease"
+        node = self._shared.node
+        assert node is not None, "this process has no lease"
         body = _encode(question)
         if len(body) > MAX_BODY_BYTES:
             raise ApprovalError(f"{question.id} exceeds the limit of {MAX_BODY_BYTES} bytes")
-        values = (question.id, self._tenant, question.run, _hash(body), *identity, body.decode())
+        values = (question.id, self._tenant, question.run, _hash(body), node.id, node.boot, body.decode())
         try:
-            await self._shared.database.fetch(
+            await self._shared.fetch(
                 "insert into question (id, tenant, run, sha256, node, boot, body, expires) "
                 "values (%s, %s, %s, %s, %s, %s, %s::jsonb, now() + make_interval(secs => %s))",
                 (*values, question.wait_ms / 1000),
@@ -214,7 +214,7 @@ class QuestionView:
 
     async def list_waiting(self) -> list[WaitingQuestion]:
         """Return the waiting questions, oldest first; at most `MAX_LISTED_QUESTIONS`. Raises StoreUnavailable."""
-        rows = await self._shared.database.fetch(
+        rows = await self._shared.fetch(
             f"{_SELECT} where {self._chosen.condition} and verdict is null and {_WAITS} order by id limit %s",
             (*self._chosen.values, LEASE_S, MAX_LISTED_QUESTIONS),
         )
@@ -226,7 +226,7 @@ class QuestionView:
             raise ApprovalError(
                 f"{id_[:50]!r} is not the id of a question; `paddock approve` lists the waiting questions"
             )
-        rows = await self._shared.database.fetch(
+        rows = await self._shared.fetch(
             f"{_SELECT} where id = %s and {self._chosen.condition} and {_WAITS}",
             (id_, *self._chosen.values, LEASE_S),
         )
@@ -244,13 +244,13 @@ class QuestionView:
             raise ApprovalError(_own_question_text(question))
         shown = _hash(_encode(question))
         seal = self._shared.seals.seal(_PURPOSE, question.id, shown.hex(), verdict, by)
-        told = await self._shared.database.fetch(
+        told = await self._shared.fetch(
             f"{_ANSWER} and {self._chosen.condition} and {_WAITS} {_TELL}",
             (verdict, by, seal, question.id, shown, *self._chosen.values, LEASE_S, CHANNEL),
         )
         if told:
             return
-        rows = await self._shared.database.fetch(
+        rows = await self._shared.fetch(
             f"select verdict from question where id = %s and {_WAITS}",  # noqa: S608 - constants
             (question.id, LEASE_S),
         )
@@ -268,7 +268,7 @@ class QuestionView:
     async def _remove(self, id_: str) -> None:
         """Delete the row of a question whose wait is over. Without the database it stays until its lease is over."""
         try:
-            await self._shared.database.fetch("delete from question where id = %s", (id_,))
+            await self._shared.fetch("delete from question where id = %s", (id_,))
         except StoreUnavailable as error:
             _log.warning("the question %s is not removed: %s", id_, error)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 KIND = "rate"
 MAX_SERVERS = 1000
+STATEMENT_S = 5.0
+"""Maximum time of one statement, in seconds."""
 _MAX_ROW_CHARS = 4 * 1024 * 1024
 _EXCHANGE = (
     "with own as (insert into kept (kind, name, body) "
@@ -50,7 +52,7 @@ class SharedRates:
             return
         own = json.dumps({sha256: [*by_age.items()] for sha256, by_age in accepted.items()})
         values = (KIND, self._node, own, _MAX_ROW_CHARS, KIND, self._node, MAX_SERVERS)
-        rows = await self._database.fetch(_EXCHANGE, values)
+        rows = await self._database.fetch(_EXCHANGE, values, timeout_s=STATEMENT_S)
         self._silent = not accepted
         now, found = self._clock(), dict[str, list[tuple[float, int]]]()
         old: list[str] = []
@@ -63,7 +65,8 @@ class SharedRates:
                     found.setdefault(sha256, []).append((now - age_s - age, number))
         self._elsewhere = found
         if old:
-            await self._database.fetch("delete from kept where kind = %s and name = any(%s)", (KIND, old))
+            removal = "delete from kept where kind = %s and name = any(%s)"
+            await self._database.fetch(removal, (KIND, old), timeout_s=STATEMENT_S)
 
 
 def _parse_row(text: str, now: float) -> tuple[float, list[tuple[str, int, int]]]:

@@ -9,8 +9,7 @@ from paddock.tenants.token_file import TokenFile
 from paddock.tenants.token_store import FileTokens, TokenStore, open_shared_tokens
 
 if TYPE_CHECKING:
-    from paddock.cluster.database import Database
-    from paddock.cluster.questions import Identity
+    from paddock.app.cluster import Cluster
     from paddock.tenants.shared_rates import SharedRates
 
 
@@ -22,20 +21,20 @@ class Stores(NamedTuple):
     rates: "SharedRates | None" = None
 
 
-def open_file_stores(settings: Settings) -> Stores:
-    """Return the stores of a server of its own, in files below `serve.directory`."""
-    directory = settings.serve.directory
-    return Stores(FileTokens(TokenFile(directory)), QuestionDirectories(directory))
+def open_stores(settings: Settings, cluster: "Cluster | None") -> Stores:
+    """Return the stores that the servers of a cluster share; or those of one server, files below `serve.directory`.
 
-
-def open_shared_stores(settings: Settings, database: "Database", identity: "Identity") -> Stores:
-    """Return the stores that the servers of a cluster share. Raises ConfigurationError."""
+    Raises ConfigurationError if `cluster.key_file` cannot be used.
+    """
+    if cluster is None:
+        directory = settings.serve.directory
+        return Stores(FileTokens(TokenFile(directory)), QuestionDirectories(directory))
     from paddock.cluster.questions import SharedQuestions
     from paddock.cluster.seals import open_seals
     from paddock.tenants.shared_rates import SharedRates
 
     return Stores(
-        open_shared_tokens(database, settings.cluster),
-        SharedQuestions(database, identity, open_seals(settings.cluster)),
-        SharedRates(database, identity.node),
+        open_shared_tokens(cluster.database, settings.cluster),
+        SharedQuestions(cluster.database, cluster.node, open_seals(settings.cluster)),
+        SharedRates(cluster.database, cluster.node.id),
     )

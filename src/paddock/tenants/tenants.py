@@ -24,13 +24,14 @@ from paddock.tenants.errors import UnknownToken
 from paddock.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.tenants.rate import RateLimit
 from paddock.tenants.slots import Slots
-from paddock.tenants.stores import Stores, open_file_stores
+from paddock.tenants.stores import open_stores
 from paddock.tenants.tenant import Tenant
 from paddock.tenants.tokens import find_token, hash_token
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from paddock.app.cluster import Cluster
     from paddock.telemetry.metrics import Metrics
     from paddock.tenants.token_file import StoredToken
 
@@ -59,24 +60,24 @@ class Tenants:
         *,
         token: str | None = None,
         metrics: "Metrics | None" = None,
-        stores: Stores | None = None,
+        cluster: "Cluster | None" = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Serve the tokens of the settings, those of `paddock serve token new`, and one `token` of the caller's own.
 
-        The actor of that one is `http`, without limits. The caller closes `launcher`. `metrics` count all
-        requests. `stores` are files by default. `clock` returns seconds since the epoch, for `expires` of tokens.
-        Raises ConfigurationError for tokens of the settings that cannot be used.
+        The actor of that one is `http`, without limits. The caller closes `launcher` and `cluster`. `metrics` count all
+        requests. With a `cluster`, all of its servers have the same tokens and questions. `clock` returns seconds since
+        the epoch, for `expires` of tokens. Raises ConfigurationError for tokens of the settings that cannot be used.
         """
         self._settings = settings
         self._workspace = workspace
         self._launcher = launcher or Launcher()
         self._metrics = metrics
+        self._cluster = cluster
         self._clock = clock
         own = () if token is None else (_OwnToken(name="http", sha256=hash_token(token)),)
         self._fixed = (*settings.serve.token, *own)
-        stores = stores or open_file_stores(settings)
-        self._tokens, self._questions, self._shared_rates = stores
+        self._tokens, self._questions, self._shared_rates = open_stores(settings, cluster)
         self._stored: tuple[StoredToken, ...] = ()
         """The tokens of the store when it was last read."""
         self._slots = Slots(settings.serve.max_jobs)
@@ -213,6 +214,7 @@ class Tenants:
             asker=asker,
             metrics=self._metrics,
             server=Server(self._settings, self._audit, user),
+            cluster=self._cluster,
         )
 
     def _end_soon(self, ending: Coroutine[Any, Any, None]) -> None:
