@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from paddock.app.pending_approvals import PendingApprovals
-from paddock.app.questions import FileQuestions, Questions
+from paddock.app.questions import Questions, open_local_questions
 from paddock.app.session import Session, open_session
 from paddock.cancellation import cancel_all
 from paddock.mcp_server.compat.profile import build_compat_profile
@@ -104,7 +103,7 @@ class Service:
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
-        self._inbox = questions or FileQuestions(PendingApprovals(settings.approvals.directory))
+        self._inbox = questions or open_local_questions(settings, None)
         self._rounds = ElicitationRounds(
             settings.approvals.wait_ms, PendingCalls(self._inbox, FETCH_TOOLS[tool_names])
         )
