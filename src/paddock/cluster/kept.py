@@ -16,6 +16,14 @@ STATEMENT_S = 5.0
 """Maximum time of one statement, in seconds."""
 
 
+READ = "select name, version, left(body::text, %s) from kept where kind = %s and name = %s"
+CREATE = "insert into kept (kind, name, body) values (%s, %s, %s::jsonb) on conflict do nothing returning 1"
+REPLACE = (
+    "update kept set body = %s::jsonb, version = version + 1 "
+    "where kind = %s and name = %s and version = %s returning 1"
+)
+
+
 class KeptRow(NamedTuple):
     """One fact. `text` is its JSON, as the database writes it."""
 
@@ -50,10 +58,7 @@ class KeptRows:
 
     async def read_row(self, name: str) -> KeptRow | None:
         """Return the row with a name, or None."""
-        rows = await self._fetch(
-            "select name, version, left(body::text, %s) from kept where kind = %s and name = %s",
-            (self._max_chars, self._kind, name),
-        )
+        rows = await self._fetch(READ, (self._max_chars, self._kind, name))
         return KeptRow(*rows[0]) if rows else None
 
     async def create_row(self, name: str, value: Json, *, max_rows: int | None = None) -> bool:
@@ -64,16 +69,6 @@ class KeptRows:
                 "where %s::int is null or (select count(*) from kept where kind = %s) < %s::int "
                 "on conflict do nothing returning 1",
                 (self._kind, name, json.dumps(value), max_rows, self._kind, max_rows),
-            )
-        )
-
-    async def replace_row(self, name: str, version: int, value: Json) -> bool:
-        """Replace a row that has this version; return False if it has another one, or is gone."""
-        return bool(
-            await self._fetch(
-                "update kept set body = %s::jsonb, version = version + 1 "
-                "where kind = %s and name = %s and version = %s returning 1",
-                (json.dumps(value), self._kind, name, version),
             )
         )
 

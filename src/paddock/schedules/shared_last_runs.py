@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from paddock.model.errors import SdkError, StoreUnavailable
 from paddock.model.ids import new_id
@@ -108,13 +108,9 @@ class SharedLastRuns:
 
 def _parse_last(text: str, name: str) -> datetime | None:
     try:
-        body: object = json.loads(text)
-        if not isinstance(body, dict):
-            raise ValueError("not an object")  # noqa: TRY004 - the content of a row, not an argument
-        last = cast("dict[str, Any]", body).get("last")
+        last: object = json.loads(text).get("last")
         moment = None if last is None else datetime.fromisoformat(str(last))
-    except (ValueError, RecursionError):
-        raise SdkError(
-            f"the row of the temporal {name} in the database has no time; delete it to start again"
-        ) from None
+    except (ValueError, AttributeError, RecursionError):
+        message = f"the row of the temporal {name} in the database has no time; delete it to start again"
+        raise SdkError(message) from None
     return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
