@@ -74,7 +74,7 @@ def test_a_change_that_fails_changes_nothing(open_kept: Open) -> None:
         held["n"] = 2
         raise ConfigurationError("no")
 
-    with pytest.raises(ConfigurationError, match="^no$"):
+    with pytest.raises(ConfigurationError, match=r"^no$"):
         kept.update(fail)
     assert kept.read() == open_kept().read() == {"n": 1}
 
@@ -83,5 +83,5 @@ def test_content_that_is_not_sound_is_refused(open_kept: Open) -> None:
     open_kept().update(lambda held: held.__setitem__("bad", 1))
     kept = open_kept()
     for use in (kept.look, kept.read, lambda: kept.update(lambda held: held.clear())):
-        with pytest.raises(ConfigurationError, match="was damaged or changed; .* to start afresh$"):
+        with pytest.raises(ConfigurationError, match=r"was damaged or changed; .* to start afresh$"):
             use()

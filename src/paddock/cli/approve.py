@@ -110,10 +110,12 @@ async def _open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQue
     """Yield the questions of clients on this machine and of all users of a server; or those of all machines."""
     if settings.cluster.url is not None:
         from paddock.cluster.database import Database
+        from paddock.cluster.migrate import check_tables
         from paddock.cluster.questions import SharedQuestions
         from paddock.cluster.seals import open_seals
 
         async with Database(settings.cluster.url, name="paddock approve") as database:
+            await check_tables(database)
             yield SharedQuestions(database, None, open_seals(settings.cluster)).of_everybody()
         return
     from paddock.app.pending_approvals import PendingApprovals

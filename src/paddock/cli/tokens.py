@@ -210,8 +210,10 @@ async def _open_tokens(settings: "Settings") -> "AsyncGenerator[TokenStore]":
 
     if settings.cluster.url is not None:
         from paddock.cluster.database import Database
+        from paddock.cluster.migrate import check_tables
 
         async with Database(settings.cluster.url, name="paddock token") as database:
+            await check_tables(database)
             yield open_shared_tokens(database, settings.cluster)
         return
     from paddock.tenants.token_file import TokenFile

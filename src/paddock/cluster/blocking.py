@@ -39,5 +39,5 @@ class BlockingDatabase:
                 connection.execute(b"select set_config('statement_timeout', %s, false)", (f"{STATEMENT_S}s",))
                 cursor = connection.execute(query.encode(), values)
                 return cursor.fetchall() if cursor.description else []
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except psycopg.Error as error:
             raise StoreUnavailable(describe_failure(error)) from None

@@ -37,6 +37,8 @@ MAX_NAME_CHARS = 200
 """Maximum length of the name of whoever answered, in characters."""
 POLL_S = 1.0
 """Time between two looks for answers, in seconds. A notification comes earlier, except through some poolers."""
+_MIN_PAUSE_S = 0.01
+"""Minimum time between two looks, in seconds, however often something is announced."""
 STATEMENT_S = 5.0
 """Maximum time of one statement, in seconds."""
 CHANNEL = "paddock_answer"
@@ -52,8 +54,9 @@ _ALIVE = (
 )
 _WAITS = f"expires > now() and {_ALIVE}"
 _SELECT = (
-    f"select id, tenant, left(body::text, {2 * MAX_BODY_BYTES}), sha256, "  # noqa: S608 - constants
-    "extract(epoch from expires - now())::float8 from question"
+    f"select left(id, 50), left(tenant, 200), left(body::text, {2 * MAX_BODY_BYTES}), "  # noqa: S608 - constants
+    "substring(sha256, 1, 33), "
+    "extract(epoch from least(expires, now() + interval '1 year') - now())::float8 from question"
 )
 _ANSWER = (
     "with answered as (update question set verdict = %s, by = %s, seal = %s, answered = now() "
@@ -133,6 +136,7 @@ class SharedQuestions:
                     while True:
                         await self._look_for_answers()
                         await wait_for_notice(POLL_S)
+                        await asyncio.sleep(_MIN_PAUSE_S)
             except StoreUnavailable:
                 await self._look_without_notices()
             except Exception as error:  # noqa: BLE001 - whoever waits is told; no answer is a no
@@ -152,7 +156,8 @@ class SharedQuestions:
     async def _look_for_answers(self) -> None:
         ids = [*self._waiting]
         rows = await self.fetch(
-            "select id, sha256, verdict, left(by, %s), seal from question where id = any(%s)",
+            "select id, substring(sha256, 1, 33), left(verdict, 10), left(by, %s), substring(seal, 1, 33) "
+            "from question where id = any(%s)",
             (MAX_NAME_CHARS + 1, ids),
         )
         found = {row[0]: row for row in rows}

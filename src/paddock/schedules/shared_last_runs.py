@@ -31,8 +31,8 @@ _TAKE = (
     "insert into kept as row (kind, name, body) "
     "values (%s, %s, jsonb_build_object('holder', %s::text, 'until', extract(epoch from now()) + %s)) "
     "on conflict (kind, name) do update set body = row.body || excluded.body, version = row.version + 1 "
-    "where row.body ->> 'holder' is null or jsonb_typeof(row.body -> 'until') <> 'number' "
-    "or (row.body -> 'until')::float8 < extract(epoch from now()) returning 1"
+    "where row.body ->> 'holder' is null or case jsonb_typeof(row.body -> 'until') "
+    "when 'number' then (row.body -> 'until')::numeric < extract(epoch from now()) else true end returning 1"
 )
 _RENEW = (
     "update kept set body = body || jsonb_build_object('until', extract(epoch from now()) + %s) "
