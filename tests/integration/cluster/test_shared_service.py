@@ -204,17 +204,21 @@ def test_the_question_of_a_replica_that_was_killed_is_gone(users: Users, service
         "c",
         Path(service.desk.environment["PADDOCK_CLUSTER_KEY_FILE"]),
     )
-    with place.serve() as c, c.client(users.token) as alice, contextlib.suppress(httpx2.HTTPError):
-        with asking(alice, **CALL) as (_, question, _):
-            assert list_questions(users.boss_b)[question["id"]] is True
-            c.process.send_signal(signal.SIGKILL)
-            c.wait()
-            # Ten seconds later the lease is over; the test does not wait.
-            execute(service.url, "update node set seen = now() - interval '11 seconds' where id = 'c'")
-            assert question["id"] not in list_questions(users.boss_b)
-            for boss in (users.boss_a, users.boss_b):
-                late = boss.problem("POST", f"/v1/approvals/{question['id']}", json={"verdict": "once"})
-                assert late[:2] == (404, "not-found")
+    with (
+        place.serve() as c,
+        c.client(users.token) as alice,
+        contextlib.suppress(httpx2.HTTPError),
+        asking(alice, **CALL) as (_, question, _),
+    ):
+        assert list_questions(users.boss_b)[question["id"]] is True
+        c.process.send_signal(signal.SIGKILL)
+        c.wait()
+        # Ten seconds later the lease is over; the test does not wait.
+        execute(service.url, "update node set seen = now() - interval '11 seconds' where id = 'c'")
+        assert question["id"] not in list_questions(users.boss_b)
+        for boss in (users.boss_a, users.boss_b):
+            late = boss.problem("POST", f"/v1/approvals/{question['id']}", json={"verdict": "once"})
+            assert late[:2] == (404, "not-found")
 
 
 def test_a_revoked_token_ends_what_runs_on_all_replicas(service: Service) -> None:
