@@ -303,7 +303,8 @@ def _read_row(row: tuple[Any, ...]) -> WaitingQuestion | None:
     ):
         _log.warning("the row of the question %s was damaged or changed", make_printable(str(id_), 50))
         return None
-    return WaitingQuestion(question=question, expires=time.time() + min(left_s, question.wait_ms / 1000))
+    left_ms = min(left_s * 1000, question.wait_ms)  # the second one may be too large for a fraction
+    return WaitingQuestion(question=question, expires=time.time() + left_ms / 1000)
 
 
 def _own_question_text(question: Question) -> str:
