@@ -176,6 +176,24 @@ def test_an_answer_arrives_without_notifications(url: str) -> None:
     run(url, work)
 
 
+def test_an_answer_arrives_without_polls(url: str) -> None:
+    """The notification finds it, also for a question that was asked while another one waited."""
+
+    async def work(cluster: Cluster) -> None:
+        asker = SharedQuestions(cluster.asker.database, Node("a", "first"), KEYS, poll_s=3600).of_actor(ACTOR)
+        asked = [make_question() for _ in range(4)]
+        tasks = [asyncio.create_task(ask_and_wait(asker, each)) for each in asked]
+        for each in asked:
+            while each.id not in await list_ids(cluster.everybody):
+                assert not any(task.done() for task in tasks)
+        for each in asked:
+            waiting = await cluster.everybody.find_question(each.id)
+            await cluster.everybody.give_answer(waiting, "once", each.id)
+        assert [answer.by for answer in await asyncio.gather(*tasks)] == [each.id for each in asked]
+
+    run(url, work)
+
+
 def hash_of(url: str, id_: str) -> str:
     [(value,)] = execute(url, "select encode(sha256, 'hex') from question where id = %s", id_)
     return str(value)
