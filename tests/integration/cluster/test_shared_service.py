@@ -29,7 +29,7 @@ tool = "odd/echo"
 reason = "echoes carry far"
 """
 CALL = {"server": "odd", "tool": "echo", "arguments": {"text": "hello"}}
-LONG = {"runtime": "python", "code": "import time; time.sleep(3600)"}
+LONG = {"language": "python", "code": "import time; print('begun', flush=True); time.sleep(3600)"}
 
 
 class Service(NamedTuple):
@@ -123,9 +123,7 @@ def list_questions(client: ApiClient) -> dict[str, bool]:
 def test_asked_on_one_replica_and_answered_on_the_other(users: Users) -> None:
     with asking(users.alice_a, **CALL) as (_, question, events):
         id_ = question["id"]
-        while id_ not in (seen := list_questions(users.boss_b)):
-            pass
-        assert seen[id_] is True
+        assert list_questions(users.boss_b)[id_] is True
         assert list_questions(users.alice_b)[id_] is False
         refused = users.alice_b.problem("POST", f"/v1/approvals/{id_}", json={"verdict": "once"})
         assert refused[:2] == (403, "not-permitted")
@@ -224,9 +222,10 @@ def test_the_question_of_a_replica_that_was_killed_is_gone(users: Users, service
 def test_a_revoked_token_ends_what_runs_on_all_replicas(service: Service) -> None:
     name = f"eve-{secrets.token_hex(4)}"
     token = service.desk.make_token(name)
-    with service.a.client(token) as a, service.b.client(token) as b:
+    with service.a.client(token) as a, service.b.client(token) as b, ExitStack() as running:
         for client in (a, b):
-            client.begin(**LONG)
+            events = running.enter_context(client.events(**LONG))
+            assert [next(events)[0] for _ in range(2)] == ["started", "console"]
         revoked = service.desk.paddock("serve", "token", "revoke", name, "--json")
         assert revoked == {"name": name, "revoked": True}
         for client in (a, b):
