@@ -15,6 +15,7 @@ from conformance_asking import ask, asking_tools
 from mcp.shared.uri_template import UriTemplate
 
 from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import FileQuestions
 from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import KnownHosts, build_application
 from paddock.mcp_server.http.hosts import HostNames
@@ -220,7 +221,7 @@ async def main(directory: Path) -> None:
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
-        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCH_TOOLS["default"])
+        60_000, PendingCalls(FileQuestions(PendingApprovals(directory / "approvals")), FETCH_TOOLS["default"])
     )
     offers = PromptsAndResources(FixturePrompts(), FixtureResources())
     server = build_protocol_server(Toolbox(tools), offers, rounds, announcer)

@@ -85,4 +85,5 @@ class HttpService:
 
 
 def _make_mcp_service(workspace: Path, settings_of: SettingsOf, tenant: "Tenant") -> Service:
-    return Service(tenant.session, tenant.settings, workspace, "default", settings_of, admit=tenant.admit)
+    own = tenant.session, tenant.settings, workspace
+    return Service(*own, "default", settings_of, admit=tenant.admit, questions=tenant.questions)
