@@ -111,13 +111,13 @@ def _make_packages(settings: Settings) -> "Packages":
 
 
 def _make_sessions(
-    settings: Settings, outgoing: OutgoingRedaction, engine: "Callable[[], RuntimeEngine]"
+    settings: Settings, outgoing: OutgoingRedaction, mark: str, engine: "Callable[[], RuntimeEngine]"
 ) -> "ProgramSessions":
     from paddock.sessions.bundles import read_result
     from paddock.sessions.registry import ProgramSessions
 
     read = partial(read_result, hide=outgoing.text, hide_json=outgoing.json)
-    return ProgramSessions(settings.sessions, engine, read)
+    return ProgramSessions(settings.sessions, engine, read, mark)
 
 
 def _make_commands(
@@ -183,6 +183,8 @@ class Server(NamedTuple):
     """Records the requests of all sessions. The server closes it."""
     user: str
     """Whose session it is: an actor."""
+    mark: str = ""
+    """What names this replica in handles, in a cluster."""
 
 
 @contextmanager
@@ -212,7 +214,7 @@ def _make_programs(
     server: Server | None,
 ) -> Programs:
     engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
-    sessions = partial(_make_sessions, settings, outgoing)
+    sessions = partial(_make_sessions, settings, outgoing, "" if server is None else server.mark)
     return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
 
 

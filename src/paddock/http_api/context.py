@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TENANT_KEY: Final = "paddock.tenant"
 """Where the entry keeps the caller of a request, in its scope."""
+HOP_KEY: Final = "paddock.hop"
+"""In the scope of a request: whether another replica has passed it on."""
 
 
 @dataclass(frozen=True)

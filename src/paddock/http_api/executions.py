@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from paddock.http_api.bodies import ReadBody, read_model
 from paddock.http_api.context import Call, ThisCall, await_disconnect
+from paddock.http_api.elsewhere import find_elsewhere
 from paddock.http_api.events import EVENT_SCHEMA, Listener
 from paddock.http_api.events import MEDIA_TYPE as EVENT_STREAM
 from paddock.http_api.idempotency import HEADER, REPLAYED_HEADER, KeyedRequest, read_key
@@ -112,6 +113,8 @@ async def execute(call: ThisCall, key: KeyHeader, answering: ThisAnswering) -> R
     """Run a program, a computation, a tool or a script tool, and return its outcome."""
     read = await read_model(call.request, call.server.bodies, ExecutionBody)
     keyed = read_key(call.tenant.actor, key, ["execution", read.value])
+    if (elsewhere := await find_elsewhere(call, read.model.session, read.value)) is not None:
+        return elsewhere
     return await run_body(call, read, read.model.session, keyed=keyed, answering=answering)
 
 

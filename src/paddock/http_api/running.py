@@ -172,6 +172,11 @@ class Executions:
             )
         return known
 
+    def has(self, actor: str, id_: str) -> bool:
+        """Return whether an execution of a caller runs here, or its outcome is kept."""
+        found = self._running.get(id_) or self._kept.get(id_)
+        return found is not None and found.actor == actor
+
     def find(self, actor: str, id_: str) -> Execution:
         """Return an execution of a caller. Raises Problem."""
         self._forget_old()

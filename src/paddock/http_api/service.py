@@ -18,6 +18,8 @@ from paddock.mcp_server.service import Service, SettingsOf
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.app.cluster import Cluster
+    from paddock.http_api.forwarding import Forwarding
     from paddock.mcp_server.http.endpoint import Endpoint
     from paddock.telemetry.metrics import Metrics
     from paddock.tenants import Tenant, Tenants
@@ -40,14 +42,22 @@ class HttpService:
         tenants: "Tenants",
         settings_of: SettingsOf,
         metrics: "Metrics | None" = None,
+        *,
+        cluster: "Cluster | None" = None,
     ) -> None:
-        """Use `settings_of` for the settings of further workspaces that MCP clients register."""
+        """Use `settings_of` for the settings of further workspaces that MCP clients register.
+
+        With a `cluster`, requests for what another replica has in memory are passed on to it.
+        """
         self._tenants = tenants
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._requests = InFlightRequests()
         self._executions = Executions(workspace, self._requests)
         self._server = ServerContext(workspace, self._requests, self._executions, BodyBuffer(), metrics)
-        self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of))
+        self._forwarding = self._make_forwarding(settings, cluster)
+        mark = "" if cluster is None else cluster.mark
+        self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))
+        self._drain_s = settings.serve.drain_ms / 1000
 
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
@@ -57,6 +67,7 @@ class HttpService:
             names=endpoint.names,
             callers=self._tenants,
             requests=self._requests,
+            forwarding=self._forwarding,
         )
         idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True)
         async with serve_application(entry, endpoint, idle, None) as serving:
@@ -64,12 +75,30 @@ class HttpService:
             try:
                 await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 if not serving.done():
+                    self._requests.leaving = True
+                    await asyncio.wait({serving}, timeout=self._drain_s)
                     await asyncio.gather(self._drain(), self._mcp.drain())
             finally:
                 stopping.cancel()
                 await self._executions.close()
                 await self._mcp.close()
+                if self._forwarding is not None:
+                    await self._forwarding.close()
         serving.result()
+
+    def _make_forwarding(self, settings: Settings, cluster: "Cluster | None") -> "Forwarding | None":
+        if cluster is None or settings.cluster.node_url is None:
+            return None
+        from paddock.cluster.peers import find_peers
+        from paddock.http_api.forwarding import Forwarding
+
+        peers = find_peers(settings.cluster, cluster.database, cluster.mark)
+        cluster.repeat("the leases of other replicas", peers.replicas.refresh)
+        return Forwarding(peers, self._requests, self._holds)
+
+    def _holds(self, tenant: "Tenant", id_: str) -> bool:
+        """Return whether an execution of a caller is here, or a call of it waits here."""
+        return self._executions.has(tenant.actor, id_) or self._mcp.holds_run(tenant, id_)
 
     async def _drain(self) -> None:
         """Let requests in flight end within the grace period; then cancel executions, and send their outcomes."""
@@ -78,5 +107,6 @@ class HttpService:
             await self._requests.wait_until_drained(_ANSWERS_S)
 
 
-def _make_mcp_service(workspace: Path, settings_of: SettingsOf, tenant: "Tenant") -> Service:
-    return Service(tenant.session, tenant.settings, workspace, "default", settings_of, admit=tenant.admit)
+def _make_mcp_service(workspace: Path, settings_of: SettingsOf, mark: str, tenant: "Tenant") -> Service:
+    own = tenant.session, tenant.settings, workspace
+    return Service(*own, "default", settings_of, admit=tenant.admit, mark=mark)

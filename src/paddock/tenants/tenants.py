@@ -58,18 +58,20 @@ class Tenants:
         *,
         token: str | None = None,
         metrics: "Metrics | None" = None,
+        mark: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Serve the tokens of the settings, those of `paddock serve token new`, and one `token` of the caller's own.
 
         The actor of that one is `http`, without limits. The caller closes `launcher`. `metrics` count all
-        requests. `clock` returns seconds since the epoch, for `expires` of tokens. Raises ConfigurationError for tokens
-        of the settings that cannot be used.
+        requests. `mark` names this replica in handles, in a cluster. `clock` returns seconds since the epoch, for
+        `expires` of tokens. Raises ConfigurationError for tokens of the settings that cannot be used.
         """
         self._settings = settings
         self._workspace = workspace
         self._launcher = launcher or Launcher()
         self._metrics = metrics
+        self._mark = mark
         self._clock = clock
         own = () if token is None else (_OwnToken(name="http", sha256=hash_token(token)),)
         self._fixed = (*settings.serve.token, *own)
@@ -113,8 +115,8 @@ class Tenants:
         """Number of jobs of all tenants that wait for a slot."""
         return self._slots.waiting
 
-    async def identify(self, token: str) -> Tenant:
-        """Return the tenant of a token, with an open session, and count the request.
+    async def identify(self, token: str, *, counts: bool = True) -> Tenant:
+        """Return the tenant of a token, with an open session, and count the request, unless another replica has.
 
         Raises UnknownToken, RateExceeded, and ConfigurationError if the file of tokens is damaged or the session cannot
         be opened; LedgerError without a ledger.
@@ -122,7 +124,7 @@ class Tenants:
         entry = find_token(self._list_valid(), token)
         if entry is None:
             raise UnknownToken
-        if entry.rate is not None:
+        if entry.rate is not None and counts:
             if (limit := self._rates.get(entry.sha256)) is None or limit.requests != entry.rate:
                 limit = self._rates[entry.sha256] = RateLimit(entry.rate)
             limit.count_request()
@@ -183,7 +185,7 @@ class Tenants:
             launcher=self._launcher,
             asker=asker,
             metrics=self._metrics,
-            server=Server(self._settings, self._audit, user),
+            server=Server(self._settings, self._audit, user, self._mark),
         )
 
     def _end_soon(self, ending: Coroutine[Any, Any, None]) -> None:
