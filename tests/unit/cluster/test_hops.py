@@ -1,5 +1,7 @@
 """Proofs that a request was passed on by another replica."""
 
+from itertools import pairwise
+
 import pytest
 
 from paddock.cluster.hops import MAX_AGE_S, HopRequest, Hops
@@ -76,7 +78,7 @@ def test_a_proof_of_a_clock_that_is_ahead_is_not_accepted_twice(clock: Clock) ->
 
 def test_keys_are_replaced_one_replica_after_the_other(clock: Clock) -> None:
     steps = [[OLD], [OLD, NEW], [NEW, OLD], [NEW]]
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         for one, other in ((before, after), (after, before)):
             sender, receiver = make_pair(clock, one, other)
             assert receiver.accept(sender.sign(THERE, REQUEST), REQUEST)

@@ -33,7 +33,9 @@ def make_replicas(rows: Rows) -> Replicas:
 
 def test_a_mark_selects_a_row() -> None:
     async def find() -> list[Replica | None]:
-        replicas = make_replicas(Rows(("b", "http://10.0.0.2:8700", "boot"), ("a", "http://10.0.0.1:8700", "own")))
+        replicas = make_replicas(
+            Rows(("b", "http://10.0.0.2:8700", "boot"), ("a", "http://10.0.0.1:8700", "own"))
+        )
         await replicas.refresh()
         marks = [compute_mark("boot"), OWN, compute_mark("earlier boot"), "", "../../etc", "B" * 16]
         return [await replicas.find(mark) for mark in marks]
