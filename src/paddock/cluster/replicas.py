@@ -5,20 +5,20 @@ each start, so that a handle from before is known to be lost. The address of a r
 """
 
 import asyncio
-import hashlib
 import logging
 import re
 from contextlib import suppress
 from typing import NamedTuple
 
 from paddock.cluster.database import Database
+from paddock.cluster.node import MARK_CHARS, compute_mark
 from paddock.cluster.status import LEASE_S
 from paddock.model.errors import StoreUnavailable
 from paddock.settings.cluster import check_node_url
 
 _log = logging.getLogger("paddock.cluster")
 
-MARK_CHARS = 16
+_STATEMENT_S = 2.0
 _QUERY = (
     "select id, url, boot from node where url is not null and state <> 'ended' "
     "and seen > now() - make_interval(secs => %s)"
@@ -33,11 +33,6 @@ class Replica(NamedTuple):
     url: str
     """Address at which the others reach it."""
     mark: str
-
-
-def compute_mark(boot: str) -> str:
-    """Return the mark of a replica in handles: 16 hexadecimal digits. `boot` names one run of one server."""
-    return hashlib.sha256(f"mark {boot}".encode()).hexdigest()[:MARK_CHARS]
 
 
 def is_mark(text: str) -> bool:
@@ -82,7 +77,7 @@ class Replicas:
         await asyncio.shield(self._reading)
 
     async def _read(self) -> None:
-        rows = await self._database.fetch(_QUERY, (LEASE_S,))
+        rows = await self._database.fetch(_QUERY, (LEASE_S,), timeout_s=_STATEMENT_S)
         known = (Replica(str(id_), str(url), compute_mark(str(boot))) for id_, url, boot in rows)
         self._known = {each.mark: each for each in known if self._is_usable(each)}
         self._changed.set()

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from paddock.cancellation import cancel_all
 from paddock.cluster.hops import HEADER, HopRequest
-from paddock.cluster.replicas import MARK_CHARS, Replica
+from paddock.cluster.node import MARK_CHARS
+from paddock.cluster.replicas import Replica
 from paddock.http_api.context import HOP_KEY, TENANT_KEY
 from paddock.http_api.problems import EXECUTION_LOST, SERVER_ENDING, UNAVAILABLE, Problem
 from paddock.http_api.relay import BrokenOffError, Headers, NotReachedError, Relay, read_target

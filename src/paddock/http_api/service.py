@@ -47,15 +47,16 @@ class HttpService:
     ) -> None:
         """Use `settings_of` for the settings of further workspaces that MCP clients register.
 
-        With a `cluster`, requests for what another replica has in memory are passed on to it.
+        With a `cluster`, keys are claimed among all of its replicas, and requests for what another one has in memory are
+        passed on to it.
         """
         self._tenants = tenants
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._requests = InFlightRequests()
-        self._executions = Executions(workspace, self._requests)
+        self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         self._server = ServerContext(workspace, self._requests, self._executions, BodyBuffer(), metrics)
         self._forwarding = self._make_forwarding(settings, cluster)
-        mark = "" if cluster is None else cluster.mark
+        mark = "" if cluster is None else cluster.node.mark
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))
         self._drain_s = settings.serve.drain_ms / 1000
 
@@ -92,7 +93,7 @@ class HttpService:
         from paddock.cluster.peers import find_peers
         from paddock.http_api.forwarding import Forwarding
 
-        peers = find_peers(settings.cluster, cluster.database, cluster.mark)
+        peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
         cluster.repeat("the leases of other replicas", peers.replicas.refresh)
         return Forwarding(peers, self._requests, self._holds)
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from paddock.cluster.replicas import Replica, Replicas, compute_mark
+from paddock.cluster.node import compute_mark
+from paddock.cluster.replicas import Replica, Replicas
 from paddock.model.errors import StoreUnavailable
 
 OWN = compute_mark("own")
