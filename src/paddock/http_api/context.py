@@ -12,6 +12,7 @@ from paddock.http_api.running import Executions
 from paddock.mcp_server.requests import InFlightRequests
 
 if TYPE_CHECKING:
+    from paddock.app.cluster import Cluster
     from paddock.telemetry.metrics import Metrics
     from paddock.tenants import Tenant
 
@@ -31,6 +32,8 @@ class ServerContext:
     bodies: BodyBuffer
     metrics: "Metrics | None"
     """Those of all callers; None if they are off."""
+    cluster: "Cluster | None" = None
+    """What it shares with other replicas."""
 
 
 class Call(NamedTuple):

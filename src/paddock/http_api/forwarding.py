@@ -46,6 +46,8 @@ _SESSION_PATH = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
 _EXECUTION_PATH = re.compile(r"/v1/executions/([^/]+)")
 _LISTS = {"/v1/executions": "executions", "/v1/sessions": "sessions"}
 """By path: the member of the answer that lists what this replica has."""
+_NO_SESSION = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}'
+"""As the library of the protocol answers. The client then opens another session."""
 _MAX_LIST_BYTES = 4 * 1024 * 1024
 
 _log = logging.getLogger("paddock.http")
@@ -194,6 +196,9 @@ class Forwarding:
                 )
             except NotReachedError:
                 _log.warning("the replica %s cannot be reached", owner.id)
+                if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
+                    await send_text(send, 404, _NO_SESSION, kind=b"application/json")
+                    return
                 text = (
                     "The replica that has this cannot be reached. Nothing was started. Send it again later."
                 )

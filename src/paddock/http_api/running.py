@@ -189,7 +189,8 @@ class Executions:
         if found is None or found.actor != actor:
             raise Problem(
                 NOT_FOUND,
-                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago. "
+                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago"
+                f"{', or with the replica that ran it' if self._shared else ''}. "
                 "The audit record knows it longer.",
             )
         return found

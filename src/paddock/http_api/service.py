@@ -47,14 +47,15 @@ class HttpService:
     ) -> None:
         """Use `settings_of` for the settings of further workspaces that MCP clients register.
 
-        With a `cluster`, keys are claimed among all of its replicas, and requests for what another one has in memory are
-        passed on to it.
+        With a `cluster`, keys are claimed among all of its replicas, and requests for what another one has in memory
+        are passed on to it.
         """
         self._tenants = tenants
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._requests = InFlightRequests()
         self._executions = Executions(workspace, self._requests, shared=cluster is not None)
-        self._server = ServerContext(workspace, self._requests, self._executions, BodyBuffer(), metrics)
+        own = workspace, self._requests, self._executions
+        self._server = ServerContext(*own, BodyBuffer(), metrics, cluster)
         self._forwarding = self._make_forwarding(settings, cluster)
         mark = "" if cluster is None else cluster.node.mark
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))

@@ -2,9 +2,13 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -15,7 +19,11 @@ from tests.support.http_api import TOKEN, ApiClient, read_events, read_problem
 from tests.support.mcp_server import ERAS, MODERN
 from tests.support.postgres import Postgres
 from tests.support.processes import PATIENCE_S
-from tests.support.replicas import ReplicaSet, make_token_settings
+from tests.support.replicas import KEY, ReplicaSet, make_token_settings
+
+from paddock.cluster.hops import HEADER, MAX_AGE_S, HopRequest, Hops
+from paddock.cluster.node import compute_mark
+from paddock.cluster.seals import Seals
 
 ASK = '[[policy.rule]]\neffect = "ask"\ntool = "odd/echo"\nreason = "echoes carry far"\n'
 MCP_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -245,3 +253,161 @@ def test_names_of_the_balancer_are_known(replicas: ReplicaSet, apis: list[ApiCli
     assert read_problem(wrong)[:2] == (421, "wrong-host")
     page = apis[0].get("/v1/ping", headers={"Host": f"127.0.0.1:{replicas.balancer.port}"})
     assert page.status_code == 200
+
+
+def read_marks(postgres: Postgres) -> list[str]:
+    """Return the marks of the replicas."""
+    boots = postgres.query(
+        "select boot from node where url like 'http://127.0.0.1:%' order by id", "forwarding"
+    )
+    return [compute_mark(boot) for boot in boots]
+
+
+@pytest.fixture
+def interpreter(apis: list[ApiClient]) -> Iterator[str]:
+    """The path of an interpreter on the first replica."""
+    path = f"/v1/sessions/{apis[0].post('/v1/sessions', json={'language': 'python'}).json()['id']}"
+    yield path
+    apis[0].delete(path)
+
+
+def sign(mark: str, path: str, *, key: str = KEY, sender: float = 0.0, token: str = TOKEN) -> dict[str, str]:
+    """Return the header of a request that claims to come from another replica, `sender` seconds ago."""
+    hops = Hops("0" * 16, Seals([key.encode()]), lambda: time.time() - sender)
+    request = HopRequest("GET", path, f"Bearer {token}".encode())
+    return {HEADER.decode(): hops.sign(mark, request).decode()}
+
+
+def test_a_proof_holds_for_one_hop_of_one_request(
+    postgres: Postgres, apis: list[ApiClient], interpreter: str
+) -> None:
+    marks = read_marks(postgres)
+    proof = sign(marks[1], interpreter)
+    lost = (
+        410,
+        "session-lost",
+        "The session is lost: the replica of the server that had it has ended. "
+        "Open another one with POST /v1/sessions.",
+    )
+    assert apis[1].problem("GET", interpreter, headers=proof) == lost  # it is not passed on once more
+    ordinary = {
+        "replayed": proof,
+        "of another key": sign(marks[1], interpreter, key="x" * 32),
+        "for another replica": sign(marks[2], interpreter),
+        "for another path": sign(marks[1], "/v1/sessions"),
+        "for another token": sign(marks[1], interpreter, token="x" * 32),
+        "old": sign(marks[1], interpreter, sender=MAX_AGE_S + 5),
+        "early": sign(marks[1], interpreter, sender=-MAX_AGE_S - 5),
+        "garbage": {HEADER.decode(): "1 2 3"},
+    }
+    found = {
+        what: apis[1].get(interpreter, headers=headers).status_code for what, headers in ordinary.items()
+    }
+    assert found == dict.fromkeys(ordinary, 200)
+
+
+def test_a_proof_grants_nothing(
+    replicas: ReplicaSet, postgres: Postgres, apis: list[ApiClient], interpreter: str
+) -> None:
+    marks = read_marks(postgres)
+    with replicas.servers[0].client("x" * 32) as stranger:
+        headers = sign(marks[0], interpreter, token="x" * 32)
+        assert stranger.problem("GET", interpreter, headers=headers)[:2] == (401, "unauthorized")
+    with replicas.servers[0].client(TOKENS["bob"]) as bob:
+        headers = sign(marks[0], interpreter, token=TOKENS["bob"])
+        assert bob.problem("GET", interpreter, headers=headers)[:2] == (404, "not-found")
+    id_ = apis[0].run(language="javascript", code="return 1")["id"]
+    assert apis[0].problem("GET", f"/internal/holds/{id_}")[:2] == (404, "not-found")
+
+
+class Trap:
+    """A server that answers every request with a redirect to itself, and keeps what it gets."""
+
+    def __init__(self) -> None:
+        trap = self
+        self.requests: list[tuple[str, dict[str, str]]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                trap.requests.append((self.path, dict(self.headers)))
+                self.send_response(307)
+                self.send_header("Location", f"{trap.url}/stolen")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_request(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def trap() -> Iterator[Trap]:
+    trap = Trap()
+    yield trap
+    trap.close()
+
+
+def test_only_rows_of_the_database_name_addresses(
+    postgres: Postgres, apis: list[ApiClient], trap: Trap
+) -> None:
+    rows = {
+        "userinfo": trap.url.replace("://", "://user:secret@"),
+        "path": f"{trap.url}/latest/meta-data",
+        "fragment": f"{trap.url}#",
+        "other scheme": trap.url.replace("http", "ftp"),
+        "no scheme": trap.url.removeprefix("http:"),
+    }
+    for name, url in rows.items():
+        statement = f"insert into node (id, boot, url, seen) values ('{name}', '{name}', '{url}', now() + interval '1 h')"
+        postgres.query(statement, "forwarding")
+    try:
+        handles = [
+            *(f"s_{compute_mark(name)}{'0' * 32}" for name in rows),
+            f"s_{'0' * 48}",
+            "s_" + trap.url.removeprefix("http://"),
+            trap.url,
+            quote(trap.url, safe=""),
+            "..%2f..%2f",
+        ]
+        found = [apis[1].get(f"/v1/sessions/{handle}").status_code for handle in handles]
+        assert set(found) <= {404, 410}
+        for handle in handles:
+            headers = {**MCP_HEADERS, "Mcp-Session-Id": handle, "Host": trap.url.removeprefix("http://")}
+            answer = apis[1].post("/mcp", json=message("tools/list", {}), headers=headers)
+            assert answer.status_code == 421
+            del headers["Host"]
+            answer = apis[1].post("/mcp", json=message("tools/list", {}), headers=headers)
+            assert answer.status_code == 404
+        assert trap.requests == []
+    finally:
+        postgres.query(
+            "delete from node where url not like 'http://127.0.0.1:%' or url like '%/latest%'", "forwarding"
+        )
+
+
+def test_a_redirect_of_a_replica_is_not_followed(
+    postgres: Postgres, apis: list[ApiClient], trap: Trap
+) -> None:
+    statement = (
+        f"insert into node (id, boot, url, seen) values ('odd', 'odd', '{trap.url}', now() + interval '1 h')"
+    )
+    postgres.query(statement, "forwarding")
+    try:
+        path = f"/v1/sessions/s_{compute_mark('odd')}{'0' * 32}?x=%2F"
+        answer = apis[1].get(path, headers={"Connection": "keep-alive", HEADER.decode(): "1 2 3"})
+        assert answer.status_code == 307
+        [(asked, headers)] = trap.requests
+        assert asked == path
+        assert headers["Authorization"] == f"Bearer {TOKEN}"
+        assert "1 2 3" not in headers.values()
+    finally:
+        postgres.query("delete from node where id = 'odd'", "forwarding")
