@@ -6,7 +6,10 @@ each start, so that a handle from before is known to be lost. The address of a r
 
 import asyncio
 import logging
+import math
 import re
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -19,6 +22,9 @@ from paddock.settings.cluster import check_node_url
 _log = logging.getLogger("paddock.cluster")
 
 _STATEMENT_S = 2.0
+"""Maximum time of a look at the leases, in seconds."""
+_SETTLE_S = 4.0
+"""Time after an outage of the database in which no replica is taken for dead, in seconds."""
 _QUERY = (
     "select id, url, boot from node where url is not null and state <> 'ended' "
     "and seen > now() - make_interval(secs => %s)"
@@ -43,22 +49,25 @@ def is_mark(text: str) -> bool:
 class Replicas:
     """The living replicas other than this one, as of the last `refresh`. Call that about once a second."""
 
-    def __init__(self, database: Database, mark: str) -> None:
-        """`mark` is that of this replica."""
+    def __init__(self, database: Database, mark: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`mark` is that of this replica. `clock` returns seconds."""
+        self._clock = clock
         self.mark = mark
         self._database = database
         self._known: dict[str, Replica] = {}
         self._refused: set[str] = set()
         self._reading: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self._read_at = self._reads_since = -math.inf
 
     async def find(self, mark: str) -> Replica | None:
         """Return the living replica with a mark; None for this one, and for one that has ended."""
         if mark == self.mark or not is_mark(mark):
             return None
         if mark not in self._known:  # it may have begun just now
-            with suppress(StoreUnavailable):
-                await self.refresh()
+            with suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(_STATEMENT_S):
+                    await self.refresh()
         return self._known.get(mark)
 
     async def list_others(self) -> list[Replica]:
@@ -78,8 +87,15 @@ class Replicas:
 
     async def _read(self) -> None:
         rows = await self._database.fetch(_QUERY, (LEASE_S,), timeout_s=_STATEMENT_S)
-        known = (Replica(str(id_), str(url), compute_mark(str(boot))) for id_, url, boot in rows)
-        self._known = {each.mark: each for each in known if self._is_usable(each)}
+        listed = (Replica(str(id_), str(url), compute_mark(str(boot))) for id_, url, boot in rows)
+        living = {each.mark: each for each in listed if self._is_usable(each)}
+        now = self._clock()
+        if now - self._read_at > _SETTLE_S:
+            self._reads_since = now
+        self._read_at = now
+        # After an outage of the database, all leases are old until they are renewed.
+        settled = now - self._reads_since > _SETTLE_S
+        self._known = living if settled else {**self._known, **living}
         self._changed.set()
         self._changed = asyncio.Event()
 

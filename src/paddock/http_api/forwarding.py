@@ -195,17 +195,12 @@ class Forwarding:
                     ended=lambda: self._replicas.wait_for_end(owner.mark),
                 )
             except NotReachedError:
-                _log.warning("the replica %s cannot be reached", owner.id)
-                if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
-                    await send_text(send, 404, _NO_SESSION, kind=b"application/json")
-                    return
-                text = (
-                    "The replica that has this cannot be reached. Nothing was started. Send it again later."
-                )
-                raise Problem(UNAVAILABLE, text) from None
+                await _report_absence(owner, scope, send)
             except BrokenOffError as broken:
-                _log.warning("the replica %s ended before its answer did", owner.id)
-                await _report_loss(broken, scope, send)
+                if reads and not broken.begun:
+                    await _report_absence(owner, scope, send)
+                else:
+                    await _report_loss(owner, broken, scope, send)
 
     async def _answer_list(self, app: App, member: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with a list of this replica, and after it those of all others that can be reached."""
@@ -218,10 +213,11 @@ class Forwarding:
         fetched = [self._fetch(each, read_target(scope), scope, _MAX_LIST_BYTES) for each in others]
         entries: list[dict[str, Json]] = json.loads(own.body)[member]
         for answer in await asyncio.gather(*fetched, return_exceptions=True):
+            if isinstance(answer, NotReachedError):  # it may be ending, and has no lasting sessions
+                continue
             if isinstance(answer, BaseException):
-                if not isinstance(answer, NotReachedError):
-                    raise answer
-            elif answer[0] == 200:
+                raise answer
+            if answer[0] == 200:
                 entries += json.loads(answer[1])[member]
         entries.sort(key=lambda each: str(each.get("created_at", "")))
         await send_text(send, 200, dumps({member: entries}).encode(), kind=b"application/json")
@@ -251,8 +247,19 @@ def _describe(scope: Scope) -> HopRequest:
     return HopRequest(scope["method"], read_target(scope).decode("latin-1"), given)
 
 
-async def _report_loss(broken: BrokenOffError, scope: Scope, send: Send) -> None:
+async def _report_absence(owner: Replica, scope: Scope, send: Send) -> None:
+    """Answer a request that did not reach its owner. Raises Problem."""
+    _log.warning("the replica %s cannot be reached", owner.id)
+    if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
+        await send_text(send, 404, _NO_SESSION, kind=b"application/json")
+        return
+    text = "The replica that has this cannot be reached. Nothing was started. Send it again later."
+    raise Problem(UNAVAILABLE, text)
+
+
+async def _report_loss(owner: Replica, broken: BrokenOffError, scope: Scope, send: Send) -> None:
     """Tell a client that its answer will not come. Raises Problem if nothing of it was sent yet."""
+    _log.warning("the replica %s ended before its answer did", owner.id)
     text = "The replica that handled this has ended. Whether and how far it was done is not known."
     lost = Problem(EXECUTION_LOST, text)
     if not broken.begun:

@@ -103,15 +103,43 @@ def test_replicas_stay_known_while_the_database_is_away() -> None:
     assert asyncio.run(find()) == ["b", None]
 
 
+class Clock:
+    """Goes on by three seconds at each look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 3
+        return self.now
+
+
+def test_leases_that_are_old_after_an_outage_are_not_taken_for_ended() -> None:
+    async def find() -> list[int]:
+        rows, clock = Rows(("b", "http://10.0.0.2:8700", "boot")), Clock()
+        replicas = Replicas(rows, OWN, clock)  # pyright: ignore[reportArgumentType]
+        await replicas.refresh()
+        rows.rows = []
+        clock.now += 100
+        found: list[int] = []
+        for _ in range(3):
+            await replicas.refresh()
+            found.append(len(await replicas.list_others()))
+        return found
+
+    assert asyncio.run(find()) == [1, 1, 0]
+
+
 def test_waiting_for_the_end_of_a_replica() -> None:
     async def wait() -> None:
         rows = Rows(("b", "http://10.0.0.2:8700", "boot"), ("c", "http://10.0.0.3:8700", "other"))
-        replicas = make_replicas(rows)
+        replicas = Replicas(rows, OWN, Clock())  # pyright: ignore[reportArgumentType]
         await replicas.refresh()
         waiting = asyncio.create_task(replicas.wait_for_end(compute_mark("boot")))
         rows.rows = [("b", "http://10.0.0.2:8700", "boot")]
-        await replicas.refresh()
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await replicas.refresh()
+            await asyncio.sleep(0)
         assert not waiting.done()
         rows.rows = [("b", "http://10.0.0.2:8700", "a new start")]
         await replicas.refresh()
