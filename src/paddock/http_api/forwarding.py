@@ -92,6 +92,8 @@ class Forwarding:
     async def _answer_hop(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
         asked = scope["path"].removeprefix(_ASK_PREFIX)
         if asked == scope["path"]:
+            if header_values(scope, SESSION_HEADER):  # it is not passed on again, only checked
+                scope = {**scope, FORWARDING_KEY: self}
             await self._answer_here(app, scope, receive, send)
         else:
             await send_text(send, 200 if self._holds(scope[TENANT_KEY], asked) else 404, b"")

@@ -10,7 +10,7 @@ import pytest
 from tests.integration import conformance
 from tests.integration.mcp import npm
 from tests.integration.mcp.test_conformance import NOT_PASSED, REQUIRED
-from tests.support.command import run_paddock
+from tests.support.command import make_environment, run_paddock
 from tests.support.postgres import HaProxy, find_free_port
 from tests.support.replicas import write_keys
 
@@ -20,7 +20,9 @@ SERVER = Path(__file__).parents[2] / "clients" / "conformance_server.py"
 @pytest.fixture
 def front(url: str, tmp_path: Path) -> Iterator[str]:
     """The address of the balancer."""
-    run_paddock(tmp_path, "cluster", "migrate", environment={"PADDOCK_CLUSTER_URL": url})
+    run_paddock(
+        tmp_path, "cluster", "migrate", environment=make_environment(tmp_path, PADDOCK_CLUSTER_URL=url)
+    )
     keys, port = write_keys(tmp_path), find_free_port()
     with ExitStack() as stack:
         ports: list[int] = []

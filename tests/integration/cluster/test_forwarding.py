@@ -177,6 +177,19 @@ def test_an_interpreter_is_reached_through_every_replica(apis: list[ApiClient], 
         )
 
 
+def test_a_session_of_mcp_has_the_interpreters_of_its_replica(apis: list[ApiClient]) -> None:
+    opened = apis[0].post("/v1/sessions", json={"language": "python"}).json()["id"]
+    here, elsewhere = initialize(apis[0]), initialize(apis[1])
+    used = call_tool(apis[2], "run_program", here, session=opened, code="1 + 1")
+    assert used["structuredContent"]["session"]["state"] == "kept"
+    params = {"name": "run_program", "arguments": {"session": opened, "code": "1 + 1"}}
+    for api in apis:
+        refused = api.post("/mcp", json=message("tools/call", params), headers=elsewhere)
+        assert refused.status_code == 400
+        text = refused.json()["error"]["message"]
+        assert text.startswith(f"{opened} is on another replica of the server than this MCP session; ")
+
+
 def test_an_interpreter_belongs_to_its_token(replicas: ReplicaSet, apis: list[ApiClient]) -> None:
     opened = apis[0].post("/v1/sessions", json={"language": "python"}).json()["id"]
     with replicas.servers[1].client(TOKENS["bob"]) as bob:

@@ -40,6 +40,10 @@ _SINGLE_HEADERS = (
     SESSION_HEADER,
 )
 """Headers that determine how a request is handled."""
+_ELSEWHERE = (
+    'is on another replica of the server than this MCP session; open another interpreter with the session "new", or '
+    "use a client of the revision 2026-07-28"
+)
 
 
 FORWARDING_KEY: Final = "paddock.forwarding"
@@ -112,9 +116,9 @@ class Inbound:
         if self._requests.ending and not _is_continuation(message):
             await self._refuse_late(send)
             return
-        session = header_values(scope, SESSION_HEADER)
-        if not session and await self._forward(message, scope, receive, send, body):
+        if await self._forward(message, scope, receive, send, body):
             return
+        session = header_values(scope, SESSION_HEADER)
         key = (session[0].decode("latin-1"), str(message.id)) if session else object()
         if self._requests.has_request(key):
             await _send_refusal(send, explain_double_id(str(message.id)))
@@ -128,14 +132,21 @@ class Inbound:
     async def _forward(
         self, request: JSONRPCRequest, scope: Scope, receive: Receive, send: Send, body: bytes
     ) -> bool:
-        """Pass a request on if another replica has what it is about, and return whether that was so."""
+        """Pass a request on if another replica has what it is about, and return whether that was so.
+
+        In a session of 2025-11-25 it is refused: the other replica does not know that session.
+        """
         forwarder: Forwarder | None = scope.get(FORWARDING_KEY)
         for name in _list_names(request) if forwarder is not None else ():
             assert forwarder is not None
-            if (owner := await forwarder.find_owner(scope, name)) is not None:
-                with self._requests.in_flight(object()):
-                    await forwarder.pass_on(owner, scope, receive, send, body)
+            if (owner := await forwarder.find_owner(scope, name)) is None:
+                continue
+            if header_values(scope, SESSION_HEADER):
+                await _send_refusal(send, f"{name[:64]} {_ELSEWHERE}")
                 return True
+            with self._requests.in_flight(object()):
+                await forwarder.pass_on(owner, scope, receive, send, body)
+            return True
         return False
 
     async def _refuse_late(self, send: Send) -> None:
