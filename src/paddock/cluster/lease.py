@@ -3,7 +3,7 @@
     seconds since the last renewal was sent
        0..7   requests with effects may start and run
        7      they are cancelled (`fenced`), and no further one starts
-       9      if one still runs, the kernel kills this process, and with it everything that it started
+       8.5    if one still runs, the kernel kills this process, and with it everything that it started
       10      other machines may call its requests lost
 
 A renewal counts from the time when it was sent, and the database's lease from when it arrived, which is later. The last
@@ -23,7 +23,7 @@ RENEW_S = 1.0
 """Time between two renewals, in seconds."""
 FENCE_S = 7.0
 """Time without a renewal after which requests with effects are cancelled, in seconds."""
-KILL_S = 9.0
+KILL_S = 8.5
 """Time without a renewal after which the kernel ends the process, in seconds, if such a request still runs."""
 
 _log = logging.getLogger("paddock.cluster")

@@ -17,9 +17,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from paddock.cancellation import unless_stopped
+from paddock.cluster.status import State
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.model.limits import KIB
@@ -34,7 +35,6 @@ _MAX_UNFINISHED = 1000
 """Maximum number of ends that wait for the store. A request whose end is forgotten becomes lost."""
 
 T = TypeVar("T")
-State = Literal["started", "finished", "lost", "fenced"]
 
 
 class Claim(NamedTuple):
@@ -175,7 +175,7 @@ class StoredRuns:
     """Claims in a store."""
 
     def __init__(self, store: RunStore) -> None:
-        self._store = store
+        self.store = store
         self._unsettled: dict[tuple[str, str, int], Claim] = {}
         """Claims that did not start, and that may be in the store: perhaps the connection broke."""
         self._unfinished: OrderedDict[Started, Ended] = OrderedDict()
@@ -186,9 +186,9 @@ class StoredRuns:
         attempt = claim.attempt or 1
         pause = _FIRST_PAUSE_S
         while True:
-            if await self._send_claim(partial(self._store.insert, claim, attempt), claim, attempt):
+            if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
                 return Started(claim, attempt, 1)
-            row = await self._store.read(claim.tenant, claim.key, claim.attempt)
+            row = await self.store.read(claim.tenant, claim.key, claim.attempt)
             if row is None:
                 raise StoreUnavailable(f"The key {claim.key!r} could not be claimed just now. Send it again.")
             if row.state == "fenced" and claim.attempt is None:
@@ -219,9 +219,9 @@ class StoredRuns:
     async def _take_expired(self, claim: Claim, row: Row) -> Taken | None:
         """Take a request over that may run twice, or mark it as lost; None if the row must be read again."""
         if not row.pure:
-            await self._store.lose(claim, row)
+            await self.store.lose(claim, row)
             return None
-        epoch = await self._send_claim(partial(self._store.take_over, claim, row), claim, row.attempt)
+        epoch = await self._send_claim(partial(self.store.take_over, claim, row), claim, row.attempt)
         return None if epoch is None else Started(claim, row.attempt, epoch)
 
     async def end(self, run: Started, end: Ended | None) -> bool:
@@ -239,10 +239,10 @@ class StoredRuns:
 
     async def fence(self, tenant: str, key: str, attempt: int) -> bool:
         """Follow `Runs`."""
-        return await self._store.fence(Claim(tenant, key, new_id(), b""), attempt)
+        return await self.store.fence(Claim(tenant, key, new_id(), b""), attempt)
 
     async def _finish(self, run: Started, end: Ended) -> bool:
-        finished = await self._store.finish(run, end)
+        finished = await self.store.finish(run, end)
         self._unfinished.pop(run, None)
         return finished
 
@@ -251,7 +251,7 @@ class StoredRuns:
         for run, end in [*self._unfinished.items()]:
             await self._finish(run, end)
         for name, claim in [*self._unsettled.items()]:
-            await self._store.fence(claim, name[2])
+            await self.store.fence(claim, name[2])
             if self._unsettled.get(name) is claim:
                 del self._unsettled[name]
 
