@@ -17,6 +17,7 @@ from mcp.shared.uri_template import UriTemplate
 
 from paddock.app.cluster import Cluster, open_cluster
 from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import FileQuestions
 from paddock.cluster.peers import find_peers
 from paddock.http_api.context import HOP_KEY, TENANT_KEY
 from paddock.http_api.forwarding import Forwarding
@@ -228,7 +229,7 @@ async def main(directory: Path, replica: list[str]) -> None:
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
-        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCH_TOOLS["default"])
+        60_000, PendingCalls(FileQuestions(PendingApprovals(directory / "approvals")), FETCH_TOOLS["default"])
     )
     offers = PromptsAndResources(FixturePrompts(), FixtureResources())
     listener = socket.create_server(("127.0.0.1", 0))

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from paddock.app.approvals import ClientAsker
-from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import Questions, ask_and_wait
 from paddock.cancellation import cancel_all
 from paddock.client.attached import AttachedPaddock
 from paddock.client.requests import Caller
@@ -52,7 +52,6 @@ from paddock.model.path_privacy import hide_paths
 from paddock.model.request import KEY_REUSED as KEY_REUSED_ERROR
 from paddock.model.request import UNKEPT_OUTCOME
 from paddock.tenants import TenantBusy, UnknownToken
-from paddock.tenants.questions import ask_in_inbox
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,8 +220,7 @@ class Executions:
                 self._end(execution)
 
     async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
-        inbox = PendingApprovals(tenant.settings.approvals.directory)
-        async with tenant.admit(asker=_Questions(execution, inbox).ask) as admission:
+        async with tenant.admit(asker=_Asking(execution, tenant.questions).ask) as admission:
             if execution.keyed is not None and not self._shared:
                 sink, now = tenant.session.gate.audit, current_time()
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
@@ -305,22 +303,22 @@ class Executions:
         await cancel_all([each.task for each in [*self._running.values()] if each.task is not None])
 
 
-class _Questions:
+class _Asking:
     """Asks the questions of one execution: they wait for another user or for `paddock approve`."""
 
-    def __init__(self, execution: Execution, inbox: PendingApprovals) -> None:
+    def __init__(self, execution: Execution, questions: Questions) -> None:
         self._execution = execution
-        self._inbox = inbox
+        self._questions = questions
 
     async def ask(self, question: Question) -> Answer:
         """Keep a question until it is answered."""
         self._execution.question = question
         self._execution.publisher.put("question", question.model_dump(mode="json"))
         try:
-            return await ask_in_inbox(self._inbox, question)
+            return await ask_and_wait(self._questions, question)
         except (ApprovalError, OSError) as error:  # its text is for the operator
             _log.warning("no person can be asked: %s", error)
-            told = "asking failed: the directory of questions cannot be used; see the log of the server"
+            told = "asking failed: questions cannot be kept; see the log of the server"
             return Answer(verdict="unasked", by="paddock", told=told)
         finally:
             self._execution.question = None

@@ -111,4 +111,4 @@ class HttpService:
 
 def _make_mcp_service(workspace: Path, settings_of: SettingsOf, mark: str, tenant: "Tenant") -> Service:
     own = tenant.session, tenant.settings, workspace
-    return Service(*own, "default", settings_of, admit=tenant.admit, mark=mark)
+    return Service(*own, "default", settings_of, admit=tenant.admit, questions=tenant.questions, mark=mark)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import Questions, open_local_questions
 from paddock.app.session import Session, open_session
 from paddock.cancellation import cancel_all
 from paddock.mcp_server.compat.profile import build_compat_profile
@@ -67,11 +67,13 @@ class Service:
         settings_of: SettingsOf,
         *,
         admit: "Admit | None" = None,
+        questions: Questions | None = None,
         mark: str = "",
     ) -> None:
         """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs.
 
-        `mark` names this replica of a server with several.
+        `questions` keeps those of clients that cannot ask; by default it is the directory of the settings. `mark` names
+        this replica of a server with several.
         """
         cap = settings.mcp.answer_characters
         rest = OverflowStore(session, workspace)
@@ -104,7 +106,7 @@ class Service:
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
-        self._inbox = PendingApprovals(settings.approvals.directory)
+        self._inbox = questions or open_local_questions(settings, None)
         self._rounds = ElicitationRounds(
             settings.approvals.wait_ms, PendingCalls(self._inbox, FETCH_TOOLS[tool_names])
         )
@@ -162,7 +164,7 @@ class Service:
         watching = [*map(asyncio.create_task, looks)]
         announcer = self._announcer if self._changes else None
         try:
-            self._inbox.remove_abandoned()
+            await self._inbox.remove_abandoned()
         except ApprovalError as error:
             _log.warning("questions cannot wait for `paddock approve`: %s", error)
         try:
