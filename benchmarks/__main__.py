@@ -30,6 +30,7 @@ NAMES = (
     "stopping",
     "ledger",
     "record",
+    "cluster",
     "discovery",
     "mcp",
     "grading",

@@ -23,11 +23,13 @@ from paddock.cluster.runs import (
     Finished,
     KeyReused,
     Lost,
+    Row,
     RunStore,
     Started,
     StoredRuns,
 )
 from paddock.cluster.status import LEASE_S
+from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
@@ -326,6 +328,41 @@ class Broken:
             assert await self._store.insert(claim, attempt, on_send)
         on_send()
         raise ConnectionError
+
+
+def test_a_request_that_runs_is_waited_for_also_while_the_store_is_away(run: Run) -> None:
+    class Away:
+        def __init__(self, store: RunStore) -> None:
+            self._store = store
+            self.is_away = False
+            self.asked = asyncio.Event()
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._store, name)
+
+        async def read(self, tenant: str, key: str, attempt: int | None) -> Row | None:
+            self.asked.set()
+            if self.is_away:
+                raise StoreUnavailable
+            return await self._store.read(tenant, key, attempt)
+
+    async def check(store: Store) -> None:
+        a, b = await store.open("a"), await store.open("b")
+        away = Away(b.store)
+        others = StoredRuns(away)  # pyright: ignore[reportArgumentType]
+        first = claim()
+        started = await start(a, first)
+        waiting = asyncio.create_task(others.take(claim()))
+        for away.is_away in (False, True):
+            await away.asked.wait()
+            away.asked.clear()
+        with pytest.raises(StoreUnavailable):  # this one has not seen that it runs
+            await others.take(claim())
+        assert await a.end(started, OK)
+        away.is_away = False
+        assert await waiting == Finished(first.request, "ok", OK.outcome)
+
+    run(check)
 
 
 @pytest.mark.parametrize("arrives", [True, False])

@@ -37,6 +37,7 @@ class Load:
         self._count = count
         self._pause_s = pause_s
         self.answers: dict[int, Answer] = {}
+        self.sent: set[int] = set()
         self._steps: list[tuple[int, Callable[[], Awaitable[None]]]] = []
         self._answered = asyncio.Condition()
 
@@ -75,6 +76,7 @@ class Load:
         code = f"echo x >> starts-{number}; sleep {self._pause_s}; echo {number}"
         program = {"language": "shell", "code": code, "access": "workspace-write"}
         sent = 0
+        self.sent.add(number)
         while True:
             sent += 1
             try:
@@ -94,6 +96,12 @@ class Load:
             return Answer(
                 number, document["status"], program_end["stdout"]["head"] if program_end else "", sent
             )
+
+
+def list_started(places: Sequence[ApiPlace]) -> set[int]:
+    """Return the numbers of all programs that have started."""
+    files = [file for place in places for file in place.workspace.glob("starts-*")]
+    return {int(file.name.rpartition("-")[2]) for file in files}
 
 
 def count_starts(places: Sequence[ApiPlace], number: int) -> int:

@@ -184,26 +184,46 @@ class StoredRuns:
     async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
         """Follow `Runs`."""
         attempt = claim.attempt or 1
-        pause = _FIRST_PAUSE_S
         while True:
             if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
                 return Started(claim, attempt, 1)
-            row = await self.store.read(claim.tenant, claim.key, claim.attempt)
+            row = await self._wait_for_end(claim, stop)
             if row is None:
-                raise StoreUnavailable(f"The key {claim.key!r} could not be claimed just now. Send it again.")
-            if row.state == "fenced" and claim.attempt is None:
+                return None
+            if row.state == "fenced":
+                if claim.attempt is not None:
+                    return Fenced(row.request)
                 attempt = row.attempt + 1
-                continue
-            if row.digest != claim.digest and row.state != "fenced":
+            elif row.digest != claim.digest:
                 return KeyReused(row.request)
-            if row.state == "started" and not row.alive:
-                taken = await self._take_expired(claim, row)
-                if taken is not None:
-                    return taken
-                continue
-            if row.state != "started":
-                return describe_end(row)
-            attempt = row.attempt
+            elif row.state == "finished":
+                return Finished(row.request, row.status or "", row.outcome)
+            elif row.state == "lost":
+                return Lost(row.request, row.node)
+            elif (taken := await self._take_expired(claim, row)) is not None:
+                return taken
+
+    async def _wait_for_end(self, claim: Claim, stop: asyncio.Event | None) -> Row | None:
+        """Return the row of a key once its request does not run, or is another one; None if `stop` is set before.
+
+        Once the request was seen to run, a store that is away is waited for: it would be wrong to tell the caller that
+        nothing started.
+        """
+        pause, runs = _FIRST_PAUSE_S, False
+        while True:
+            try:
+                row = await self.store.read(claim.tenant, claim.key, claim.attempt)
+            except StoreUnavailable:
+                if not runs:
+                    raise
+            else:
+                if row is None:
+                    raise StoreUnavailable(
+                        f"The key {claim.key!r} could not be claimed just now. Send it again."
+                    )
+                runs = row.state == "started" and row.alive and row.digest == claim.digest
+                if not runs:
+                    return row
             if stop is not None and stop.is_set():
                 return None
             await unless_stopped(asyncio.sleep(pause), stop)
@@ -254,14 +274,3 @@ class StoredRuns:
             await self.store.fence(claim, name[2])
             if self._unsettled.get(name) is claim:
                 del self._unsettled[name]
-
-
-def describe_end(row: Row) -> Finished | Lost | Fenced:
-    """Return what became of a request that no longer runs."""
-    match row.state:
-        case "finished":
-            return Finished(row.request, row.status or "", row.outcome)
-        case "lost":
-            return Lost(row.request, row.node)
-        case _:
-            return Fenced(row.request)
