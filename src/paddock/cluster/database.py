@@ -121,15 +121,18 @@ class Database:
         from psycopg import sql
 
         try:
-            async with await psycopg.AsyncConnection.connect(self._url, **self._given) as connection:
-                await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            async with asyncio.timeout(CONNECT_S):
+                connection = await psycopg.AsyncConnection.connect(self._url, **self._given)
+            async with connection:
+                with _break_off_after(connection, CONNECT_S):
+                    await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
 
                 async def wait(seconds: float) -> None:
                     async for _ in connection.notifies(timeout=seconds, stop_after=1):
                         pass
 
                 yield wait
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
             raise StoreUnavailable(describe_failure(error)) from None
 
     async def fetch(

@@ -76,8 +76,11 @@ class _Filter(NamedTuple):
 class SharedQuestions:
     """All questions in a database. One object for each process: it looks for all of its answers at once."""
 
-    def __init__(self, database: Database, node: Node | None, seals: Seals) -> None:
+    def __init__(
+        self, database: Database, node: Node | None, seals: Seals, *, poll_s: float = POLL_S
+    ) -> None:
         """Ask as `node`, whose lease must last; without it, questions can only be listed and answered."""
+        self._poll_s = poll_s
         self.database = database
         self.node = node
         self.seals = seals
@@ -115,14 +118,26 @@ class SharedQuestions:
         """Return the answered row of a question of this process when there is one; None if the row is gone."""
         future: asyncio.Future[tuple[Any, ...] | None] = asyncio.get_running_loop().create_future()
         self._waiting[id_] = future
-        if self._watching is None or self._watching.done() or self._watching.cancelling():
-            self._watching = asyncio.create_task(self._watch())
         try:
+            if not self._begin_watching():
+                await self._look_without_notices()  # the answer may have been announced before
             return await future
         finally:
             del self._waiting[id_]
-            if not self._waiting:
-                self._watching.cancel()
+            self._end_watching()
+
+    def _begin_watching(self) -> bool:
+        """Begin to look for answers; return False if that was begun before."""
+        watching = self._watching
+        if watching is not None and not watching.done() and not watching.cancelling():
+            return False
+        self._watching = asyncio.create_task(self._watch())
+        return True
+
+    def _end_watching(self) -> None:
+        """Stop if no question waits any more."""
+        if self._watching is not None and not self._waiting:
+            self._watching.cancel()
 
     async def fetch(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """Return all rows of one statement. Raises StoreUnavailable, also after `STATEMENT_S`."""
@@ -135,7 +150,7 @@ class SharedQuestions:
                 async with self.database.listen(CHANNEL) as wait_for_notice:
                     while True:
                         await self._look_for_answers()
-                        await wait_for_notice(POLL_S)
+                        await wait_for_notice(self._poll_s)
                         await asyncio.sleep(_MIN_PAUSE_S)
             except StoreUnavailable:
                 await self._look_without_notices()
@@ -303,7 +318,8 @@ def _read_row(row: tuple[Any, ...]) -> WaitingQuestion | None:
     ):
         _log.warning("the row of the question %s was damaged or changed", make_printable(str(id_), 50))
         return None
-    return WaitingQuestion(question=question, expires=time.time() + min(left_s, question.wait_ms / 1000))
+    left_ms = min(left_s * 1000, question.wait_ms)  # the second one may be too large for a fraction
+    return WaitingQuestion(question=question, expires=time.time() + left_ms / 1000)
 
 
 def _own_question_text(question: Question) -> str:

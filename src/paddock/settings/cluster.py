@@ -54,7 +54,8 @@ class ClusterSettings(Value):
     """Address at which the other replicas reach this one, such as `http://10.0.0.7:8700`."""
     key_file: Path | None = None
     """File with the keys that replicas authenticate to each other with: one per line, each at least 32 characters. The
-    first one signs, all are accepted."""
+    first one signs, all are accepted. They also seal answers and tokens in the database: without a key, writing a row
+    grants nothing."""
     checkpoint_key_file: Path | None = None
     """File with the Ed25519 key that signs checkpoints of the record, in PEM (PKCS #8)."""
     record: Literal["ship", "all"] = "ship"

@@ -235,6 +235,7 @@ class Tenants:
                 if time.monotonic() - swept_at >= _SWEEP_S:
                     swept_at = time.monotonic()
                     await asyncio.to_thread(sweep_artifacts, self._settings)
+                    await self._questions.remove_abandoned()
                 self._problem = ""
             except Exception as problem:  # noqa: BLE001 - whatever it was, revoked tokens must end also after it
                 if str(problem) != self._problem:
