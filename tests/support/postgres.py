@@ -164,6 +164,7 @@ global
 defaults
   mode http
   timeout connect 2s
+  timeout check 10s
   timeout client 120s
   timeout server 120s
   retries 3

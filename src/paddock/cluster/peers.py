@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 from paddock.cluster.database import Database
 from paddock.cluster.hops import Hops
-from paddock.cluster.keys import read_keys
 from paddock.cluster.replicas import Replicas
-from paddock.cluster.seals import Seals
+from paddock.cluster.seals import open_seals
 from paddock.model.errors import ConfigurationError
 from paddock.settings.cluster import ClusterSettings
 
@@ -24,5 +23,4 @@ def find_peers(settings: ClusterSettings, database: Database, mark: str) -> Peer
         raise ConfigurationError(
             "cluster.node_url is set, and cluster.key_file is not; replicas know each other by the keys in that file"
         )
-    seals = Seals(read_keys(settings.key_file, "cluster.key_file"))
-    return Peers(Replicas(database, mark), Hops(mark, seals))
+    return Peers(Replicas(database, mark), Hops(mark, open_seals(settings)))

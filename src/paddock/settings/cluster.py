@@ -28,8 +28,8 @@ def check_node_url(url: str) -> str:
     """Return the address of a replica, without a final slash. Raises ValueError for any other address."""
     parts = urlsplit(url)
     is_server = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    odd = " " in url or not url.isprintable()
-    if odd or not is_server or "@" in parts.netloc or parts.path.rstrip("/") or parts.query or parts.fragment:
+    odd = not url.isprintable() or any(each in url for each in " @?#")
+    if odd or not is_server or parts.path.rstrip("/"):
         raise ValueError("not an address of a server: http://host:port or https://host:port")
     return url.rstrip("/")
 

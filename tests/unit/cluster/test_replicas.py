@@ -59,6 +59,8 @@ def test_a_mark_selects_a_row() -> None:
         "http://10.0.0.2:8700/latest/meta-data",
         "http://10.0.0.2:8700?x=",
         "http://10.0.0.2:8700#x",
+        "http://10.0.0.2:8700#",
+        "http://10.0.0.2:8700?",
         "http://10.0.0.2:0",
         "http://10.0.0.2:99999",
         "http://10.0.0.2\r\nHost: evil.test:80",
