@@ -64,6 +64,11 @@ class McpServers:
         self._running[token] = running
         return running
 
+    def holds_run(self, tenant: "Tenant", run: str) -> bool:
+        """Return whether a call of this caller waits here."""
+        found = self._running.get(tenant.token.sha256)
+        return found is not None and found.service.holds_run(run, tenant.actor)
+
     async def drain(self) -> None:
         """Reject new requests of MCP, and let those in flight end."""
         await asyncio.gather(*(each.service.drain() for each in self._running.values()))

@@ -176,6 +176,11 @@ class Executions:
             )
         return known
 
+    def has(self, actor: str, id_: str) -> bool:
+        """Return whether an execution of a caller runs here, or its outcome is kept."""
+        found = self._running.get(id_) or self._kept.get(id_)
+        return found is not None and found.actor == actor
+
     def find(self, actor: str, id_: str) -> Execution:
         """Return an execution of a caller. Raises Problem."""
         self._forget_old()
@@ -183,7 +188,8 @@ class Executions:
         if found is None or found.actor != actor:
             raise Problem(
                 NOT_FOUND,
-                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago. "
+                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago"
+                f"{', or with the replica that ran it' if self._shared else ''}. "
                 "The audit record knows it longer.",
             )
         return found
