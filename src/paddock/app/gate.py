@@ -331,6 +331,8 @@ class Gate:
             # An end needs no separate flush. The next record writes it, or the end of its parent.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
+        if self._claims is not None and not request.parent:
+            await self._claims.confirm_record()  # what has run cannot be taken back
         return _End(request, shown, decision, audit, written)
 
     def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_End":
@@ -372,6 +374,9 @@ class Gate:
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers
     ) -> RawResult:
         try:
+            unrecorded = None if self._claims is None else await self._claims.confirm_record()
+            if unrecorded is not None:
+                return unrecorded
             return await kind_of(request).run(self._context, request, request.work, decision, watchers)
         except EngineError as error:
             return RawResult(status=Status.UNAVAILABLE, error=_fault_error(error))

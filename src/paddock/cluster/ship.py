@@ -86,10 +86,10 @@ class Shipper:
                 await asyncio.wait_for(self._wanted.wait(), wait)
             self._wanted.clear()
 
-    async def flush(self) -> None:
+    async def flush(self, timeout_s: float = FLUSH_S) -> None:
         """Return when the database has every record that was written before this call, while `run` runs.
 
-        Raises StoreUnavailable, after `FLUSH_S` at most, and LedgerError.
+        Raises StoreUnavailable, after `timeout_s` seconds at most, and LedgerError.
         """
         seq = self._lines.find_end()
         if seq <= self._shipped:
@@ -98,10 +98,10 @@ class Shipper:
         self._waiting[future] = seq
         self._wanted.set()
         try:
-            await asyncio.wait_for(future, FLUSH_S)
+            await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             raise StoreUnavailable(
-                f"The record was not in the database of cluster.url within {FLUSH_S:.0f} s. "
+                f"The record was not in the database of cluster.url within {timeout_s:.0f} s. "
                 "Check that it can be reached."
             ) from None
         finally:
@@ -189,17 +189,9 @@ class Shipper:
         import psycopg
 
         try:
-            async with (
-                asyncio.timeout(TIMEOUT_S),
-                self._database.connect() as connection,
-                connection.transaction(),
-            ):
+            async with self._database.connect(TIMEOUT_S) as connection, connection.transaction():
                 await connection.execute("select set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
                 yield connection
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"The database of cluster.url did not answer within {TIMEOUT_S:.0f} s. Check its load."
-            ) from None
         except psycopg.Error as error:
             raise StoreUnavailable(describe_failure(error)) from None
 

@@ -88,19 +88,11 @@ class CheckpointSigner:
         import psycopg
 
         try:
-            async with (
-                asyncio.timeout(_TIMEOUT_S),
-                self._database.connect() as connection,
-                connection.transaction(),
-            ):
+            async with self._database.connect(_TIMEOUT_S) as connection, connection.transaction():
                 cursor = await connection.execute("select pg_try_advisory_xact_lock(%s)", (_LOCK,))
                 if await cursor.fetchall() != [(True,)]:
                     return None
                 made = await self._make(connection)
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"The database of cluster.url did not answer within {_TIMEOUT_S:.0f} s. Check its load."
-            ) from None
         except psycopg.Error as error:
             raise StoreUnavailable(describe_failure(error)) from None
         if made is None:

@@ -162,7 +162,8 @@ def _split_note(note: str) -> tuple[str, list[tuple[str, bytes]]]:
             data = base64.b64decode(match[2], validate=True) if match else b""
         except binascii.Error:
             data = b""
-        if match is None or len(data) < 5:
+        # Its spare bits must be zero: a signature has one spelling.
+        if match is None or len(data) < 5 or base64.b64encode(data).decode() != match[2]:
             raise NoteError("is not a signed note")
         signatures.append((match[1], data))
     return f"{text}\n", signatures

@@ -1,11 +1,10 @@
 """Signed notes and checkpoints."""
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddock.cluster.checkpoint import EMPTY_ROOT, ChainHead, Checkpoint
@@ -51,7 +50,9 @@ def test_a_key_of_openssl_is_read(tmp_path: Path) -> None:
     assert open_note(key.sign("a\n"), (key.public,)) == "a\n"
 
 
-@pytest.mark.parametrize("content", [b"", b"secret", b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"secret", b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"]
+)
 def test_a_file_without_a_key_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "key.pem"
     path.write_bytes(content)
@@ -74,7 +75,14 @@ def test_a_missing_key_names_the_remedy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "paddock", "paddock+00000000+AQ==", KEY.replace("foo", "bar"), KEY.replace("530d", "530e"), f"+{KEY}"],
+    [
+        "",
+        "paddock",
+        "paddock+00000000+AQ==",
+        KEY.replace("foo", "bar"),
+        KEY.replace("530d", "530e"),
+        f"+{KEY}",
+    ],
 )
 def test_a_wrong_public_key_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a verification key: NAME"):
@@ -98,20 +106,20 @@ def test_signatures_of_witnesses_do_not_matter(key: SigningKey, tmp_path: Path) 
     assert open_note(cosigned, (witness.public,)) == CHECKPOINT.render()
 
 
-@given(st.data())
-def test_no_changed_byte_of_a_note_is_accepted(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.getbasetemp() / f"key-{os.getpid()}.pem"
-    key = SigningKey.read(path, "paddock") if path.exists() else SigningKey.make(path, "paddock")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_changed_byte_of_a_note_is_accepted(data: st.DataObject, key: SigningKey) -> None:
     note = key.sign(CHECKPOINT.render())
     at = data.draw(st.integers(0, len(note) - 1))
     character = data.draw(st.characters(codec="utf-8").filter(lambda one: one != note[at]))
     with pytest.raises(NoteError):
-        # Base64 has spare bits at its end, which carry nothing: a parser that ignores them would accept a change.
-        assert open_note(note[:at] + character + note[at + 1 :], (key.public,)) == CHECKPOINT.render()
-        raise NoteError("accepted, with the same text")
+        open_note(note[:at] + character + note[at + 1 :], (key.public,))
 
 
-@pytest.mark.parametrize("note", ["", "a", "a\n\n", "a\n\n\u2014 b c", "a\n\n- b AAAAAAAA\n", f"{'a' * 9000}\n\n\u2014 b AAAAAAAA\n"])
+@pytest.mark.parametrize(
+    "note",
+    ["", "a", "a\n\n", "a\n\n\u2014 b c", "a\n\n- b AAAAAAAA\n", f"{'a' * 9000}\n\n\u2014 b AAAAAAAA\n"],
+)
 def test_what_is_no_note_is_refused(note: str) -> None:
     with pytest.raises(NoteError) as refused:
         read_note_text(note)
