@@ -1,7 +1,12 @@
 """A small record of several nodes, in a real database."""
 
+import asyncio
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+
+from tests.support.processes import PATIENCE_S
 
 from paddock.audit.ledger import Ledger
 from paddock.cluster.database import Database
@@ -10,6 +15,7 @@ from paddock.cluster.ship import Shipper
 from paddock.cluster.sign import CheckpointSigner
 from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import RecordFinding
+from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 
 
@@ -29,6 +35,26 @@ async def ship_all(shipper: Shipper) -> None:
 def read_lines(directory: Path) -> list[bytes]:
     """Return the lines of a ledger in order, without newlines."""
     return [line for file in sorted(directory.glob("*.ndjson")) for line in file.read_bytes().splitlines()]
+
+
+def list_files(directory: Path) -> list[Path]:
+    """Return the dated files of a ledger, oldest first."""
+    return sorted(directory.glob("*.ndjson"))
+
+
+def copy_ledger(directory: Path, copy: Path) -> None:
+    """Copy a ledger as a backup does."""
+    shutil.copytree(directory, copy)
+
+
+async def wait_for_count(database: Database, count: int) -> None:
+    """Wait until the database has a number of records."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(StoreUnavailable):
+                if await database.fetch("select count(*) from record") == [(count,)]:
+                    return
+            await asyncio.sleep(0.05)
 
 
 async def fetch_lines(database: Database, node: str) -> list[bytes]:
