@@ -47,12 +47,12 @@ def copy_ledger(directory: Path, copy: Path) -> None:
     shutil.copytree(directory, copy)
 
 
-async def wait_for_count(database: Database, count: int) -> None:
-    """Wait until the database has a number of records."""
+async def wait_for(database: Database, query: str, value: object) -> None:
+    """Wait until a query returns a value."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with suppress(StoreUnavailable):
-                if await database.fetch("select count(*) from record") == [(count,)]:
+                if await database.fetch(query) == [(value,)]:
                     return
             await asyncio.sleep(0.05)
 

@@ -16,7 +16,7 @@ from paddock.audit.sink import timestamp
 from paddock.cluster.checkpoint import EMPTY_ROOT, ChainHead, Checkpoint, add_heads
 from paddock.cluster.database import Database, describe_failure
 from paddock.cluster.merkle import MerkleTree
-from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, SigningKey, read_note_text
+from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, SigningKey, open_note, read_note_text
 from paddock.files import replace_file
 from paddock.model.errors import ArtifactError, LedgerError, StoreUnavailable
 from paddock.own_files import read_own
@@ -49,6 +49,7 @@ class _Last(NamedTuple):
     number: int
     root: bytes
     tree: MerkleTree
+    note: str
 
 
 class CheckpointSigner:
@@ -92,13 +93,11 @@ class CheckpointSigner:
                 cursor = await connection.execute("select pg_try_advisory_xact_lock(%s)", (_LOCK,))
                 if await cursor.fetchall() != [(True,)]:
                     return None
-                made = await self._make(connection)
+                number, note = await self._make(connection)
         except psycopg.Error as error:
             raise StoreUnavailable(describe_failure(error)) from None
-        if made is None:
-            return None
-        number, note = made
-        await asyncio.to_thread(self._keep_anchor, note)
+        if note is not None:
+            await asyncio.to_thread(self._keep_anchor, note)
         return number
 
     async def upload_notes(self) -> None:
@@ -112,12 +111,13 @@ class CheckpointSigner:
             await asyncio.to_thread(self._bucket.put, number, note)
             await self._database.fetch("update checkpoint set stored = true where n = %s", (number,))
 
-    async def _make(self, connection: "AsyncConnection[tuple[Any, ...]]") -> tuple[int, str] | None:
-        await self._check_anchor(connection)
+    async def _make(self, connection: "AsyncConnection[tuple[Any, ...]]") -> tuple[int | None, str | None]:
+        """Return the number of a new checkpoint, and the note that is the anchor from now on, if there are such."""
+        anchored = await self._check_anchor(connection)
         last = await _read_last(connection)
         heads = await _list_grown(connection)
         if not heads:
-            return None
+            return None, last.note if last.number > anchored and self._has_signed(last.note) else None
         add_heads(last.tree, heads)
         root = last.tree.compute_root()
         checkpoint = Checkpoint(
@@ -148,10 +148,20 @@ class CheckpointSigner:
         )
         return checkpoint.number, note
 
-    async def _check_anchor(self, connection: "AsyncConnection[tuple[Any, ...]]") -> None:
-        """Raise CheckpointConflict unless the database has the last note that this node has seen."""
+    def _has_signed(self, note: str) -> bool:
+        try:
+            open_note(note, (self._key.public,))
+        except NoteError:
+            return False
+        return True
+
+    async def _check_anchor(self, connection: "AsyncConnection[tuple[Any, ...]]") -> int:
+        """Return the number of the last note that this node has seen; 0 without one.
+
+        Raises CheckpointConflict if the database does not have it.
+        """
         if (note := await asyncio.to_thread(read_anchor, self._anchor_file)) is None:
-            return
+            return 0
         try:
             number = Checkpoint.parse(read_note_text(note)).number
         except NoteError:
@@ -164,6 +174,7 @@ class CheckpointSigner:
                 f"The database does not have checkpoint {number} as {self._anchor_file} has it: the record was rolled "
                 "back or changed. Nothing is signed. Run: paddock audit verify --cluster"
             )
+        return number
 
     def _keep_anchor(self, note: str) -> None:
         with suppress(OSError):  # the next checkpoint tries again
@@ -189,11 +200,14 @@ def read_anchor(path: Path) -> str | None:
 
 
 async def _read_last(connection: "AsyncConnection[tuple[Any, ...]]") -> _Last:
-    cursor = await connection.execute("select n, root, size, edge from checkpoint order by n desc limit 1")
+    cursor = await connection.execute(
+        "select n, root, size, edge, left(note, %s) from checkpoint order by n desc limit 1",
+        (MAX_NOTE_CHARS + 1,),
+    )
     rows = await cursor.fetchall()
     if not rows:
-        return _Last(0, EMPTY_ROOT, MerkleTree())
-    [(number, root, size, edge)] = rows
+        return _Last(0, EMPTY_ROOT, MerkleTree(), "")
+    [(number, root, size, edge, note)] = rows
     try:
         tree = MerkleTree.decode(size, edge)
     except ValueError:
@@ -202,7 +216,7 @@ async def _read_last(connection: "AsyncConnection[tuple[Any, ...]]") -> _Last:
         raise CheckpointConflict(
             f"Checkpoint {number} in the database was changed. Nothing is signed. Run: paddock audit verify --cluster"
         )
-    return _Last(number, root, tree)
+    return _Last(number, root, tree, note)
 
 
 async def _list_grown(connection: "AsyncConnection[tuple[Any, ...]]") -> list[ChainHead]:

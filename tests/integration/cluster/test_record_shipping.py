@@ -16,7 +16,7 @@ from tests.support.cluster_record import (
     list_files,
     read_lines,
     ship_all,
-    wait_for_count,
+    wait_for,
     write_records,
 )
 from tests.support.postgres import Postgres, find_free_port
@@ -270,7 +270,7 @@ def test_an_absent_database_gets_everything_when_it_is_back(directory: Path) -> 
                 server.kill()
                 write_records(directory, 10)
                 server.start()
-            await wait_for_count(database, 60)
+            await wait_for(database, "select count(*) from record", 60)
             assert await fetch_lines(database, "a") == read_lines(directory)
             running.cancel()
 
