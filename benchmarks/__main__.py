@@ -30,6 +30,7 @@ NAMES = (
     "stopping",
     "ledger",
     "record",
+    "shipping",
     "discovery",
     "mcp",
     "grading",

@@ -60,7 +60,7 @@ class Shipper:
         self._lines = LedgerLines(directory)
         self._at: Position | None = None
         """The last record in the database; None if that has to be found out."""
-        self._shipped = 0
+        self.shipped = 0
         """Number of the last record that was in the database when it was read last."""
         self._wanted = asyncio.Event()
         self._waiting: dict[asyncio.Future[None], int] = {}
@@ -92,7 +92,7 @@ class Shipper:
         Raises StoreUnavailable, after `timeout_s` seconds at most, and LedgerError.
         """
         seq = self._lines.find_end()
-        if seq <= self._shipped:
+        if seq <= self.shipped:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[future] = seq
@@ -117,7 +117,7 @@ class Shipper:
         batch = await asyncio.to_thread(self._lines.read_batch, MAX_BATCH_BYTES)
         if not batch:
             if await asyncio.to_thread(self._lines.went_back):
-                self._at, self._shipped = None, 0
+                self._at, self.shipped = None, 0
             self._free_waiters()
             return False
         before, self._at = self._at, None
@@ -132,7 +132,7 @@ class Shipper:
             await connection.execute(
                 "update chain set seq = %s, fault = null where chain = %s", (last.seq, self._chain)
             )
-        self._at, self._shipped = last, last.seq
+        self._at, self.shipped = last, last.seq
         self._free_waiters()
         return True
 
@@ -157,7 +157,7 @@ class Shipper:
             if await asyncio.to_thread(self._lines.seek, head):
                 # A chain keeps the node under which it began, also if its node was renamed.
                 self._chain, self._node_of_chain = name, node
-                self._shipped = head.seq
+                self.shipped = head.seq
                 return head
         if chain is None:
             raise ChainFault(
@@ -197,7 +197,7 @@ class Shipper:
 
     def _free_waiters(self) -> None:
         for future, seq in self._waiting.items():
-            if seq <= self._shipped and not future.done():
+            if seq <= self.shipped and not future.done():
                 future.set_result(None)
 
     def _fail_waiters(self, error: Exception) -> None:

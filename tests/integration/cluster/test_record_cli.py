@@ -57,7 +57,7 @@ def record(url: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("record")
 def test_an_honest_record_is_ok(paddock: Run) -> None:
     shown = paddock("audit", "verify", "--cluster")
-    assert (shown.code, shown.stderr) == (0, "")
+    assert (shown.returncode, shown.stderr) == (0, "")
     first, second, third = shown.stdout.splitlines()
     assert first == "ok: 15 records of 3 nodes in 3 chains, 3 checkpoints"
     assert second.startswith("last checkpoint: 3 of 2")
@@ -73,7 +73,7 @@ def test_a_changed_record_is_not(paddock: Run, postgres: Postgres, url: str) -> 
         "delete from record where node = 'a' and seq in (2, 3); delete from checkpoint where n = 2", name
     )
     shown = paddock("audit", "verify", "--cluster")
-    assert shown.code == 1
+    assert shown.returncode == 1
     assert shown.stdout.splitlines()[:3] == [
         "problem: checkpoint 2: is missing",
         "problem: node a, record 3, checkpoint 1: is missing, and was signed",
@@ -84,20 +84,20 @@ def test_a_changed_record_is_not(paddock: Run, postgres: Postgres, url: str) -> 
 def test_no_public_key_is_an_error(paddock: Run) -> None:
     paddock("cluster", "migrate")
     shown = paddock("audit", "verify", "--cluster", "--key", "x")
-    assert (shown.code, "is not a verification key" in shown.stderr) == (2, True)
+    assert (shown.returncode, "is not a verification key" in shown.stderr) == (2, True)
     shown = paddock("audit", "verify", "--cluster")
-    assert (shown.code, "make one: paddock cluster key" in shown.stderr) == (1, True)
+    assert (shown.returncode, "make one: paddock cluster key" in shown.stderr) == (1, True)
 
 
 def test_verify_alone_takes_no_key(paddock: Run) -> None:
     shown = paddock("audit", "verify", "--key", "x")
-    assert (shown.code, "--key and --known require --cluster." in shown.stderr) == (2, True)
+    assert (shown.returncode, "--key and --known require --cluster." in shown.stderr) == (2, True)
 
 
 def test_a_key_is_made_printed_and_never_replaced(paddock: Run, tmp_path: Path) -> None:
     file = tmp_path / "new.pem"
     made = paddock("cluster", "key", str(file))
-    assert made.code == 0
+    assert made.returncode == 0
     assert made.stdout.startswith("paddock+")
     assert "PRIVATE" not in made.stdout
     assert file.stat().st_mode & 0o777 == 0o600
@@ -105,7 +105,7 @@ def test_a_key_is_made_printed_and_never_replaced(paddock: Run, tmp_path: Path) 
     named = paddock("cluster", "key", "--show", "--json", str(file), PADDOCK_CLUSTER_NAME="a.example.com")
     assert json.loads(named.stdout)["key"].startswith("a.example.com+")
     before = file.read_bytes()
-    assert paddock("cluster", "key", str(file)).code == 1
+    assert paddock("cluster", "key", str(file)).returncode == 1
     assert file.read_bytes() == before
 
 
@@ -133,7 +133,7 @@ def test_show_finds_a_request_or_a_record_on_any_node(paddock: Run) -> None:
     for name in (one["request"], one["id"]):
         assert json.loads(paddock("audit", "show", "--cluster", name, "--json").stdout) == [one]
     absent = paddock("audit", "show", "--cluster", "01JD3W0ZV6N4YQ1R2X5T7B8C9D")
-    assert (absent.code, absent.stderr) == (
+    assert (absent.returncode, absent.stderr) == (
         1,
         "No record of 01JD3W0ZV6N4YQ1R2X5T7B8C9D in the database of cluster.url\n",
     )
@@ -196,4 +196,4 @@ def test_follow_prints_what_any_node_writes(url: str, tmp_path: Path, environmen
 def test_without_a_database_nothing_is_read(paddock: Run) -> None:
     for command in (("tail",), ("show", "x"), ("verify", "--key", "x")):
         environment = {"PADDOCK_CLUSTER_URL": ""}
-        assert paddock("audit", *command, "--cluster", **environment).code != 0
+        assert paddock("audit", *command, "--cluster", **environment).returncode != 0
