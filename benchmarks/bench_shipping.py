@@ -50,19 +50,19 @@ def measure(scale: Scale) -> list[Line]:
 
     count, seconds = scale.of(30, 3), scale.of(6, 2)
     most = scale.of(100_000, 2_000)
-    with tempfile.TemporaryDirectory(
-        prefix="paddock-bench-", dir=os.environ.get("PADDOCK_BENCH_DIR")
-    ) as made:
-        with Postgres() as server:
-            asyncio.run(_prepare(server.url))
-            writers = [_start(server.url, Path(made) / f"n{number}", f"n{number}") for number in range(count)]
-            try:
-                best, behind = _find_rate(writers, seconds, most)
-            finally:
-                for writer in writers:
-                    writer.kill()
-                    writer.wait()
-            checked, records = asyncio.run(_verify(server.url, Path(made)))
+    with (
+        tempfile.TemporaryDirectory(prefix="paddock-bench-", dir=os.environ.get("PADDOCK_BENCH_DIR")) as made,
+        Postgres() as server,
+    ):
+        asyncio.run(_prepare(server.url))
+        writers = [_start(server.url, Path(made) / f"n{number}", f"n{number}") for number in range(count)]
+        try:
+            best, behind = _find_rate(writers, seconds, most)
+        finally:
+            for writer in writers:
+                writer.kill()
+                writer.wait()
+        checked, records = asyncio.run(_verify(server.url, Path(made)))
     return [
         Line(
             f"{count} writers, all at most {_MAX_BEHIND_S:.0f} s behind",

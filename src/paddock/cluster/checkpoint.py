@@ -19,6 +19,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Final, NamedTuple, Self
 
 from paddock.cluster.merkle import HASH_BYTES, MerkleTree
@@ -92,7 +93,7 @@ class Checkpoint(NamedTuple):
         ]
         if not (_NUMBER_PATTERN.fullmatch(size) and _NUMBER_PATTERN.fullmatch(values[0])):
             raise NoteError(wrong)
-        if not _TIME_PATTERN.fullmatch(values[2]):
+        if not _is_time(values[2]):
             raise NoteError(wrong)
         made = cls(log, int(size), _decode(root), int(values[0]), _decode(values[1]), values[2])
         if made.render() != text:
@@ -104,6 +105,14 @@ def add_heads(tree: MerkleTree, heads: Iterable[ChainHead]) -> None:
     """Add the heads of one checkpoint to the log."""
     for head in heads:
         tree.append(head.encode())
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return _TIME_PATTERN.fullmatch(text) is not None
 
 
 def _decode(text: str) -> bytes:

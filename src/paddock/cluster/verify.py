@@ -16,9 +16,11 @@ Memory is bounded: by the number of chains, and by `MAX_FINDINGS` findings. One 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
+import orjson
 from pydantic import computed_field
 
 from paddock.audit.verify import MAX_FINDINGS
@@ -28,7 +30,7 @@ from paddock.cluster.ledger_lines import LedgerLines
 from paddock.cluster.merkle import MerkleTree
 from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, VerificationKey, open_note
 from paddock.cluster.verify_chain import ChainCheck, LocalComparison, OnFinding, RecordRow
-from paddock.model.base import Value
+from paddock.model.base import Value, count
 from paddock.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 _FETCHED_ROWS: Final = 200
 """Number of rows that are fetched at a time: with lines of the maximum length they take 13 MB."""
+_GRACE: Final = timedelta(seconds=60)
+"""Time within which a record is shipped and signed, unless something is wrong."""
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _HEAD_BATCH: Final = 1000
 _MAX_HEADS_CHARS: Final = 4 * 1024 * 1024
 
@@ -121,14 +126,14 @@ async def check_record(
     await signed.read_all(known)
     if bucket is not None:
         await signed.compare_bucket(bucket)
-    chains = _ChainPass(connection, findings, signed.heads, directory)
+    chains = _ChainPass(connection, findings, signed, directory)
     await chains.read_all()
     if chains.records and not signed.count:
         findings.add_problem(message="the record has no checkpoint: nothing is signed")
     last = signed.last
     return RecordReport(
         nodes=len(chains.nodes),
-        chains=chains.count,
+        chains=chains.chains,
         records=chains.records,
         unsigned=chains.unsigned,
         checkpoints=signed.count,
@@ -179,7 +184,7 @@ class _CheckpointRow(NamedTuple):
     root: bytes
     prev: bytes | None
     edge: bytes
-    heads: object
+    heads: str | None
     note: str
 
 
@@ -223,7 +228,7 @@ class _CheckpointPass:
             self._connection,
             "checkpoints",
             "select n, size, substring(root for 33), substring(prev for 33), substring(edge for 2049), "
-            "case when octet_length(heads::text) <= %s then heads end, left(note, %s) from checkpoint order by n",
+            "case when octet_length(heads::text) <= %s then heads::text end, left(note, %s) from checkpoint order by n",
             (_MAX_HEADS_CHARS, MAX_NOTE_CHARS + 1),
         ):
             self._check(_CheckpointRow(*columns))
@@ -280,9 +285,9 @@ class _CheckpointPass:
         for head in heads or ():
             self._check_head(number, head)
 
-    def _parse_heads(self, number: int, heads: object) -> list[ChainHead] | None:
+    def _parse_heads(self, number: int, heads: str | None) -> list[ChainHead] | None:
         try:
-            parsed = [ChainHead.parse(each) for each in cast("list[object]", heads)]
+            parsed = [ChainHead.parse(each) for each in orjson.loads(heads or "")]
         except (ValueError, TypeError):
             self._problem(number, "has no heads that can be read")
             return None
@@ -362,17 +367,20 @@ class _ChainPass:
         self,
         connection: "AsyncConnection[tuple[Any, ...]]",
         findings: _Findings,
-        signed: dict[tuple[str, str], ChainHead],
+        signed: _CheckpointPass,
         directory: Path | None,
     ) -> None:
         self.nodes: set[str] = set()
-        self.count = 0
+        self.chains = 0
         self.records = 0
         self.unsigned = 0
         self.compared: str | None = None
         self._connection = connection
         self._findings = findings
-        self._signed = signed
+        self._signed = signed.heads
+        self._due = _EPOCH if signed.last is None else datetime.fromisoformat(signed.last.time) - _GRACE
+        """Records from before that time should be signed."""
+        self._late = 0
         self._directory = directory
         self._local_chain: str | None = None
         self._local: LocalComparison | None = None
@@ -415,7 +423,7 @@ class _ChainPass:
         self._check = ChainCheck(row.node, row.chain, on_problem, on_note)
         self._found.add((row.node, row.chain))
         self.nodes.add(row.node)
-        self.count += 1
+        self.chains += 1
         if self._directory is not None and row.chain == self._local_chain:
             self.compared = row.chain
             self._local = LocalComparison(self._directory, on_problem, on_note)
@@ -426,6 +434,10 @@ class _ChainPass:
         if check is None:
             return
         self.records += check.intact
+        if self._late:
+            text = f"{count(self._late, 'record')} older than the last checkpoint not signed"
+            self._findings.add_note(node=check.node, chain=check.chain, message=text)
+        self._late = 0
         if local is not None:
             local.finish(check.seq)
 
@@ -433,6 +445,7 @@ class _ChainPass:
         head = self._signed.get((row.node, row.chain))
         if head is None or row.seq > head.seq:
             self.unsigned += 1
+            self._late += row.ts is not None and row.ts < self._due
 
     def _make_reporters(self, node: str, chain: str) -> tuple[OnFinding, OnFinding]:
         def on_problem(seq: int | None, message: str) -> None:
