@@ -30,6 +30,7 @@ NAMES = (
     "stopping",
     "ledger",
     "record",
+    "cluster",
     "shipping",
     "discovery",
     "mcp",

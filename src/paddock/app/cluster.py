@@ -25,6 +25,7 @@ _SETTLE_S = 1.0
 _SWEEP_S = 5.0
 """Time between two looks for requests of dead machines, in seconds."""
 _FORGET_S = 3600.0
+_MAX_SHARED_CHARS = 54
 _log = logging.getLogger("paddock.cluster")
 
 
@@ -72,9 +73,12 @@ async def _repeat(name: str, work: Callable[[], Awaitable[None]], pause_s: float
 
 
 @asynccontextmanager
-async def open_cluster(settings: "Settings") -> "AsyncGenerator[Cluster | None]":
+async def open_cluster(
+    settings: "Settings", *, has_namesakes: bool = False
+) -> "AsyncGenerator[Cluster | None]":
     """Yield what a server shares with others, and keep its lease; None without `cluster.url`.
 
+    Of servers that `has_namesakes`, a machine runs several with the same settings: each gets a name of its own.
     At its end nothing of the server may run any more: the lease is given up. A database that is away is logged, and
     used as soon as it is there. Raises ConfigurationError if it lacks tables, or may forget what it committed.
     """
@@ -89,11 +93,11 @@ async def open_cluster(settings: "Settings") -> "AsyncGenerator[Cluster | None]"
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.ship import Shipper
 
-    node = Node(own.node, new_id(), own.node_url)
+    boot = new_id()
+    name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
+    node = Node(name, boot, own.node_url)
     # The lease has a connection of its own: it must not wait for other statements.
-    leasing = Database(
-        own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S, check=False
-    )
+    leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
         entry = NodeLease(leasing, node)
         lease = Lease(entry.renew)

@@ -62,6 +62,15 @@ if TYPE_CHECKING:
     from paddock.hub.person import Person
     from paddock.output.recorder import OnOutput
 
+_NO_CLUSTER = RawResult(
+    status=Status.INVALID,
+    error=ErrorInfo(
+        name="NoCluster",
+        message="the request has a key, and this Paddock shares no database in which keys are claimed",
+        hint="leave the key out, or set cluster.url",
+        phase="decide",
+    ),
+)
 OnEnd = Callable[[ExecutionRequest, RawResult], None]
 """Called with every request that has run."""
 
@@ -302,6 +311,8 @@ class Gate:
             return self._end_without_run(request, decision, refusal)
         if decision.grants.calls == "dry_run" and kind.is_rehearsed(request.work):
             return self._rehearse_request(request, decision)
+        if request.key is not None and self._claims is None:
+            return self._end_without_run(request, decision, _NO_CLUSTER)
         facts = self._outgoing.facts(identity_facts(request, decision))
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written

@@ -92,8 +92,9 @@ class PostgresRunStore:
         return [(request, node) for request, node in await self._send(_LOSE_ALL, ())]
 
     async def forget_old(self) -> None:
-        """Delete what ended long ago. Keys are remembered for 24 hours, lost requests for 30 days."""
+        """Delete what ended long ago. Keys are remembered for 24 hours, lost requests and dead nodes for 30 days."""
         await self._database.fetch(_FORGET)
+        await self._database.fetch("delete from node where seen < now() - interval '30 days'")
 
     async def _send(
         self, query: str, values: tuple[object, ...], on_send: OnSend | None = None

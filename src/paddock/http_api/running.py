@@ -221,7 +221,7 @@ class Executions:
                 sink, now = tenant.session.gate.audit, current_time()
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
             asker = ClientAsker(tenant.actor, admission.ask)
-            key = None if execution.keyed is None else execution.keyed.to_request_key()
+            key = execution.keyed.to_request_key() if execution.keyed and self._shared else None
             caller = Caller(tenant.actor, "http", asker, execution.id, execution.stop, key)
             paddock = AttachedPaddock(tenant.session, tenant.settings, self._workspace, caller)
             return await send(paddock, execution)

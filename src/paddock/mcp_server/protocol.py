@@ -12,6 +12,7 @@ from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock._version import __version__
+from paddock.mcp_server.call_key import read_call_key
 from paddock.mcp_server.elicitation import Context, ElicitationRounds, read_actor
 from paddock.mcp_server.list_changes import AnnouncingServer, ChangeNotifier
 from paddock.mcp_server.log import Logs
@@ -58,7 +59,8 @@ def build_protocol_server(
         return build_page("tools", [tool.entry for tool in await toolbox.list_tools()], params)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
-        work = partial(toolbox.call_tool, params.name, params.arguments)
+        key = read_call_key(context.meta, params.name, params.arguments)
+        work = partial(toolbox.call_tool, params.name, params.arguments, key=key)
         sinks = [logs.create_sink(context)]
         if (context.meta or {}).get("progress_token") is not None:
             sinks.append(create_progress_sink(context.session.report_progress))
