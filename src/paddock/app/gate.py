@@ -187,7 +187,9 @@ class Gate:
             if self._claims is None:
                 return await self._make_outcome(request, watchers)
             async with self._claims.begin(request) as claim:
-                return await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                outcome = await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                await self._claims.confirm_record()  # what has run cannot be taken back
+                return outcome
         finally:
             self.approvals.end_run(request)
             del self._under_way[task]
@@ -342,8 +344,6 @@ class Gate:
             # An end needs no separate flush. The next record writes it, or the end of its parent.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
-        if self._claims is not None and not request.parent:
-            await self._claims.confirm_record()  # what has run cannot be taken back
         return _End(request, shown, decision, audit, written)
 
     def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_End":

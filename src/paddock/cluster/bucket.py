@@ -26,10 +26,11 @@ class CheckpointBucket:
     def put(self, number: int, note: str) -> None:
         """Write a note; writing the same one again does nothing. Raises ArtifactError if there is another one."""
         import obstore
+        from obstore.exceptions import AlreadyExistsError
 
         try:
             obstore.put(self._store, _name(number), note.encode(), mode="create")
-        except FileExistsError:
+        except AlreadyExistsError:
             if self.read(number) != note:
                 raise ArtifactError(
                     f"The bucket has another checkpoint {number} than the database: one of them was changed. "
