@@ -18,7 +18,7 @@ async def main(url: str, directory: Path, node: str) -> None:
             while not shipping.done():
                 for _ in range(50):
                     ledger.append("decided", new_id(), {"name": "x" * 200})
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.02)
 
 
 if __name__ == "__main__":
