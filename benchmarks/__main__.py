@@ -31,6 +31,7 @@ NAMES = (
     "ledger",
     "record",
     "cluster",
+    "shipping",
     "discovery",
     "mcp",
     "grading",
