@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import aclosing
@@ -18,10 +19,39 @@ from paddock.settings.schema import Settings
 if TYPE_CHECKING:
     from paddock.batch.program import Program, ProgramResult
 
-_ENDED = "this executor was shut down; make another one"
+ENDED = "this executor was shut down; make another one"
 
 
-class ProgramExecutor(Executor):
+class OrderedExecutor(Executor):
+    """An executor whose `map` takes programs."""
+
+    @abstractmethod
+    def submit(self, program: "Program", /) -> "Future[ProgramResult]":  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
+        """Run a program, and return the future of its result."""
+
+    def map(  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
+        self, programs: "Iterable[Program]", /, *, timeout: float | None = None
+    ) -> "Iterator[ProgramResult]":
+        """Submit all programs, and yield their results in the order of the programs.
+
+        `timeout` is for all of them together, in seconds. Raises TimeoutError after it. `Paddock.map` reads its
+        programs as they are needed instead.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        futures = [self.submit(program) for program in programs]
+
+        def wait_for_each() -> "Iterator[ProgramResult]":
+            try:
+                for future in futures:
+                    yield future.result(None if deadline is None else deadline - time.monotonic())
+            finally:
+                for future in futures:
+                    future.cancel()
+
+        return wait_for_each()
+
+
+class ProgramExecutor(OrderedExecutor):
     """Runs programs for code that expects an executor: `with ProgramExecutor() as executor:`.
 
     `submit` takes a `Program` instead of a function. Its future has the `ProgramResult`, also for a program that fails.
@@ -50,7 +80,7 @@ class ProgramExecutor(Executor):
         self._ended = False
         self._loop, self._paddock = start_loop(paddock)
 
-    def submit(self, program: "Program", /) -> "Future[ProgramResult]":  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
+    def submit(self, program: "Program", /) -> "Future[ProgramResult]":
         """Run a program as soon as there is a slot. Its future can be cancelled until it has started.
 
         Raises RuntimeError after `shutdown`.
@@ -58,34 +88,13 @@ class ProgramExecutor(Executor):
         future: Future[ProgramResult] = Future()
         with self._lock:
             if self._ended:
-                raise RuntimeError(_ENDED)
+                raise RuntimeError(ENDED)
             running = self._loop.submit(partial(self._run, program, future))
             self._waiting.add(future)
             self._running.add(running)
         future.add_done_callback(self._waiting.discard)
         running.add_done_callback(self._running.discard)
         return future
-
-    def map(  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
-        self, programs: "Iterable[Program]", /, *, timeout: float | None = None
-    ) -> "Iterator[ProgramResult]":
-        """Submit all programs, and yield their results in the order of the programs.
-
-        `timeout` is for all of them together, in seconds. Raises TimeoutError after it. `Paddock.map` reads its
-        programs as they are needed instead.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        futures = [self.submit(program) for program in programs]
-
-        def wait_for_each() -> "Iterator[ProgramResult]":
-            try:
-                for future in futures:
-                    yield future.result(None if deadline is None else deadline - time.monotonic())
-            finally:
-                for future in futures:
-                    future.cancel()
-
-        return wait_for_each()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002 - the signature of Executor
         """Accept no more programs; wait for those that were submitted, or cancel those that have not started.
