@@ -90,7 +90,10 @@ async def read_answer(data: object, expected: frozenset[str]) -> Answer:
         raise PaddockError("The answer is not a string of bytes.")
     if len(data) > MAX_ANSWER_BYTES:
         raise PaddockError(f"The answer is longer than {MAX_ANSWER_BYTES} bytes.")
-    answer = make_answer(Answer, await read_json(data))
+    try:
+        answer = make_answer(Answer, await read_json(data))
+    except PaddockError:
+        raise PaddockError("The answer is not JSON, or not that of a batch.") from None
     ids = [result.id for result in answer.results]
     if len({*ids}) < len(ids) or not expected.issuperset(ids):
         raise PaddockError("The answer has results of other programs.")
