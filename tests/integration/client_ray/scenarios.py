@@ -4,6 +4,8 @@ Reads a function's name and arguments from each line of standard input, and writ
 """
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -14,7 +16,6 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import contextmanager
 from pathlib import Path
 
 import ray
@@ -147,7 +148,7 @@ def describe(result):
     return [result.id, result.outcome.status.value, result.outcome.text, error.message if error else None]
 
 
-@contextmanager
+@contextlib.contextmanager
 def replaced(owner, **changes):
     """Have other values for a while."""
     before = {name: getattr(owner, name) for name in changes}
@@ -373,6 +374,15 @@ def use_dataset(rows, **options):
         PaddockBatch, batch_size=4, compute=ActorPoolStrategy(size=1), fn_constructor_kwargs=options
     )
     return sorted(dataset.take_all(), key=lambda row: str(row["number"]))
+
+
+def run_block(block):
+    """Return what a Python block of a page prints. It is connected already, and works in a directory."""
+    printed = io.StringIO()
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    with replaced(ray, init=lambda: None), contextlib.chdir(FOLDER), contextlib.redirect_stdout(printed):
+        exec(block, {})
+    return printed.getvalue()
 
 
 def map_asynchronously(number):

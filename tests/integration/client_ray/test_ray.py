@@ -4,11 +4,14 @@
 """
 
 import os
+import re
 import uuid
+from pathlib import Path
 
 import pytest
 from tests.support.ray_cluster import Cluster
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "ray.md"
 PROGRAMS = int(os.environ.get("PADDOCK_RAY_PROGRAMS", "200"))
 NODE_KILLS = 3 if PROGRAMS >= 10_000 else 1
 WORKER_KILLS = max(5, PROGRAMS // 100)
@@ -168,3 +171,11 @@ def test_a_dataset_gets_the_results_as_columns(cluster: Cluster) -> None:
         [1, "failed", None, 3, "", ""],
         [2, "invalid", None, None, "", ""],
     ]
+
+
+def test_the_page_prints_what_it_shows(cluster: Cluster) -> None:
+    text = PAGE.read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    printed = [cluster.call("run_block", block=block) for block in blocks]
+    assert [each for each in printed if f"```text\n{each}```" not in text] == []

@@ -38,8 +38,8 @@ class Purity:
         request, decision = self._decide(program)
         if decision.asks:
             raise RequestError(
-                f"the program {program.id} needs a person's answer ({decision.asks[0]}), and Ray tasks have nobody "
-                "to ask; leave out `engine`, or change the policy"
+                f"the program {program.id} needs a person's answer ({decision.asks[0]}), and a node of Ray "
+                "cannot ask; leave out `engine`, or change the policy"
             )
         if effects := self._describe(request, decision):
             raise RequestError(
