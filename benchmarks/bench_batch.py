@@ -72,12 +72,12 @@ def _measure_rate(p: BlockingPaddock, bare: list[str], scale: Scale) -> list[Lin
 
 def run_map(p: BlockingPaddock, programs: int, **options: Any) -> None:
     """Run programs of 50 ms, and check all results. Options are those of `map`."""
-    results = list(p.map(make_programs(programs), **options))
+    results = list(p.map(_make_programs(programs), **options))
     assert len(results) == programs
     assert all(result.outcome.check().text == "42\n" for result in results)
 
 
-def make_programs(number: int) -> Iterator[Program]:
+def _make_programs(number: int) -> Iterator[Program]:
     return (Program(language="python", code=_PROGRAM) for _ in range(number))
 
 
@@ -95,7 +95,7 @@ def _measure_tests(p: BlockingPaddock, scale: Scale) -> Line:
 
 
 def _measure_memory(p: BlockingPaddock, programs: int) -> Line:
-    for _ in p.map(make_programs(20)):
+    for _ in p.map(_make_programs(20)):
         pass
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in p.map(Program(language="python", code="print(1)") for _ in range(programs)):

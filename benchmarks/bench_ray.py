@@ -4,7 +4,7 @@ import importlib.util
 import tempfile
 from statistics import median
 
-from benchmarks.bench_batch import make_programs, run_map
+from benchmarks.bench_batch import run_map
 from benchmarks.measure import Line, Scale, at_least, interleaved, milliseconds, ratio
 from paddock import BlockingPaddock
 

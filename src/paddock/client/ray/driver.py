@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.batch.program import CaseResult, CaseVerdict, Program, ProgramResult
-from paddock.cancellation import run_shielded
+from paddock.cancellation import cancel_all, run_shielded
 from paddock.client.ray.cluster import Resources, explain_missing, find_missing, place
 from paddock.client.ray.feed import Feed, Group, Item
 from paddock.client.ray.frames import (
@@ -47,8 +47,9 @@ _TASKS_PER_CPU = 2
 """Tasks in flight for each CPU: one runs, and the next one is there when it ends."""
 _SURVEY_S = 5.0
 """Time between two looks at the resources of the cluster, in seconds."""
-_MISSING_S = 30.0
-"""Time that tasks wait for a node with what they need after the last one was lost, in seconds."""
+_MISSING_S = 300.0
+"""Time that tasks wait for a node with what they need, after the last one was lost, in seconds. Clusters that grow with
+their load need minutes for a node."""
 _END_S = 10.0
 """Maximum time that cancelled tasks have to end before their workers are killed, in seconds."""
 _VERDICTS = {Status.LOST: CaseVerdict.LOST, Status.UNAVAILABLE: CaseVerdict.UNAVAILABLE}
@@ -78,7 +79,7 @@ class Driver:
         self._run_here = run_here
         self._max_parallel = max_parallel or MAX_TASKS
         self._cluster: Resources = {}
-        self._surveyed = -math.inf
+        self._survey: asyncio.Task[None] | None = None
         self._tasks: set[_Task] = set()
         self._program_s: float | None = None
         """Average time of a program, in seconds; None before the first answer."""
@@ -88,7 +89,7 @@ class Driver:
         """Yield results as their tasks end. Closing the generator cancels all tasks."""
         try:
             while True:
-                await self._survey()
+                await self._look_at_cluster()
                 for failed in self._start_tasks(feed):
                     yield failed
                 while (refused := feed.take_refused()) is not None:
@@ -102,8 +103,7 @@ class Driver:
                 for result in self._give_up():
                     yield result
         finally:
-            await run_shielded(self._cancel_all())
-            await feed.close()
+            await run_shielded(self._close(feed))
 
     def _start_tasks(self, feed: Feed) -> list[ProgramResult]:
         """Start as many tasks as there may be; return the programs that no node can run."""
@@ -216,10 +216,17 @@ class Driver:
         # The first programs of a worker are slower than the others.
         self._program_s = seconds if self._program_s is None else (self._program_s + seconds) / 2
 
-    async def _survey(self) -> None:
-        if time.monotonic() - self._surveyed >= _SURVEY_S:
+    async def _look_at_cluster(self) -> None:
+        """Ask for the resources of the cluster; only the first time wait for them."""
+        if not self._cluster:
             self._cluster = await asyncio.to_thread(self._ray.cluster_resources)
-            self._surveyed = time.monotonic()
+        if self._survey is None or self._survey.done():
+            self._survey = asyncio.create_task(self._renew_resources())
+
+    async def _renew_resources(self) -> None:
+        await asyncio.sleep(_SURVEY_S)
+        with suppress(Exception):  # the cluster may answer later
+            self._cluster = await asyncio.to_thread(self._ray.cluster_resources)
 
     def _give_up(self) -> list[ProgramResult]:
         """Cancel the tasks that no node could run for a while, and return the results of their programs."""
@@ -236,8 +243,10 @@ class Driver:
                 failed += [fail(item, Status.UNAVAILABLE, reason) for item in task.items.values()]
         return failed
 
-    async def _cancel_all(self) -> None:
+    async def _close(self, feed: Feed) -> None:
         """Cancel the tasks, and wait until their programs have ended; kill the workers that take too long."""
+        await feed.close()
+        await cancel_all([] if self._survey is None else [self._survey])
         for force in (False, True):
             left = [task for task in self._tasks if not task.future.done()]
             for task in left:
