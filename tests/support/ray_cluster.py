@@ -17,6 +17,7 @@ from tests.support.command import CONTAINED, OWN_PLACES
 import paddock
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = str(Path(paddock.__file__).parents[1])
 SCENARIOS = ROOT / "tests" / "integration" / "client_ray" / "scenarios.py"
 
 
@@ -43,6 +44,13 @@ def install_ray() -> Path:
             )
             (place / "complete").touch()
     return place / "venv" / "bin" / "python"
+
+
+def run_with_ray(code: str) -> str:
+    """Return what Python code prints that can import Ray and Paddock."""
+    command = [install_ray(), "-c", code]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE}
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 class Cluster:
@@ -72,7 +80,7 @@ def open_cluster(folder: Path, path: str) -> Iterator[Cluster]:
         **own,
         "PATH": path,
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(Path(paddock.__file__).parents[1]),
+        "PYTHONPATH": SOURCE,
         "PADDOCK_RUNTIMES_TIMEOUT_MS": "120000",
     }
     command = [*CONTAINED, str(install_ray()), str(SCENARIOS), str(folder)]

@@ -69,7 +69,7 @@ class _Row:
         "paddock runtimes",
         "paddock runtimes --check --json",
         "paddock runtimes install go kotlin",
-        'ray start --address=head:6379 --resources "$(paddock runtimes --ray-resources)"',
+        "paddock runtimes --ray-resources",
     ),
 )
 @click.option("--check", is_flag=True, help="Run a confined program in each of them.")

@@ -7,7 +7,7 @@ from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast, overload
 from weakref import finalize
 
 from paddock.client.loop_thread import NOT_OPEN, OpenLoop, start_loop
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from paddock.audit.sink import AuditSink
     from paddock.batch.program import Program, ProgramResult
     from paddock.client.askers import Asking
-    from paddock.client.batches import BatchEngine
     from paddock.output.backends import ArtifactStore
     from paddock.sandbox.protocol import Sandbox
 
@@ -159,7 +158,7 @@ class BlockingPaddock:
         programs: "Iterable[Program]",
         *,
         max_parallel: int | None = None,
-        engine: "BatchEngine" = "local",
+        engine: Literal["local", "ray"] = "local",
     ) -> "Generator[ProgramResult]":
         """Run many programs and yield their results as `Paddock.map` does.
 

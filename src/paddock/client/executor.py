@@ -3,8 +3,7 @@
 import asyncio
 import threading
 import time
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import aclosing
 from functools import partial
@@ -22,36 +21,27 @@ if TYPE_CHECKING:
 ENDED = "this executor was shut down; make another one"
 
 
-class OrderedExecutor(Executor):
-    """An executor whose `map` takes programs."""
+def map_in_order(
+    submit: "Callable[[Program], Future[ProgramResult]]",
+    programs: "Iterable[Program]",
+    timeout_s: float | None,
+) -> "Iterator[ProgramResult]":
+    """Submit all programs, and yield their results in the order of the programs; the end cancels those that wait."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    futures = [submit(program) for program in programs]
 
-    @abstractmethod
-    def submit(self, program: "Program", /) -> "Future[ProgramResult]":  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
-        """Run a program, and return the future of its result."""
+    def wait_for_each() -> "Iterator[ProgramResult]":
+        try:
+            for future in futures:
+                yield future.result(None if deadline is None else deadline - time.monotonic())
+        finally:
+            for future in futures:
+                future.cancel()
 
-    def map(  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
-        self, programs: "Iterable[Program]", /, *, timeout: float | None = None
-    ) -> "Iterator[ProgramResult]":
-        """Submit all programs, and yield their results in the order of the programs.
-
-        `timeout` is for all of them together, in seconds. Raises TimeoutError after it. `Paddock.map` reads its
-        programs as they are needed instead.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        futures = [self.submit(program) for program in programs]
-
-        def wait_for_each() -> "Iterator[ProgramResult]":
-            try:
-                for future in futures:
-                    yield future.result(None if deadline is None else deadline - time.monotonic())
-            finally:
-                for future in futures:
-                    future.cancel()
-
-        return wait_for_each()
+    return wait_for_each()
 
 
-class ProgramExecutor(OrderedExecutor):
+class ProgramExecutor(Executor):
     """Runs programs for code that expects an executor: `with ProgramExecutor() as executor:`.
 
     `submit` takes a `Program` instead of a function. Its future has the `ProgramResult`, also for a program that fails.
@@ -80,7 +70,7 @@ class ProgramExecutor(OrderedExecutor):
         self._ended = False
         self._loop, self._paddock = start_loop(paddock)
 
-    def submit(self, program: "Program", /) -> "Future[ProgramResult]":
+    def submit(self, program: "Program", /) -> "Future[ProgramResult]":  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
         """Run a program as soon as there is a slot. Its future can be cancelled until it has started.
 
         Raises RuntimeError after `shutdown`.
@@ -95,6 +85,16 @@ class ProgramExecutor(OrderedExecutor):
         future.add_done_callback(self._waiting.discard)
         running.add_done_callback(self._running.discard)
         return future
+
+    def map(  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
+        self, programs: "Iterable[Program]", /, *, timeout: float | None = None
+    ) -> "Iterator[ProgramResult]":
+        """Submit all programs, and yield their results in the order of the programs.
+
+        `timeout` is for all of them together, in seconds. Raises TimeoutError after it. `Paddock.map` reads its
+        programs as they are needed instead.
+        """
+        return map_in_order(self.submit, programs, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002 - the signature of Executor
         """Accept no more programs; wait for those that were submitted, or cancel those that have not started.

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, 
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Parts, Session, open_session
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from paddock.audit.sink import AuditRecord, AuditSink
     from paddock.batch.program import Program, ProgramResult
     from paddock.client.askers import Asking
-    from paddock.client.batches import BatchEngine
     from paddock.model.artifact import OutputFound, OutputQuery
     from paddock.model.outcome import OnConsole
     from paddock.output.backends import ArtifactStore
@@ -298,7 +297,7 @@ class Paddock:
         programs: "Iterable[Program] | AsyncIterable[Program]",
         *,
         max_parallel: int | None = None,
-        engine: "BatchEngine" = "local",
+        engine: Literal["local", "ray"] = "local",
     ) -> AsyncGenerator["ProgramResult"]:
         """Run many programs, and judge those that have tests; yield each result as soon as it is ready.
 

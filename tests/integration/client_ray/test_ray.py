@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.support.ray_cluster import Cluster
+from tests.support.ray_cluster import Cluster, run_with_ray
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "ray.md"
 PROGRAMS = int(os.environ.get("PADDOCK_RAY_PROGRAMS", "200"))
@@ -179,3 +179,12 @@ def test_the_page_prints_what_it_shows(cluster: Cluster) -> None:
     assert len(blocks) == 3
     printed = [cluster.call("run_block", block=block) for block in blocks]
     assert [each for each in printed if f"```text\n{each}```" not in text] == []
+
+
+def test_the_library_loads_ray_only_for_a_batch_on_it() -> None:
+    modules = ["paddock", "paddock.client.ray.driver", "paddock.client.ray.executor", "paddock.cli.runtimes"]
+    code = f"import sys, ray.exceptions, {', '.join(modules)}; print('ray' in sys.modules)"
+    assert [run_with_ray(text) for text in (code, code.replace("ray.exceptions, ", ""))] == [
+        "True\n",
+        "False\n",
+    ]

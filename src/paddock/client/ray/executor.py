@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Mapping
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from contextlib import aclosing
 from functools import partial
 from itertools import count
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddock.batch.runner import Origin
-from paddock.client.executor import ENDED, OrderedExecutor
+from paddock.client.executor import ENDED, map_in_order
 from paddock.client.loop_thread import start_loop
 from paddock.client.paddock import Paddock
 from paddock.client.ray.cluster import load_ray
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paddock.batch.program import Program, ProgramResult
 
 
-class RayExecutor(OrderedExecutor):
+class RayExecutor(Executor):
     """Runs programs on a Ray cluster for code that expects an executor: `with RayExecutor() as executor:`.
 
     `submit` takes a `Program` instead of a function. Its future has the `ProgramResult`, also for a program that fails,
@@ -67,6 +67,16 @@ class RayExecutor(OrderedExecutor):
                 raise RuntimeError(ENDED)
             self._loop.call_soon(partial(self._enqueue, program, future))
         return future
+
+    def map(  # pyright: ignore[reportIncompatibleMethodOverride] - programs are no functions
+        self, programs: "Iterable[Program]", /, *, timeout: float | None = None
+    ) -> "Iterator[ProgramResult]":
+        """Submit all programs, and yield their results in the order of the programs.
+
+        `timeout` is for all of them together, in seconds. Raises TimeoutError after it. `Paddock.map` reads its
+        programs as they are needed instead.
+        """
+        return map_in_order(self.submit, programs, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002 - the signature of Executor
         """Accept no more programs; wait for those that were submitted, or cancel those that were not sent.
