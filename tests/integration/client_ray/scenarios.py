@@ -34,18 +34,15 @@ OBJECT_STORE_BYTES = 100 * 1024 * 1024
 class Node:
     """A node of the cluster: a raylet, its workers, and on the head the control service."""
 
-    def __init__(self, temporary, *arguments, resources):
+    def __init__(self, *arguments, resources):
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
         command += [
             "--num-cpus=1",
             f"--object-store-memory={OBJECT_STORE_BYTES}",
-            "--include-dashboard=false",
-        ]
-        command += [
-            f"--temp-dir={temporary}",
             "--node-ip-address=127.0.0.1",
-            f"--resources={json.dumps(resources)}",
         ]
+        # Two nodes of one machine share its ports: with these, each worker takes a free one.
+        command += ["--min-worker-port=0", "--max-worker-port=0", f"--resources={json.dumps(resources)}"]
         self.process = subprocess.Popen([*command, *arguments], stdin=subprocess.DEVNULL, stdout=sys.stderr)
 
     def kill(self):
@@ -62,9 +59,9 @@ class Nodes:
     def __init__(self, temporary):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        self._temporary = temporary
         port = self.address.partition(":")[2]
-        self.head = Node(temporary, "--head", f"--port={port}", resources=languages())
+        of_head = ["--head", f"--port={port}", f"--temp-dir={temporary}", "--include-dashboard=false"]
+        self.head = Node(*of_head, resources=languages())
         self.second = None
 
     def connect(self, **options):
@@ -79,7 +76,7 @@ class Nodes:
 
     def add(self):
         """Start the second node, and wait until the cluster has it."""
-        self.second = Node(self._temporary, f"--address={self.address}", resources=languages())
+        self.second = Node(f"--address={self.address}", resources=languages())
         wait_until(lambda: ray.cluster_resources().get("CPU") == 2)
 
     def lose(self):
