@@ -1,4 +1,4 @@
-"""A Ray cluster and a program that uses it, in an environment and a PID namespace of their own."""
+"""A Ray cluster and a program that uses it, in an environment and namespaces of their own."""
 
 import fcntl
 import hashlib
@@ -83,7 +83,7 @@ def open_cluster(folder: Path, path: str) -> Iterator[Cluster]:
         "PYTHONPATH": SOURCE,
         "PADDOCK_RUNTIMES_TIMEOUT_MS": "120000",
     }
-    command = [*CONTAINED, str(install_ray()), str(SCENARIOS), str(folder)]
+    command = [*CONTAINED, "--net", str(install_ray()), str(SCENARIOS), str(folder)]
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(

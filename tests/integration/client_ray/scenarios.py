@@ -5,12 +5,14 @@ Reads a function's name and arguments from each line of standard input, and writ
 
 import asyncio
 import contextlib
+import fcntl
 import io
 import json
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,7 @@ from paddock.client.ray.worker import run_batch
 FOLDER = Path(sys.argv[1])
 PATIENCE_S = 300
 SQUARE = "print(int(input()) ** 2)"
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 
 
@@ -39,7 +42,6 @@ class Node:
         command += [
             "--num-cpus=1",
             f"--object-store-memory={OBJECT_STORE_BYTES}",
-            "--node-ip-address=127.0.0.1",
         ]
         # Two nodes of one machine share its ports: with these, each worker takes a free one.
         command += ["--min-worker-port=0", "--max-worker-port=0", f"--resources={json.dumps(resources)}"]
@@ -311,11 +313,17 @@ class Unpicklable(Exception):
         return eval, ("1 / 0",)
 
 
-def raises(_data):
+def pickled(_data):
     raise Unpicklable("no answer")
 
 
-LIES = {each.__name__: each for each in (no_bytes, no_json, nothing, others, twice, judged, deep, raises)}
+def raises(_data):
+    raise ValueError("no answer")
+
+
+LIES = {
+    each.__name__: each for each in (no_bytes, no_json, nothing, others, twice, judged, deep, pickled, raises)
+}
 
 
 def poison():
@@ -351,7 +359,7 @@ def without_paddock():
 
 def use_executor(number):
     """Return what an executor gives for programs, in the order of the programs, and what it refuses."""
-    with RayExecutor(FOLDER) as executor:
+    with RayExecutor(FOLDER, overrides={"runtimes.access": "workspace-write"}) as executor:
         results = [describe(result) for result in executor.map(squares(number))]
         try:
             executor.submit(Program(language="python", code="1", access="workspace-write"))
@@ -410,7 +418,14 @@ def serve(answers):
         answers.flush()
 
 
+def raise_loopback():
+    """Bring up the only interface of this network namespace: see netdevice(7)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP))
+
+
 if __name__ == "__main__":
+    raise_loopback()
     own_output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Ray prints
     short = tempfile.mkdtemp(

@@ -116,7 +116,7 @@ def test_a_language_that_no_node_declares_is_unavailable(cluster: Cluster) -> No
 
 
 def test_answers_of_workers_are_checked(cluster: Cluster) -> None:
-    lies = ["no_bytes", "no_json", "nothing", "others", "twice", "judged", "deep", "raises"]
+    lies = ["no_bytes", "no_json", "nothing", "others", "twice", "judged", "deep", "pickled", "raises"]
     found = cluster.call("be_lied_to", answers=lies)
     invalid = "The answer of the worker is not valid: The answer"
     assert found[:6] == [
@@ -127,13 +127,22 @@ def test_answers_of_workers_are_checked(cluster: Cluster) -> None:
         ["x", "lost", "", f"{invalid} has results of other programs."],
         ["x", "lost", "", "The answer of the worker has no verdict, or one too many."],
     ]
-    assert [each[1] for each in found[6:]] == ["lost", "unavailable"]
+    assert found[6:] == [
+        ["x", "lost", "", f"{invalid} is not JSON, or not that of a batch."],
+        [
+            "x",
+            "lost",
+            "",
+            "Ray lost its worker or its answer (UnserializableException), with every retry.",
+        ],
+        ["x", "unavailable", "", "Ray cannot run Paddock on its workers: ValueError: no answer"],
+    ]
 
 
 def test_only_the_program_that_kills_its_worker_is_lost(cluster: Cluster) -> None:
     assert cluster.call("poison") == [
         ["0", "ok", "0\n", None],
-        ["1", "lost", "", "Its worker died (WorkerCrashedError), and so did every retry."],
+        ["1", "lost", "", "Ray lost its worker or its answer (WorkerCrashedError), with every retry."],
         ["2", "ok", "2\n", None],
         ["3", "ok", "3\n", None],
     ]
@@ -143,7 +152,7 @@ def test_a_node_without_paddock_is_unavailable(cluster: Cluster) -> None:
     [[absent], [wrong], unconnected] = cluster.call("without_paddock")
     assert absent[:3] == wrong[:3] == ["x", "unavailable", ""]
     assert absent[3].startswith("Ray cannot run Paddock on its workers: ")
-    assert wrong[3] == "the node runs no programs: PADDOCK_NO_SUCH_KEY: unknown variable"
+    assert wrong[3].startswith("the node runs no programs: PADDOCK_NO_SUCH_KEY: unknown variable")
     assert (
         unconnected
         == "This process is not connected to a Ray cluster, and Paddock starts none; call `ray.init()` first."

@@ -205,7 +205,11 @@ class Driver:
             feed.give_back(items, alone=True)
             return []
         return [
-            fail(item, Status.LOST, f"Its worker died ({type(error).__name__}), and so did every retry.")
+            fail(
+                item,
+                Status.LOST,
+                f"Ray lost its worker or its answer ({type(error).__name__}), with every retry.",
+            )
             for item in items
         ]
 

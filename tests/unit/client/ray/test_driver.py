@@ -139,8 +139,12 @@ def test_only_a_program_that_reads_the_workspace_names_it() -> None:
         ("RayTaskError", "unavailable", "Ray cannot run Paddock on its workers: why"),
         ("RuntimeEnvSetupError", "unavailable", "Ray cannot run Paddock on its workers: why"),
         ("TaskUnschedulableError", "unavailable", "Ray cannot run Paddock on its workers: why"),
-        ("WorkerCrashedError", "lost", "Its worker died (WorkerCrashedError), and so did every retry."),
-        ("NodeDiedError", "lost", "Its worker died (NodeDiedError), and so did every retry."),
+        (
+            "WorkerCrashedError",
+            "lost",
+            "Ray lost its worker or its answer (WorkerCrashedError), with every retry.",
+        ),
+        ("NodeDiedError", "lost", "Ray lost its worker or its answer (NodeDiedError), with every retry."),
     ],
 )
 def test_an_error_of_ray_is_a_status(name: str, status: str, message: str) -> None:
