@@ -6,6 +6,7 @@ Reads a function's name and arguments from each line of standard input, and writ
 import asyncio
 import contextlib
 import fcntl
+import functools
 import io
 import json
 import os
@@ -21,15 +22,14 @@ import traceback
 from pathlib import Path
 
 import ray
-from ray.data import ActorPoolStrategy
 
-from paddock import BlockingPaddock, Case, Paddock, PaddockBatch, PaddockError, Program, RayExecutor
+from paddock import BlockingPaddock, Case, Paddock, PaddockError, Program, RayExecutor
 from paddock.client.ray import driver
 from paddock.client.ray.worker import run_batch
 
 FOLDER = Path(sys.argv[1])
 PATIENCE_S = 300
-SQUARE = "print(int(input()) ** 2)"
+SQUARE = "read n; echo $((n * n))"
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 
@@ -87,6 +87,7 @@ class Nodes:
         self.second = None
 
 
+@functools.cache
 def languages():
     """Return the resources that a node is started with."""
     command = [sys.executable, "-m", "paddock", "runtimes", "--ray-resources"]
@@ -139,7 +140,7 @@ def wait_until(happened):
 
 
 def squares(number):
-    return (Program(id=str(n), language="python", code=SQUARE, stdin=f"{n}\n") for n in range(number))
+    return (Program(id=str(n), language="shell", code=SQUARE, stdin=f"{n}\n") for n in range(number))
 
 
 def describe(result):
@@ -198,8 +199,7 @@ def judge(programs):
 
 def survive(programs, worker_kills, node_kills):
     """Return the wrong results of many programs whose workers and nodes die, and how many died."""
-    kill_worker = max(1, programs // worker_kills)
-    kill_node = programs // (node_kills + 1)
+    kill_worker, kill_node = programs // (worker_kills + 1), programs // (node_kills + 1)
     killed, lost, wrong, seen = 0, 0, [], set()
     nodes.add()
     with BlockingPaddock(FOLDER) as p:
@@ -212,7 +212,7 @@ def survive(programs, worker_kills, node_kills):
                 nodes.lose()
                 nodes.add()
                 lost += 1
-            elif count // kill_worker > killed and (workers := find_workers()):
+            elif count // kill_worker > killed < worker_kills and (workers := find_workers()):
                 os.kill(workers[count % len(workers)], signal.SIGKILL)
                 killed += 1
     nodes.lose()
@@ -370,15 +370,6 @@ def use_executor(number):
     except RuntimeError as error:
         return [results, refused, str(error)]
     return None
-
-
-def use_dataset(rows, **options):
-    """Return the rows of a dataset after its programs have run."""
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    dataset = ray.data.from_items(rows).map_batches(
-        PaddockBatch, batch_size=4, compute=ActorPoolStrategy(size=1), fn_constructor_kwargs=options
-    )
-    return sorted(dataset.take_all(), key=lambda row: str(row["number"]))
 
 
 def run_block(block):
