@@ -59,7 +59,7 @@ class PaddockBatch:
         because Ray may run it twice.
         """
         columns = {name: _list_values(values) for name, values in batch.items()}
-        rows = len(next(iter(columns.values()), []))
+        rows = max(map(len, columns.values()), default=0)
         results: list[dict[str, Any]] = [{} for _ in range(rows)]
         programs: list[Program] = []
         for number in range(rows):

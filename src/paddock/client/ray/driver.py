@@ -113,8 +113,12 @@ class Driver:
             needs = place(sorted(group.languages), self._cluster)
             if missing := find_missing(needs, self._cluster):
                 failed += [fail(item, Status.UNAVAILABLE, explain_missing(missing)) for item in items]
-            else:
+                continue
+            try:
                 self._start_task(group, items, needs)
+            except self._ray.exceptions.RayError as error:
+                reason = f"Ray accepts no task: {shorten_reason(str(error))}"
+                failed += [fail(item, Status.UNAVAILABLE, reason) for item in items]
         return failed
 
     def _start_task(self, group: Group, items: list[Item], needs: dict[str, float]) -> None:

@@ -36,9 +36,10 @@ class Ray:
     """Stands for the module `ray`."""
 
     def __init__(self, answer: Answering, resources: Iterable[dict[str, float]]) -> None:
-        self.exceptions = SimpleNamespace(**ERRORS)
+        self.exceptions = SimpleNamespace(RayError=_RayError, **ERRORS)
         self.batches: list[Batch] = []
         self.cancelled: list[tuple[object, bool]] = []
+        self.disconnected = False
         self._answer = answer
         self._resources = iter(resources)
         self._last: dict[str, float] = {}
@@ -52,6 +53,8 @@ class Ray:
 
     def options(self, **_options: object) -> Any:
         def send(data: bytes) -> Any:
+            if self.disconnected:
+                raise _RayError("not connected")
             batch = read_batch(data)
             self.batches.append(batch)
             future: Future[object] = Future()
@@ -97,6 +100,11 @@ def run(
         ]
 
     return asyncio.run(go())
+
+
+async def forbid(_program: Program) -> ProgramResult:
+    """Stand for the gate of this process, which gets no program."""
+    raise AssertionError
 
 
 def make(number: int, **fields: Any) -> list[Program]:
@@ -172,6 +180,18 @@ def test_a_task_that_died_is_divided() -> None:
     ]
 
 
+def test_a_cluster_that_is_gone_makes_programs_unavailable() -> None:
+    async def go() -> list[str]:
+        ray = Ray(succeed, [{"CPU": 1.0}])
+        found: list[str] = []
+        async for result in Driver(ray, TERMS, forbid, 1).run(Feed(make(4), lambda _: True)):
+            found.append(result.outcome.status.value)
+            ray.disconnected = True
+        return found
+
+    assert asyncio.run(go()) == ["ok", "unavailable", "unavailable", "unavailable"]
+
+
 def test_a_node_that_refuses_makes_programs_unavailable() -> None:
     _, found = run(lambda _: Answer(refusal="no\nledger"), make(1))
     assert found == [("p0", "unavailable", "the node runs no programs: no\\u000aledger")]
@@ -179,12 +199,9 @@ def test_a_node_that_refuses_makes_programs_unavailable() -> None:
 
 def test_a_lost_program_with_tests_has_a_verdict_for_each() -> None:
     async def go() -> list[ProgramResult]:
-        async def refuse(_program: Program) -> ProgramResult:
-            raise AssertionError
-
         ray = Ray(lambda _: ERRORS["NodeDiedError"](), [{"CPU": 1.0}])
         programs = make(1, tests=(Case(name="a", expect="1"), Case(name="b", expect="2")))
-        return [each async for each in Driver(ray, TERMS, refuse, None).run(Feed(programs, lambda _: True))]
+        return [each async for each in Driver(ray, TERMS, forbid, None).run(Feed(programs, lambda _: True))]
 
     [result] = asyncio.run(go())
     assert (result.verdict, [(case.name, case.verdict) for case in result.tests]) == (
@@ -213,11 +230,8 @@ def test_leaving_kills_the_workers_that_do_not_end(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(driver, "_END_S", 0.01)
 
     async def go() -> Ray:
-        async def refuse(_program: Program) -> ProgramResult:
-            raise AssertionError
-
         ray = Ray(lambda batch: None if batch.programs[0].id != "0" else succeed(batch), [{"CPU": 1.0}])
-        results = Driver(ray, TERMS, refuse, None).run(Feed(make(5), lambda _: True))
+        results = Driver(ray, TERMS, forbid, None).run(Feed(make(5), lambda _: True))
         assert (await anext(results)).id == "p0"
         await results.aclose()
         return ray
