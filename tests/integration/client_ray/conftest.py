@@ -6,7 +6,7 @@ import pytest
 from tests.support.ray_cluster import Cluster, open_cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain_path: str) -> Iterator[Cluster]:
     with open_cluster(tmp_path_factory.mktemp("ray"), toolchain_path) as cluster:
         yield cluster

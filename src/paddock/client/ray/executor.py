@@ -99,10 +99,10 @@ class RayExecutor(Executor):
         self._loop.end()
 
     def _enqueue(self, program: "Program", future: "Future[ProgramResult]") -> None:
-        if self._over:
-            future.set_exception(RuntimeError(ENDED))
-        else:
+        if not self._over:
             self._submitted.put_nowait((program, future))
+        elif future.set_running_or_notify_cancel():
+            future.set_exception(RuntimeError(ENDED))
 
     def _cancel_waiting(self) -> None:
         while not self._submitted.empty():
