@@ -13,7 +13,7 @@ SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 RUN python3 -m venv .venv \
     && .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
 RUN .venv/bin/uv build --quiet --wheel --out-dir dist
-RUN UV_PROJECT_ENVIRONMENT=/opt/paddock .venv/bin/uv sync --frozen --quiet --all-extras --no-install-project --no-dev \
+RUN UV_PROJECT_ENVIRONMENT=/opt/paddock .venv/bin/uv sync --frozen --quiet --all-extras --no-extra ray --no-install-project --no-dev \
     && .venv/bin/uv pip install --quiet --python /opt/paddock --no-deps --reinstall dist/*.whl
 
 # With Node.js and npx, for most servers of a `.mcp.json` are started with it.

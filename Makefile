@@ -19,7 +19,7 @@ $(UV):
 	@PYTHON="$(PYTHON)" scripts/bootstrap
 
 $(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/javascript/js/package-lock.json
-	@$(UV) sync --frozen --quiet --all-extras
+	@$(UV) sync --frozen --quiet --all-extras --no-extra ray
 	@touch $@
 
 demo: $(READY) ## Run programs over real MCP servers, a computation, a script tool, a sequence, and three hostile programs
@@ -28,7 +28,7 @@ demo: $(READY) ## Run programs over real MCP servers, a computation, a script to
 test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13: under that one)
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --out-dir dist
-	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-install-project
+	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-extra ray --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
 	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2
