@@ -12,6 +12,7 @@ from tests.support.manifests import (
     FOLDERS,
     PAGE,
     build,
+    build_shipped,
     find,
     list_pods,
     read_documents,
@@ -79,7 +80,7 @@ REQUIRED = {"headGroupSpec": {"rayStartParams", "template"}, "workerGroupSpecs":
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_manifest_of_kubernetes_itself_is_valid(kubernetes_tools, tmp_path, folder):
     file = tmp_path / "built.yaml"
-    file.write_text(build(kubernetes_tools, FOLDER / folder))
+    file.write_text(build_shipped(kubernetes_tools, folder))
     documents = read_documents(file.read_text())
     custom = [each["kind"] for each in documents if each["apiVersion"] not in CORE_GROUPS]
     assert sorted(custom) == CUSTOM.get(folder, [])
@@ -152,7 +153,7 @@ def find_unknown_fields(document, path="spec", value=None):
 
 @pytest.mark.parametrize("folder", CUSTOM)
 def test_custom_resources_have_only_fields_of_their_types(kubernetes_tools, folder):
-    for document in read_documents(build(kubernetes_tools, FOLDER / folder)):
+    for document in read_documents(build_shipped(kubernetes_tools, folder)):
         if document["kind"] in FIELDS:
             assert document["apiVersion"] == FIELDS[document["kind"]]["apiVersion"]
             assert document.keys() == {"apiVersion", "kind", "metadata", "spec"}
@@ -166,7 +167,7 @@ def test_custom_resources_have_only_fields_of_their_types(kubernetes_tools, fold
 
 
 def test_an_unknown_field_of_a_custom_resource_is_found(kubernetes_tools):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "overlays/kuberay"))
+    documents = read_documents(build_shipped(kubernetes_tools, "overlays/kuberay"))
     cluster = find(documents, "RayCluster")
     cluster["spec"]["workerGroupSpecs"][0]["minReplica"] = 1
     cluster["spec"]["authOption"] = {"mode": "token"}
@@ -176,7 +177,7 @@ def test_an_unknown_field_of_a_custom_resource_is_found(kubernetes_tools):
 @pytest.mark.parametrize("folder", CUSTOM)
 def test_the_pods_of_custom_resources_are_valid(kubernetes_tools, tmp_path, folder):
     """Their templates contain pod specs and network policies of Kubernetes, which are validated as such."""
-    documents = read_documents(build(kubernetes_tools, FOLDER / folder))
+    documents = read_documents(build_shipped(kubernetes_tools, folder))
     custom = [each for each in documents if each["apiVersion"] not in CORE_GROUPS]
     parts = [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", **pod.metadata}, "spec": pod.spec}
@@ -225,7 +226,7 @@ def test_the_overlay_of_the_page_builds_and_changes_what_it_says(kubernetes_tool
     pods = list(list_pods(documents))
     assert {pod.container["image"] for pod in pods} == {"registry.example.com/paddock:1"}
     server = next(pod for pod in pods if pod.owner["kind"] == "Deployment")
-    base = find(read_documents(build(kubernetes_tools, FOLDER / "base")), "Deployment")
+    base = find(read_documents(build_shipped(kubernetes_tools, "base")), "Deployment")
     names = [each["name"] for each in base["spec"]["template"]["spec"]["containers"][0]["env"]]
     assert server.variables["PUBLIC_HOST"] == "sandbox.example.com"
     assert set(server.variables) == set(names)
@@ -249,7 +250,7 @@ def test_an_image_can_be_replaced_everywhere(kubernetes_tools, tmp_path, folder)
 def test_the_claim_of_the_page_is_one_of_the_overlay(kubernetes_tools):
     _, claim = read_blocks()["SandboxClaim"]
     assert (claim["apiVersion"], find_unknown_fields(claim)) == (FIELDS["SandboxClaim"]["apiVersion"], [])
-    documents = read_documents(build(kubernetes_tools, FOLDER / "overlays/agent-sandbox"))
+    documents = read_documents(build_shipped(kubernetes_tools, "overlays/agent-sandbox"))
     pool, template = find(documents, "SandboxWarmPool"), find(documents, "SandboxTemplate")
     assert claim["spec"]["warmPoolRef"]["name"] == pool["metadata"]["name"]
     assert pool["spec"]["sandboxTemplateRef"]["name"] == template["metadata"]["name"]
@@ -257,8 +258,8 @@ def test_the_claim_of_the_page_is_one_of_the_overlay(kubernetes_tools):
 
 @pytest.mark.parametrize(("folder", "runtime"), [("gvisor", "gvisor"), ("kata", "kata")])
 def test_a_runtime_class_is_all_that_an_overlay_adds(kubernetes_tools, folder, runtime):
-    base = read_documents(build(kubernetes_tools, FOLDER / "base"))
-    built = read_documents(build(kubernetes_tools, FOLDER / "overlays" / folder))
+    base = read_documents(build_shipped(kubernetes_tools, "base"))
+    built = read_documents(build_shipped(kubernetes_tools, f"overlays/{folder}"))
     pod = find(base, "Deployment")["spec"]["template"]["spec"]
     assert "runtimeClassName" not in pod
     pod["runtimeClassName"] = runtime

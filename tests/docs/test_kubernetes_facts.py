@@ -14,7 +14,7 @@ from tests.support.manifests import (
     PAGE,
     POD_FACTS,
     ROOT,
-    build,
+    build_shipped,
     find,
     list_peers,
     list_pods,
@@ -41,7 +41,7 @@ GIB = 1024 * MIB
 @pytest.fixture(params=FOLDERS)
 def documents(request, kubernetes_tools):
     """The documents of each folder."""
-    return read_documents(build(kubernetes_tools, FOLDER / request.param))
+    return read_documents(build_shipped(kubernetes_tools, request.param))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def pods(documents):
 @pytest.fixture(params=SERVING)
 def server(request, kubernetes_tools):
     """Each pod that serves."""
-    documents = read_documents(build(kubernetes_tools, FOLDER / request.param))
+    documents = read_documents(build_shipped(kubernetes_tools, request.param))
     [pod] = [pod for pod in list_pods(documents) if "serve" in pod.container["args"]]
     return pod
 
@@ -93,7 +93,7 @@ def parse(arguments):
 
 
 def test_settings_of_the_base_load_and_say_what_they_seem_to(kubernetes_tools, tmp_path, monkeypatch):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "base"))
+    documents = read_documents(build_shipped(kubernetes_tools, "base"))
     assert find(documents, "ConfigMap")["data"] == {FILE_NAME: (FOLDER / "base" / FILE_NAME).read_text()}
     [pod] = [pod for pod in list_pods(documents) if pod.owner["kind"] == "Deployment"]
     merged = load_settings("base", pod.variables, tmp_path, monkeypatch)
@@ -114,16 +114,14 @@ def test_settings_of_the_base_load_and_say_what_they_seem_to(kubernetes_tools, t
     assert (settings.mcp.shutdown_grace_ms, settings.telemetry.metrics) == (30_000, True)
     assert (settings.serve.max_jobs, settings.runtimes.max_jobs, settings.guest.max_workers) == (4, 4, 4)
     assert settings.runtimes.memory_bytes == GIB
-    assert merged.warnings == ()
 
 
 @pytest.mark.parametrize("folder", ["overlays/agent-sandbox", "overlays/kuberay"])
 def test_settings_of_an_overlay_load(folder, kubernetes_tools, tmp_path, monkeypatch):
-    documents = read_documents(build(kubernetes_tools, FOLDER / folder))
+    documents = read_documents(build_shipped(kubernetes_tools, folder))
     assert find(documents, "ConfigMap")["data"] == {FILE_NAME: (FOLDER / folder / FILE_NAME).read_text()}
     merged = load_settings(folder, {}, tmp_path, monkeypatch)
     settings = merged.settings
-    assert merged.warnings == ()
     assert (settings.cluster.url, settings.artifacts.url) == (None, None)
     assert (settings.runtimes.max_jobs, settings.guest.max_workers, settings.runtimes.memory_bytes) == (
         1,
@@ -160,7 +158,7 @@ def test_settings_and_tokens_are_where_paddock_reads_them(server, monkeypatch):
 
 
 def test_files_that_settings_name_are_mounted(kubernetes_tools, tmp_path, monkeypatch):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "base"))
+    documents = read_documents(build_shipped(kubernetes_tools, "base"))
     [server, migrate] = sorted(list_pods(documents), key=lambda pod: pod.owner["kind"])
     cluster = load_settings("base", {}, tmp_path, monkeypatch).settings.cluster
     root = Path(cluster.url.partition("sslrootcert=")[2])
@@ -198,7 +196,7 @@ def test_everything_that_is_mounted_exists(documents, pods):
 def test_the_page_makes_every_secret_and_no_other(kubernetes_tools):
     needed = set()
     for folder in FOLDERS:
-        for pod in list_pods(read_documents(build(kubernetes_tools, FOLDER / folder))):
+        for pod in list_pods(read_documents(build_shipped(kubernetes_tools, folder))):
             for volume in pod.spec.get("volumes", []):
                 secret = volume.get("secret", {})
                 name = secret.get("secretName")
@@ -218,7 +216,7 @@ def test_the_page_makes_every_secret_and_no_other(kubernetes_tools):
 
 
 def test_commands_are_those_of_the_command_line(kubernetes_tools):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "base"))
+    documents = read_documents(build_shipped(kubernetes_tools, "base"))
     [server, migrate] = sorted(list_pods(documents), key=lambda pod: pod.owner["kind"])
     assert parse(migrate.arguments)[0] == "migrate"
     name, given = parse(server.arguments)
@@ -233,7 +231,7 @@ def test_commands_are_those_of_the_command_line(kubernetes_tools):
 
 
 def test_the_pod_of_an_agent_has_the_command_of_the_base(kubernetes_tools):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "overlays/agent-sandbox"))
+    documents = read_documents(build_shipped(kubernetes_tools, "overlays/agent-sandbox"))
     [pod] = list_pods(documents)
     name, given = parse(pod.arguments)
     assert (name, given["address"], given["behind_proxy"]) == ("http", f"0.0.0.0:{PORT}", True)
@@ -245,7 +243,7 @@ def test_ports_agree(server, kubernetes_tools):
     assert re.findall(r"^EXPOSE (.*)$", DOCKERFILE, re.MULTILINE) == [str(PORT)]
     probes = [value for name, value in server.container.items() if name.endswith("Probe")]
     assert {probe["httpGet"]["port"] for probe in probes} == {"http"}
-    service_ports = find(read_documents(build(kubernetes_tools, FOLDER / "base")), "Service")["spec"]["ports"]
+    service_ports = find(read_documents(build_shipped(kubernetes_tools, "base")), "Service")["spec"]["ports"]
     assert service_ports == [{"name": "http", "port": PORT, "targetPort": "http"}]
 
 
@@ -312,7 +310,7 @@ def test_what_is_written_belongs_to_one_pod(server):
 @pytest.mark.parametrize("folder", ["base", "overlays/agent-sandbox", "overlays/kuberay"])
 def test_programs_fit_into_a_pod(folder, kubernetes_tools, tmp_path, monkeypatch):
     settings = load_settings(folder, {}, tmp_path, monkeypatch).settings
-    pods = list_pods(read_documents(build(kubernetes_tools, FOLDER / folder)))
+    pods = list_pods(read_documents(build_shipped(kubernetes_tools, folder)))
     [limits] = [
         pod.container["resources"]["limits"]
         for pod in pods
@@ -328,7 +326,7 @@ def test_programs_fit_into_a_pod(folder, kubernetes_tools, tmp_path, monkeypatch
 
 
 def test_selectors_select_the_pods_of_the_base(kubernetes_tools):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "base"))
+    documents = read_documents(build_shipped(kubernetes_tools, "base"))
     [server, migrate] = sorted(list_pods(documents), key=lambda pod: pod.owner["kind"])
     labels = server.metadata["labels"]
     for selector in (
@@ -348,7 +346,7 @@ def test_selectors_select_the_pods_of_the_base(kubernetes_tools):
 
 
 def test_pods_of_the_base_reach_only_what_a_policy_names(kubernetes_tools):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "base"))
+    documents = read_documents(build_shipped(kubernetes_tools, "base"))
     policies = [each for each in documents if each["kind"] == "NetworkPolicy"]
     dns = "kubernetes.io/metadata.name=kube-system k8s-app=kube-dns:53,53"
     server = "app.kubernetes.io/component=server,app.kubernetes.io/name=paddock:http"
@@ -377,7 +375,7 @@ def test_pods_of_the_base_reach_only_what_a_policy_names(kubernetes_tools):
 
 def test_a_pod_of_an_agent_reaches_nothing(kubernetes_tools):
     template = find(
-        read_documents(build(kubernetes_tools, FOLDER / "overlays/agent-sandbox")), "SandboxTemplate"
+        read_documents(build_shipped(kubernetes_tools, "overlays/agent-sandbox")), "SandboxTemplate"
     )
     spec = template["spec"]
     assert list_peers({"spec": spec["networkPolicy"]}, "ingress") == [f"app=sandbox-router:{PORT}"]
@@ -389,7 +387,7 @@ def test_a_pod_of_an_agent_reaches_nothing(kubernetes_tools):
 
 
 def test_workers_of_ray_reach_only_their_cluster(kubernetes_tools):
-    documents = read_documents(build(kubernetes_tools, FOLDER / "overlays/kuberay"))
+    documents = read_documents(build_shipped(kubernetes_tools, "overlays/kuberay"))
     cluster = find(documents, "RayCluster")
     name = cluster["metadata"]["name"]
     access, workers = (

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +63,7 @@ def expand(text: str, values: dict[str, str]) -> str:
 
 
 def build(tools: Path, folder: Path) -> str:
-    """Return what `kubectl kustomize` prints. Raises CalledProcessError, whose `stderr` says why."""
+    """Return what `kubectl kustomize` prints for a directory. Raises CalledProcessError, whose `stderr` says why."""
     done = subprocess.run(
         [tools / "kubectl", "kustomize", folder],
         env={"PATH": "/usr/bin:/bin", "KUBECONFIG": "/dev/null"},
@@ -71,7 +72,14 @@ def build(tools: Path, folder: Path) -> str:
         check=True,
         timeout=60,
     )
+    assert done.stderr == ""  # such as a warning of a deprecated field
     return done.stdout
+
+
+@cache
+def build_shipped(tools: Path, folder: str) -> str:
+    """Return what `kubectl kustomize` prints for a directory of deploy/k8s. Each is built once."""
+    return build(tools, FOLDER / folder)
 
 
 def read_documents(text: str) -> list[Document]:
