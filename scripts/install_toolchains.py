@@ -31,8 +31,10 @@ UNTESTED = frozenset({"powershell"})
 PACKAGES_OF_TESTS = {
     "r-cran-irkernel": "/usr/lib/R/site-library/IRkernel",
     "python3-pip": "/usr/lib/python3/dist-packages/pip",
+    "postgresql": "/usr/lib/postgresql",
+    "haproxy": "/usr/sbin/haproxy",
 }
-"""Packages of the distribution that tests use, and their directories."""
+"""Packages of the distribution that tests use, and a path of each."""
 FROM_APT = dict.fromkeys(("node", "ruby", "php", "perl", "r", "elixir", "java", "rust", "c", "cpp"), "") | {
     "csharp": "mcs"
 }
@@ -91,7 +93,7 @@ def install_data_environment() -> Path:
 
 def install_packages_of_tests() -> None:
     """Install the distribution's packages that tests use; raise SystemExit when that cannot be done."""
-    packages = [name for name, folder in PACKAGES_OF_TESTS.items() if not Path(folder).exists()]
+    packages = [name for name, path in PACKAGES_OF_TESTS.items() if not Path(path).exists()]
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         install_with_apt(packages)
     elif packages:

@@ -30,8 +30,8 @@ IMPORTED_AS = {
     "pydantic-ai-slim": "pydantic_ai",
 }
 """Import names of distributions that are called otherwise."""
-PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}
-"""Import names of packages that a dependency pins exactly, and that dependency."""
+PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp", "psycopg_pool": "psycopg"}
+"""Import names of packages that a dependency pins exactly or has as an extra, and that dependency."""
 
 
 def name_of(requirement):

@@ -39,6 +39,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "sessions": ("sessions", "List and close the sessions of a running server."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
+    "cluster": ("cluster", "Prepare the database that several machines share, and show its state."),
     "approve": ("approve", "List the questions that wait for a person, or answer one."),
     "output": ("output", "Search, show and delete stored output of programs."),
     "vault": ("vault", "Keep secrets for scripts."),

@@ -210,6 +210,10 @@ class NotASecret(VaultError):
     """A string cannot be the name of a secret, or a value cannot be one."""
 
 
+class StoreUnavailable(PaddockError):
+    """The database that the machines of a cluster share cannot be used now; nothing was claimed."""
+
+
 class SignalError(PaddockError):
     """A signal cannot be read or stored."""
 

@@ -15,6 +15,7 @@ from paddock.model.limits import KIB, MIB, Calls, Grants
 from paddock.model.network import Network
 from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access
 from paddock.model.sandbox import Tier
+from paddock.settings.cluster import ClusterSettings
 from paddock.settings.commands import SdkCommand
 from paddock.settings.network import NetworkSettings
 from paddock.settings.packages import PackageSettings
@@ -434,6 +435,8 @@ class Settings(Value):
     """The MCP server."""
     serve: ServeSettings = Field(default_factory=ServeSettings)
     """A server that many users share."""
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+    """A store that the servers of several machines share."""
     guest: GuestSettings = Field(default_factory=GuestSettings)
     """Guest workers."""
     runtimes: RuntimeSettings = Field(default_factory=RuntimeSettings)

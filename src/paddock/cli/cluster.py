@@ -1,0 +1,91 @@
+"""`paddock cluster`: the database that several machines share."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.cli import options
+from paddock.cli.failure import Failure
+from paddock.cli.help import Group, render_examples
+from paddock.cli.table import print_json, print_table
+from paddock.settings.loader import load
+
+if TYPE_CHECKING:
+    from paddock.cluster.status import ClusterStatus
+
+_NO_URL = "cluster.url is not set, so that there is no database to use; see `paddock config`"
+
+
+@click.group(
+    "cluster", cls=Group, epilog=render_examples("paddock cluster migrate", "paddock cluster status")
+)
+def command() -> None:
+    """Prepare the database that several machines share (`cluster.url`), and show its state."""
+
+
+@command.command("migrate", epilog=render_examples("paddock cluster migrate"))
+@options.workspace
+@options.settings
+@options.as_json
+def migrate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Make the tables, or change them to those of this version. Run it once before the replicas start."""
+    from paddock.cluster.database import Database
+    from paddock.cluster.migrate import migrate as apply
+
+    async def run() -> list[str]:
+        async with Database(_find_url(workspace, flags), name="paddock migrate") as database:
+            return [each.name for each in await apply(database)]
+
+    names = asyncio.run(run())
+    if as_json:
+        print_json({"applied": names})
+    else:
+        click.echo("\n".join(f"applied {name}" for name in names) or "the tables are up to date")
+
+
+@command.command("status", epilog=render_examples("paddock cluster status", "paddock cluster status --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Show the replicas, their leases and the state of requests. Exit code: 1 if the tables are not up to date."""
+    from paddock.cluster.database import Database
+    from paddock.cluster.status import read_status
+
+    async def run() -> "ClusterStatus":
+        async with Database(_find_url(workspace, flags), name="paddock status") as database:
+            return await read_status(database)
+
+    found = asyncio.run(run())
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    elif found.applied == found.newest:
+        _print_status(found)
+    if found.applied < found.newest:
+        raise Failure(
+            f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
+            "run: paddock cluster migrate"
+        )
+
+
+def _print_status(found: "ClusterStatus") -> None:
+    print_table(
+        ("node", "state", "running", "last seen", "url"),
+        [
+            (each.id, each.state, str(each.running), f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-")
+            for each in found.nodes
+        ],
+        empty="no replica has used this database yet",
+    )
+    runs = ", ".join(f"{count} {state}" for state, count in found.runs.items()) or "none"
+    checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
+    click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
+
+
+def _find_url(workspace: Path, flags: dict[str, str]) -> str:
+    url = load(workspace, flags=flags).settings.cluster.url
+    if url is None:
+        raise Failure(_NO_URL)
+    return url

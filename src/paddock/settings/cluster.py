@@ -1,0 +1,59 @@
+"""Settings of a store that the servers of several machines share, `[cluster]`."""
+
+import platform
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from paddock.model.base import Value
+
+NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+
+
+def _check_database(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgresql", "postgres"}:
+        raise ValueError("not an address of PostgreSQL: postgresql://[user@]host[:port]/database")
+    if parts.password is not None or "password=" in parts.query:
+        raise ValueError(
+            "it contains a password, which would be shown with the settings; use the variable PGPASSWORD, or the file "
+            "that PGPASSFILE names"
+        )
+    return url
+
+
+def _check_node_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
+        raise ValueError("not an address of a server: http://host:port or https://host:port")
+    return url.rstrip("/")
+
+
+def _name_node() -> str:
+    return platform.node()[:63] or "node"
+
+
+class ClusterSettings(Value):
+    """`[cluster]`: a store that several machines share, with `pip install 'paddock-sandbox[cluster]'`.
+
+    No workspace may set it.
+    """
+
+    url: Annotated[str, AfterValidator(_check_database)] | None = None
+    """Address of the PostgreSQL database, such as `postgresql://paddock@db.example.com/paddock?sslmode=verify-full`.
+    Without it, each machine has its own record and its own claims. The password is in the variable `PGPASSWORD`, or in
+    the file of `PGPASSFILE`."""
+    node: Annotated[str, Field(pattern=NODE_PATTERN)] = Field(default_factory=_name_node)
+    """Name of this machine or replica, different from that of every other one; by default its host name."""
+    node_url: Annotated[str, AfterValidator(_check_node_url)] | None = None
+    """Address at which the other replicas reach this one, such as `http://10.0.0.7:8700`."""
+    key_file: Path | None = None
+    """File with the keys that replicas authenticate to each other with: one per line, each at least 32 characters. The
+    first one signs, all are accepted."""
+    checkpoint_key_file: Path | None = None
+    """File with the Ed25519 key that signs checkpoints of the record, in PEM (PKCS #8)."""
+    record: Literal["ship", "all"] = "ship"
+    """When a record must be in the database: within about a second (`ship`), or before what it describes goes on
+    (`all`)."""

@@ -1,0 +1,133 @@
+"""The tables of a cluster, made by real PostgreSQL."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.postgres import Postgres, find_free_port
+
+from paddock.cluster.database import Database
+from paddock.cluster.migrate import check_tables, list_migrations, migrate
+from paddock.model.errors import ConfigurationError, StoreUnavailable
+
+NEWEST = list_migrations()[-1].number
+
+
+def run_paddock(*arguments: str, url: str | None) -> subprocess.CompletedProcess[str]:
+    given = {} if url is None else {"PADDOCK_CLUSTER_URL": url}
+    return subprocess.run(
+        [sys.executable, "-m", "paddock", *arguments],
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_migrations_have_consecutive_numbers() -> None:
+    assert [each.number for each in list_migrations()] == list(range(1, NEWEST + 1))
+
+
+def test_tables_are_made_once_by_two_processes_at_a_time(url: str) -> None:
+    async def run() -> list[int]:
+        async with Database(url) as one, Database(url) as two:
+            with pytest.raises(ConfigurationError) as missing:
+                await check_tables(one)
+            assert str(missing.value) == (
+                "the database of cluster.url lacks 0001_tables; run once: paddock cluster migrate"
+            )
+            applied = await asyncio.gather(migrate(one), migrate(two))
+            await check_tables(one)
+            return sorted(len(each) for each in applied)
+
+    assert asyncio.run(run()) == [0, NEWEST]
+
+
+def test_a_newer_database_is_refused(url: str, postgres: Postgres) -> None:
+    async def run() -> None:
+        async with Database(url) as database:
+            await migrate(database)
+            await database.fetch("insert into paddock_migration (number, name) values (9999, 'later')")
+            await check_tables(database)
+
+    with pytest.raises(ConfigurationError) as newer:
+        asyncio.run(run())
+    assert str(newer.value) == (
+        f"the database of cluster.url was migrated by a newer version of Paddock (9999 > {NEWEST}); "
+        "use that version on every machine"
+    )
+
+
+def test_an_absent_database_is_told_without_its_parameters() -> None:
+    port = find_free_port()
+
+    async def run() -> None:
+        async with Database(f"postgresql://somebody@127.0.0.1:{port}/x") as database:
+            await migrate(database)
+
+    with pytest.raises(StoreUnavailable) as absent:
+        asyncio.run(run())
+    assert "somebody" not in str(absent.value)
+    assert str(absent.value).startswith("The database of cluster.url cannot be used: ")
+
+
+def test_migrate_and_status_tell_what_there_is(url: str) -> None:
+    before = run_paddock("cluster", "status", url=url)
+    assert (before.returncode, before.stderr) == (
+        1,
+        f"the tables have version 0, and this Paddock needs {NEWEST}; run: paddock cluster migrate\n",
+    )
+    names = [each.name for each in list_migrations()]
+    assert json.loads(run_paddock("cluster", "migrate", "--json", url=url).stdout) == {"applied": names}
+    assert run_paddock("cluster", "migrate", url=url).stdout == "the tables are up to date\n"
+    after = run_paddock("cluster", "status", "--json", url=url)
+    assert (after.returncode, json.loads(after.stdout)) == (
+        0,
+        {"applied": NEWEST, "newest": NEWEST, "nodes": [], "runs": {}, "records": 0, "checkpoint": None},
+    )
+    shown = run_paddock("cluster", "status", url=url)
+    assert (shown.stdout, shown.stderr) == (
+        "requests: none\nshipped records: 0\nlast checkpoint: none\n",
+        "no replica has used this database yet\n",
+    )
+
+
+def test_without_an_address_there_is_nothing_to_do() -> None:
+    refused = run_paddock("cluster", "status", url=None)
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        "cluster.url is not set, so that there is no database to use; see `paddock config`\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:secret@db/x",
+        "postgresql://db/x?password=secret",
+        "postgresql://db/x?a=1&password=secret",
+    ],
+)
+def test_a_password_in_the_address_is_refused_and_not_shown(address: str) -> None:
+    refused = run_paddock("cluster", "status", url=address)
+    assert refused.returncode != 0
+    assert "use the variable PGPASSWORD" in refused.stderr
+    assert "secret" not in refused.stdout + refused.stderr
+
+
+def test_paddock_imports_no_client_of_a_database(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, sys, paddock\n"
+        "async def run():\n"
+        "    async with paddock.Paddock() as p: (await p.compute('emit(1)')).check()\n"
+        "asyncio.run(run())\n"
+        "print([each for each in sys.modules if 'psycopg' in each or 'paddock.cluster' in each])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,209 @@
+"""A PostgreSQL of a test's own, and HAProxy before several servers."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.processes import PATIENCE_S
+
+
+def find_free_port() -> int:
+    """Return a port of loopback that nobody used just now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class Postgres:
+    """A database server on loopback, with its files in a directory of its own.
+
+    It can be killed and started again.
+    """
+
+    def __init__(self) -> None:
+        [found] = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
+        self._programs = found
+        # PostgreSQL does not run as root.
+        self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
+        self._root = Path(tempfile.mkdtemp(prefix="paddock-pg-"))
+        self.port = find_free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Address of the database `postgres`."""
+        return self.find_url("postgres")
+
+    def find_url(self, database: str) -> str:
+        """Return the address of a database."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def __enter__(self) -> Self:
+        if self._user is not None:
+            shutil.chown(self._root, self._user)
+        self._run(
+            "initdb",
+            "--username=postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-sync",
+            str(self._root / "data"),
+        )
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it, and wait until it accepts connections."""
+        command = [
+            str(self._programs / "postgres"),
+            *("-D", str(self._root / "data"), "-p", str(self.port), "-c", "listen_addresses=127.0.0.1"),
+            *("-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "shared_buffers=32MB"),
+        ]
+        self._process = subprocess.Popen(
+            command,
+            user=self._user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while self._ask_ready() != 0:
+            assert self._process.poll() is None, "PostgreSQL ended"
+            assert time.monotonic() < deadline, "PostgreSQL does not start"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Kill it as a power failure would."""
+        if self._process is None:
+            return
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+        # Its other processes have sessions of their own, and end when the first one has.
+        deadline = time.monotonic() + PATIENCE_S
+        while self._is_held():
+            assert time.monotonic() < deadline, "processes of PostgreSQL remain"
+            time.sleep(0.05)
+
+    def make_database(self, name: str) -> str:
+        """Make an empty database and return its address."""
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)
+        return self.find_url(name)
+
+    def query(self, statement: str, database: str = "postgres") -> list[str]:
+        """Return the lines that psql prints for a statement."""
+        return self._run(
+            "psql",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "postgres",
+            "-AtX",
+            "-c",
+            statement,
+            database,
+        ).splitlines()
+
+    def _ask_ready(self) -> int:
+        command = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, check=False).returncode
+
+    def _is_held(self) -> bool:
+        """Return whether a process still uses its directory."""
+        own = str(self._root / "data")
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    if str((entry / "cwd").readlink()) == own:
+                        return True
+                except OSError:
+                    continue
+        return False
+
+    def _run(self, program: str, *arguments: str) -> str:
+        command = [str(self._programs / program), *arguments]
+        done = subprocess.run(command, user=self._user, cwd="/", capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+class HaProxy:
+    """HAProxy on loopback, round robin over servers. It sends a request to another server only if it could not connect."""
+
+    def __init__(self, servers: Sequence[int], *, check_path: str = "/readyz") -> None:
+        """Balance over servers at ports of loopback, which must answer `check_path`."""
+        self.port = find_free_port()
+        self._root = Path(tempfile.mkdtemp(prefix="paddock-haproxy-"))
+        lines = "\n".join(
+            f"  server s{port} 127.0.0.1:{port} check inter 200 fall 1 rise 1" for port in servers
+        )
+        (self._root / "haproxy.cfg").write_text(
+            f"""\
+global
+  maxconn 4000
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 120s
+  timeout server 120s
+  retries 3
+  option redispatch 1
+  retry-on conn-failure
+frontend front
+  bind 127.0.0.1:{self.port}
+  default_backend replicas
+backend replicas
+  balance roundrobin
+  option httpchk GET {check_path}
+{lines}
+"""
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Address of the balancer."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        command = ["/usr/sbin/haproxy", "-db", "-f", str(self._root / "haproxy.cfg")]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._accepts():
+            assert self._process.poll() is None, "HAProxy ended"
+            assert time.monotonic() < deadline, "HAProxy does not start"
+            time.sleep(0.05)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _accepts(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
