@@ -91,6 +91,16 @@ def test_every_manifest_of_kubernetes_itself_is_valid(kubernetes_tools, tmp_path
     assert len(lines) == len(documents)
 
 
+def test_the_base_is_valid_from_the_version_of_the_page_on(kubernetes_tools, tmp_path):
+    [version] = re.findall(r"^\* Kubernetes (1\.\d+) or later", PAGE, re.MULTILINE)
+    file = tmp_path / "built.yaml"
+    file.write_text(build_shipped(kubernetes_tools, "base"))
+    assert [line for line in validate(kubernetes_tools, file, version) if not line.startswith("INFO")] == []
+    before = f"1.{int(version.removeprefix('1.')) - 5}"
+    [fault] = [line for line in validate(kubernetes_tools, file, before) if not line.startswith("INFO")]
+    assert "lifecycle.preStop" in fault
+
+
 def test_the_base_has_every_part():
     """Against an overlay that lost its resources, and would be valid."""
     overlays = ("agent-sandbox", "gvisor", "kata", "kuberay")

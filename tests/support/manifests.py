@@ -87,10 +87,14 @@ def read_documents(text: str) -> list[Document]:
     return [each for each in yaml.safe_load_all(text) if each]
 
 
-def validate(tools: Path, file: Path) -> list[str]:
-    """Return the lines that `kubernetes-validate --strict` prints; those about faults begin with ERROR."""
+def validate(tools: Path, file: Path, *versions: str) -> list[str]:
+    """Return the lines that `kubernetes-validate --strict` prints; those about faults begin with ERROR.
+
+    `versions` of Kubernetes are by default its latest one.
+    """
+    chosen = [f"--kubernetes-version={version}" for version in versions]
     done = subprocess.run(
-        [tools / "kubernetes-validate", "--strict", file],
+        [tools / "kubernetes-validate", "--strict", *chosen, file],
         env={"PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
