@@ -51,7 +51,7 @@ FIELDS = {
             *("authOptions", "autoscalerOptions", "enableInTreeAutoscaling", "headGroupSpec"),
             *("headServiceAnnotations", "rayVersion", "suspend", "workerGroupSpecs"),
         },
-        "spec.authOptions": {"mode", "secretName"},
+        "spec.authOptions": {"enableK8sTokenAuth", "mode", "secretName"},
         "spec.autoscalerOptions": {
             *("env", "envFrom", "idleTimeoutSeconds", "image", "imagePullPolicy", "resources"),
             *("securityContext", "upscalingMode", "volumeMounts"),
@@ -67,8 +67,9 @@ FIELDS = {
         "spec.workerGroupSpecs.template": {"metadata", "spec"},
     },
 }
-"""Fields that the Go types of agent-sandbox (extensions/api/v1beta1) and KubeRay (ray-operator/apis/ray/v1) have, of
-the objects that the manifests use. Pod specs and rules of network policies are those of Kubernetes."""
+"""Fields that the manifests may use, written by hand from the Go types of agent-sandbox (extensions/api/v1beta1) and
+KubeRay (ray-operator/apis/ray/v1). No package registry has their schemas. Pod specs and rules of network policies are
+those of Kubernetes."""
 CHOICES = {
     "envVarsInjectionPolicy": {"Allowed", "Overrides", "Disallowed"},
     "volumeClaimTemplatesPolicy": {"Allowed", "Overrides", "Disallowed"},
