@@ -68,7 +68,9 @@ FACTS = {
     "verdict": "of `connected`: `allowed` or `refused`",
     "sent_bytes": "of `connected`: bytes from the program or server to the host",
     "received_bytes": "of `connected`: bytes from the host to the program",
-    "status": "[status](answers.md) of the end; `planned` is a call that a rehearsal did not make",
+    "status": "[status](answers.md) of the end; `planned` is a call that a rehearsal did not make, `replayed` a request "
+    "that [another replica](cluster.md) ran before",
+    "replays": "id of that request",
     "code": "the status as an error code of computations",
     "ms": "wall time in milliseconds",
     "cpu_ms": "processor time in milliseconds",

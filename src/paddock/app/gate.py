@@ -9,6 +9,8 @@
       |
     admit: wait for a slot           a rehearsal (dry_run) ends here: audit "decided" -> a stub
       |
+    claim among the machines of a cluster, if the request may have effects (`app.claims`)
+      |--ran before--> audit "decided" -> the stored Outcome
     claim: audit "started" is written before anything runs
       |
     run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a script
@@ -37,7 +39,7 @@ from paddock.app.work import KINDS, kind_of
 from paddock.app.work.ends import CANCELLED
 from paddock.app.work.kind import Context, Engines
 from paddock.audit.best_effort import BestEffortSink
-from paddock.audit.sink import AuditSink
+from paddock.audit.sink import AuditSink, Field
 from paddock.cancellation import run_shielded
 from paddock.javascript.clock import Clock
 from paddock.large_json import run_in_slices
@@ -56,6 +58,7 @@ from paddock.settings.schema import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from paddock.app.claims import Claims
     from paddock.hub.person import Person
     from paddock.output.recorder import OnOutput
 
@@ -69,6 +72,7 @@ class _End(NamedTuple):
     request: ExecutionRequest
     """The request that was decided."""
     result: RawResult
+    """An Outcome if a request with its key ran before."""
     decision: Decision
     audit: str
     written: bytes | None
@@ -85,8 +89,11 @@ class Gate:
         engines: Engines,
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
+        *,
+        claims: "Claims | None" = None,
     ) -> None:
-        """Use `asker` for requests that bring no asker."""
+        """Use `asker` for requests that bring no asker. `claims` are those of a cluster."""
+        self._claims = claims
         self._policy = Policy(settings, KINDS, engines.programs.executables)
         self._network = settings.network
         self.audit = audit
@@ -168,7 +175,10 @@ class Gate:
         over = self._under_way[task] = asyncio.get_running_loop().create_future()
         self.approvals.begin_run(request, asker)
         try:
-            return await self._make_outcome(request, watchers)
+            if self._claims is None:
+                return await self._make_outcome(request, watchers)
+            async with self._claims.begin(request) as claim:
+                return await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
         finally:
             self.approvals.end_run(request)
             del self._under_way[task]
@@ -188,6 +198,8 @@ class Gate:
 
     async def _make_outcome(self, request: ExecutionRequest, watchers: Watchers) -> Outcome:
         end = await self._carry_out(request, watchers)
+        if isinstance(end.result, Outcome):
+            return end.result
         outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
         if end.written is None:
             return outcome if request.parent else self._outgoing.refusal(outcome)
@@ -210,7 +222,7 @@ class Gate:
         that name, and the record contains it.
         """
         end = await self._decide_and_run(self._resolve(self._policy.add_defaults(request)), watchers)
-        if not self._is_renamed(end.request, end.result):
+        if isinstance(end.result, Outcome) or not self._is_renamed(end.request, end.result):
             return end
         own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
         return await self._decide_and_run(self._resolve(end.request).model_copy(update=own), watchers)
@@ -293,12 +305,17 @@ class Gate:
         facts = self._outgoing.facts(identity_facts(request, decision))
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
+        if watchers.claim is not None:
+            known = await watchers.claim.take(request, decision, watchers.stop)
+            if known is not None:
+                return self._end_without_run(request, decision, known)
         sink.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = shown = CANCELLED
         written = b""
         try:
-            result = shown = await self._run_safely(request, decision, watchers)
+            running = self._run_safely(request, decision, watchers)
+            result = shown = await (running if watchers.claim is None else watchers.claim.run(running))
             if watchers.on_result is not None and not self._is_renamed(request, result):
                 watchers.on_result(result)
             written = canonical(result.value) if result.has_value else b""
@@ -341,9 +358,12 @@ class Gate:
         return self._audit_of_computations if computes else self.audit
 
     def _end_without_run(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> "_End":
-        """Record and return the end of a request that did not run."""
-        status = "planned" if result.status is Status.OK else result.status.value
-        facts = {**self._outgoing.facts(identity_facts(request, decision)), "status": status}
+        """Record and return the end of a request that did not run: an Outcome if one with its key ran before."""
+        if isinstance(result, Outcome):
+            end: dict[str, Field] = {"status": "replayed", "replays": result.id}
+        else:
+            end = {"status": "planned" if result.status is Status.OK else result.status.value}
+        facts = {**self._outgoing.facts(identity_facts(request, decision)), **end}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
         return _End(request, result, decision, audit, None)

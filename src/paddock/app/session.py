@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from paddock.app.approvals import Asker
+    from paddock.app.claims import Claims
+    from paddock.app.cluster import Cluster
     from paddock.hub.local_server import LocalServer
     from paddock.output.backends import ArtifactStore
     from paddock.packages.service import Packages
@@ -228,6 +230,14 @@ def _make_processes(
     return Processes(settings.sandbox, own, list_files, servers.keep_config, given)
 
 
+def _make_claims(cluster: "Cluster | None", settings: Settings) -> "Claims | None":
+    if cluster is None:
+        return None
+    from paddock.app.claims import Claims
+
+    return Claims(cluster, settings)
+
+
 def _check_start(settings: Settings, workspace: Path) -> None:
     """Raise ConfigurationError if no session of these settings can be opened in this workspace, on this machine."""
     _check_name(workspace)
@@ -272,13 +282,15 @@ async def open_session(
     compatible: bool = False,
     parts: Parts = _OWN_PARTS,
     server: "Server | None" = None,
+    cluster: "Cluster | None" = None,
 ) -> AsyncGenerator[Session]:
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
     no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
-    used instead of Paddock's own. `server` runs it for one of its users. Raises ConfigurationError for a workspace
-    whose path is not UTF-8, and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
+    used instead of Paddock's own. `server` runs it for one of its users. Requests with effects are claimed in
+    `cluster`, which the caller closes afterwards. Raises ConfigurationError for a workspace whose path is not UTF-8,
+    and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
     """
     _check_start(settings, workspace)
     with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
@@ -298,20 +310,17 @@ async def open_session(
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
+            commands = partial(_make_commands, settings, processes)
             facts = SessionFacts(
-                output.artifacts,
-                servers.list_configured,
-                processes.prove_tier,
-                lambda: flowing.flows,
-                lambda: flowing.temporals,
-                partial(_make_commands, settings, processes),
-                outgoing.json,
-                parts.audit_name,
+                *(output.artifacts, servers.list_configured, processes.prove_tier),
+                *(lambda: flowing.flows, lambda: flowing.temporals),
+                *(commands, outgoing.json, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
             engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
-            gate = Gate(settings, watch.wrap_sink(ledger) if watch else ledger, engines, outgoing, asker)
+            sink = watch.wrap_sink(ledger) if watch else ledger
+            gate = Gate(settings, sink, engines, outgoing, asker, claims=_make_claims(cluster, settings))
             flowing.execute = gate.execute
             servers.confined = ConfinedServers(settings, workspace, processes.open_sandbox, gate.watch_server)
             servers.take_tools(outgoing.text)

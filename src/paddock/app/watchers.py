@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from paddock.app.claims import RequestClaim
     from paddock.app.host_calls import OnResult
     from paddock.model.outcome import OnConsole
     from paddock.output.recorder import OnOutput
@@ -23,6 +24,8 @@ class Watchers(NamedTuple):
     on_result: "OnResult | None" = None
     on_raw_stdout: "Callable[[bytes], None] | None" = None
     """Receives standard output before secrets are removed, to compare it inside of Paddock. It is never shown."""
+    claim: "RequestClaim | None" = None
+    """Its claim among the machines of a cluster."""
     patient: bool = False
     """Whether a program waits for its slot as long as that takes."""
     max_wait_ms: int | None = None

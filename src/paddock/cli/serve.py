@@ -158,13 +158,19 @@ async def _serve_mcp(
     launcher: "Launcher",
     endpoint: "Endpoint | None",
 ) -> None:
+    from paddock.app.cluster import open_cluster
     from paddock.app.session import open_session
     from paddock.mcp_server import service  # importing the protocol's library takes 0.8 s
 
     stop = asyncio.Event()
     with cancel_on_signals(stop):
         compatible = tool_names == "compat"
-        async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
+        async with (
+            open_cluster(settings) as cluster,
+            open_session(
+                settings, workspace, launcher=launcher, compatible=compatible, cluster=cluster
+            ) as session,
+        ):
             served = service.Service(session, settings, workspace, tool_names, settings_of)
             restore_garbage_collection()
             await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
@@ -297,13 +303,17 @@ async def _serve_http(
     endpoint: "Endpoint",
     token: str,
 ) -> None:
+    from paddock.app.cluster import open_cluster
     from paddock.http_api.service import HttpService
     from paddock.telemetry.instrument import open_metrics
     from paddock.tenants import Tenants
 
     stop, metrics = asyncio.Event(), open_metrics(settings.telemetry)
     with cancel_on_signals(stop):
-        async with Tenants(settings, workspace, launcher, token=token, metrics=metrics) as tenants:
-            served = HttpService(settings, workspace, tenants, settings_of, metrics)
+        async with (
+            open_cluster(settings) as cluster,
+            Tenants(settings, workspace, launcher, token=token, metrics=metrics, cluster=cluster) as tenants,
+        ):
+            served = HttpService(settings, workspace, tenants, settings_of, metrics, cluster=cluster)
             restore_garbage_collection()
             await served.serve(endpoint, stop)

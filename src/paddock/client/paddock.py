@@ -586,6 +586,7 @@ class Paddock:
             "limits": limits,
             "jit": jit,
             "calls": calls,
+            "key": self._caller.key,
         }
         chosen = {} if self._caller.request_id is None else {"id": self._caller.request_id}
         request = make_value(ExecutionRequest, {**fields, **chosen})

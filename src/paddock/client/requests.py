@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from paddock.app.approvals import Asker
     from paddock.app.session import Session
     from paddock.model.outcome import OnConsole, Outcome
-    from paddock.model.request import ExecutionRequest
+    from paddock.model.request import ExecutionRequest, RequestKey
     from paddock.output.artifacts import Artifacts
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall
@@ -41,6 +41,8 @@ class Caller(NamedTuple):
     """Id of the only request that is sent, where it is chosen in advance; None for a new one for each request."""
     stop: asyncio.Event | None = None
     """Ends each request as `cancelled` when it is set."""
+    key: "RequestKey | None" = None
+    """The key of the only request that is sent."""
 
 
 class Origin:

@@ -1,13 +1,16 @@
 """Connections to the database of `cluster.url`."""
 
-from contextlib import asynccontextmanager
+import asyncio
+import os
+import socket
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Generator
 
     from psycopg import AsyncConnection
 
@@ -15,6 +18,9 @@ MAX_CONNECTIONS = 8
 """Maximum number of connections of one process."""
 CONNECT_S = 5.0
 """Maximum time until a connection is there, in seconds."""
+_RETRY_S = 2.0
+"""Time for which the pool itself tries again to connect, in seconds. Its pauses double: after a long outage it would
+notice the database late. The next statement begins anew."""
 
 MISSING_EXTRA = (
     "cluster.url is set, and the packages that it needs are not installed; "
@@ -29,8 +35,20 @@ class Database:
     also while its database is away.
     """
 
-    def __init__(self, url: str, *, name: str = "paddock") -> None:
-        """Use the database at `url`; `name` is shown in its list of connections (`pg_stat_activity`)."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "paddock",
+        max_connections: int = MAX_CONNECTIONS,
+        connect_s: float = CONNECT_S,
+        check: bool = True,
+    ) -> None:
+        """Use the database at `url`; `name` is shown in its list of connections (`pg_stat_activity`).
+
+        A statement fails if it does not get a connection within `connect_s` seconds. Without `check`, the first
+        statement on a broken connection fails, and no round trip before each statement finds that out.
+        """
         try:
             from psycopg_pool import AsyncConnectionPool
         except ModuleNotFoundError:
@@ -48,10 +66,11 @@ class Database:
             url,
             kwargs=given,
             min_size=0,
-            max_size=MAX_CONNECTIONS,
-            timeout=CONNECT_S,
+            max_size=max_connections,
+            timeout=connect_s,
+            reconnect_timeout=_RETRY_S,
             open=False,
-            check=AsyncConnectionPool.check_connection,
+            check=AsyncConnectionPool.check_connection if check else None,
         )
 
     async def __aenter__(self) -> Self:
@@ -65,22 +84,61 @@ class Database:
         await self._pool.close()
 
     @asynccontextmanager
-    async def connect(self) -> "AsyncGenerator[AsyncConnection[tuple[Any, ...]]]":
-        """Yield a connection that commits each statement. Raises StoreUnavailable, also for errors in the block."""
+    async def connect(
+        self, timeout_s: float | None = None
+    ) -> "AsyncGenerator[AsyncConnection[tuple[Any, ...]]]":
+        """Yield a connection that commits each statement. Raises StoreUnavailable, also for errors in the block.
+
+        If the block takes longer than `timeout_s` seconds, the connection is broken off. Whether the last statement was
+        committed is then unknown.
+        """
         import psycopg
         from psycopg_pool import PoolTimeout
 
         try:
             async with self._pool.connection() as connection:
-                yield connection
-        except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+                with _break_off_after(connection, timeout_s):
+                    yield connection
+        except (
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            psycopg.errors.ReadOnlySqlTransaction,  # a standby, to which the address leads during a failover
+            PoolTimeout,
+        ) as error:
             raise StoreUnavailable(describe_failure(error)) from None
 
-    async def fetch(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of one statement, which is committed. Raises StoreUnavailable."""
-        async with self.connect() as connection:
+    async def fetch(
+        self, query: str, values: tuple[object, ...] = (), *, timeout_s: float | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows of one statement, which is committed. Raises StoreUnavailable, also after `timeout_s`."""
+        async with self.connect(timeout_s) as connection:
             cursor = await connection.execute(query.encode(), values)
             return await cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def _break_off_after(
+    connection: "AsyncConnection[tuple[Any, ...]]", timeout_s: float | None
+) -> "Generator[None]":
+    """Shut down the socket of a connection after some time, so that what waits for it fails.
+
+    A database that hangs does not answer a request to cancel a statement either.
+    """
+    if timeout_s is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(timeout_s, _shut_down, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _shut_down(connection: "AsyncConnection[tuple[Any, ...]]") -> None:
+    import psycopg
+
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as own:
+        own.shutdown(socket.SHUT_RDWR)
 
 
 def describe_failure(error: Exception) -> str:

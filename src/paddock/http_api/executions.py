@@ -136,6 +136,8 @@ async def run_body(
         answer = {"Preference-Applied": "respond-async", **headers}
         return Response(render_state(execution), 202, answer, "application/json")
     outcome = await executions.wait(execution, await_disconnect(call.request))
+    if execution.replayed:
+        headers[REPLAYED_HEADER] = "true"
     return Response(outcome, headers=headers, media_type="application/json")
 
 

@@ -18,6 +18,7 @@ from paddock.audit.sink import CLAIM_AGE_S, FINISHED, STARTED, AuditSink
 from paddock.http_api.problems import INVALID_KEY, OUTCOME_LOST, Problem
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
+from paddock.model.request import RequestKey
 
 HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotent-Replayed"
@@ -34,6 +35,10 @@ class KeyedRequest(NamedTuple):
     key: str
     digest: bytes
     """SHA-256 over everything that the request asks for."""
+
+    def to_request_key(self) -> RequestKey:
+        """Return the key as a request has it."""
+        return RequestKey(name=self.key, digest=self.digest)
 
 
 def read_key(actor: str, header: str | None, request: Json) -> KeyedRequest | None:

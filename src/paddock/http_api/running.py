@@ -47,9 +47,10 @@ from paddock.model.approval import Answer, Question
 from paddock.model.errors import AlreadyClaimed, ApprovalError, LedgerError, PaddockError
 from paddock.model.ids import mint_id
 from paddock.model.limits import MIB
-from paddock.model.outcome import Outcome, Status
+from paddock.model.outcome import Outcome, Status, as_json
 from paddock.model.path_privacy import hide_paths
-from paddock.rendering.render import as_json
+from paddock.model.request import KEY_REUSED as KEY_REUSED_ERROR
+from paddock.model.request import UNKEPT_OUTCOME
 from paddock.tenants import TenantBusy, UnknownToken
 from paddock.tenants.questions import ask_in_inbox
 
@@ -98,6 +99,8 @@ class Execution:
         self.status: Status | None = None
         """The status of the outcome."""
         self.task: asyncio.Task[None] | None = None
+        self.replayed = False
+        """Whether the outcome is that of an earlier request with its key, which another replica may have run."""
 
     @property
     def size(self) -> int:
@@ -130,8 +133,10 @@ class Execution:
 class Executions:
     """All executions of a server."""
 
-    def __init__(self, workspace: "Path", requests: InFlightRequests) -> None:
+    def __init__(self, workspace: "Path", requests: InFlightRequests, *, shared: bool = False) -> None:
+        """`shared`: keys are claimed in the database of a cluster, instead of the ledger of this machine."""
         self._workspace = workspace
+        self._shared = shared
         self._requests = requests
         self._running: dict[str, Execution] = {}
         self._kept: OrderedDict[str, Execution] = OrderedDict()
@@ -152,7 +157,7 @@ class Executions:
             raise Problem(SERVER_ENDING, f"{ENDING_TEXT} Send it again to another server, or later.")
         if size + sum(each.held_bytes for each in self._running.values()) > MAX_HELD_BYTES:
             raise Problem(SERVER_BUSY, "Too many large requests wait or run just now. Send it again later.")
-        id_ = mint_id() if keyed is None else derive_id(keyed, current_time())
+        id_ = mint_id() if keyed is None or self._shared else derive_id(keyed, current_time())
         execution = Execution(id_, tenant.actor, keyed, size)
         if keyed is not None:
             self._by_key[keyed.actor, keyed.key] = execution
@@ -194,6 +199,8 @@ class Executions:
         with self._requests.in_flight(execution.id):
             try:
                 outcome = await self._send(execution, tenant, send)
+                _check_key(outcome, execution)
+                execution.replayed = outcome.id != execution.id
                 execution.outcome = _encode(outcome)
                 execution.status = outcome.status
             except asyncio.CancelledError:
@@ -210,11 +217,12 @@ class Executions:
     async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
         inbox = PendingApprovals(tenant.settings.approvals.directory)
         async with tenant.admit(asker=_Questions(execution, inbox).ask) as admission:
-            if execution.keyed is not None:
+            if execution.keyed is not None and not self._shared:
                 sink, now = tenant.session.gate.audit, current_time()
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
             asker = ClientAsker(tenant.actor, admission.ask)
-            caller = Caller(tenant.actor, "http", asker, execution.id, execution.stop)
+            key = None if execution.keyed is None else execution.keyed.to_request_key()
+            caller = Caller(tenant.actor, "http", asker, execution.id, execution.stop, key)
             paddock = AttachedPaddock(tenant.session, tenant.settings, self._workspace, caller)
             return await send(paddock, execution)
 
@@ -314,6 +322,16 @@ class _Questions:
 
 def _encode(outcome: Outcome) -> bytes:
     return as_json(outcome).encode("utf-8", "replace")
+
+
+def _check_key(outcome: Outcome, execution: Execution) -> None:
+    """Raise Problem if a request with the same key on another replica leaves this one without an outcome."""
+    if outcome.error is None or execution.keyed is None:
+        return
+    if outcome.error.name == KEY_REUSED_ERROR:
+        raise Problem(KEY_REUSED, f"{outcome.error.message} Send a new key with each new request.")
+    if outcome.error.name == UNKEPT_OUTCOME:
+        raise explain_lost(outcome.id, outcome.status.value)
 
 
 def _is_final(execution: Execution) -> bool:

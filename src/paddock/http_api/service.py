@@ -18,6 +18,7 @@ from paddock.mcp_server.service import Service, SettingsOf
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.app.cluster import Cluster
     from paddock.mcp_server.http.endpoint import Endpoint
     from paddock.telemetry.metrics import Metrics
     from paddock.tenants import Tenant, Tenants
@@ -40,12 +41,17 @@ class HttpService:
         tenants: "Tenants",
         settings_of: SettingsOf,
         metrics: "Metrics | None" = None,
+        *,
+        cluster: "Cluster | None" = None,
     ) -> None:
-        """Use `settings_of` for the settings of further workspaces that MCP clients register."""
+        """Use `settings_of` for the settings of further workspaces that MCP clients register.
+
+        With a `cluster`, keys are claimed among all of its replicas.
+        """
         self._tenants = tenants
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._requests = InFlightRequests()
-        self._executions = Executions(workspace, self._requests)
+        self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         self._server = ServerContext(workspace, self._requests, self._executions, BodyBuffer(), metrics)
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of))
 

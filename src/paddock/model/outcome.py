@@ -11,7 +11,7 @@ from paddock.model.base import Json, Value
 from paddock.model.errors import PaddockError
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.network import Connection
-from paddock.model.numbers import dumps
+from paddock.model.numbers import dumps, loads
 from paddock.model.program import ProgramEnd, ProgramTerms
 from paddock.model.session import Result, SessionEnd
 from paddock.model.status import Status
@@ -251,6 +251,25 @@ class Outcome(RawResult):
     def _repr_html_(self) -> str:
         """Return the HTML for a notebook."""
         return _render_html(self)
+
+
+def as_json(outcome: Outcome) -> str:
+    """Return the whole outcome as one line of JSON."""
+    # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
+    fields = outcome.model_dump(mode="json", exclude={"value"})
+    # It also turns all numbers into doubles.
+    if outcome.tool is not None:
+        fields["tool"]["output"] = outcome.tool.output
+    if outcome.error is not None:
+        fields["error"]["data"] = outcome.error.data
+    for planned, call in zip(fields["planned"], outcome.planned, strict=True):
+        planned["arguments"] = call.arguments
+    return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
+
+
+def read_outcome(data: bytes) -> Outcome:
+    """Return the outcome of JSON that `as_json` made, with the digits of all numbers. Raises ValueError."""
+    return Outcome.model_validate(loads(data.decode()))
 
 
 class OutcomeError(PaddockError):

@@ -317,6 +317,20 @@ class Caller(Value):
     """Its profile, whose grants limit its calls."""
 
 
+KEY_REUSED = "KeyReused"
+"""Name of the error of a request whose key belongs to another request."""
+UNKEPT_OUTCOME = "OutcomeNotKept"
+"""Name of the error in the outcome of a request that ran before, whose own outcome is not kept."""
+
+
+class RequestKey(Value):
+    """What a caller calls a request, so that it starts at most once among all machines of a cluster."""
+
+    name: str
+    digest: bytes
+    """SHA-256 over everything that the request asks for. A key belongs to one such request."""
+
+
 class ExecutionRequest(Value):
     """One request to the gate. Child requests (host calls of a guest) name their parent."""
 
@@ -340,6 +354,8 @@ class ExecutionRequest(Value):
     """Whether it asks for just-in-time compilation."""
     calls: Calls = "run"
     """Which calls the work may make; settings may grant less."""
+    key: RequestKey | None = None
+    """What its caller calls it; None for its id."""
 
     @model_validator(mode="after")
     def _has_a_wall_time_in_bounds(self) -> Self:

@@ -341,7 +341,8 @@ class Exchange:
 
     async def _answer(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
         if isinstance(event, h11.Response):
-            self._check_secrets(b"\n".join(value for _, value in event.headers) + b"\n" + event.reason)
+            fields = [part for field in event.headers.raw_items() for part in field]
+            self._check_secrets(b"\n".join([*fields, event.reason]))
         elif isinstance(event, h11.Data):
             self._check_secrets(event.data)
         data = self._job_side.send(event)

@@ -114,20 +114,6 @@ def explain_outcome(outcome: Outcome) -> str:
     return "\n".join([message, *_list_details(outcome, error)])
 
 
-def as_json(outcome: Outcome) -> str:
-    """Return the whole outcome as one line of JSON."""
-    # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
-    fields = outcome.model_dump(mode="json", exclude={"value"})
-    # It also turns all numbers into doubles.
-    if outcome.tool is not None:
-        fields["tool"]["output"] = outcome.tool.output
-    if outcome.error is not None:
-        fields["error"]["data"] = outcome.error.data
-    for planned, call in zip(fields["planned"], outcome.planned, strict=True):
-        planned["arguments"] = call.arguments
-    return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
-
-
 def _render_message(status: Status, error: ErrorInfo) -> str:
     """Return the message, preceded by the name of any error except `Error`."""
     named = status is Status.FAILED and error.name not in {"", "Error", "Thrown"}

@@ -90,6 +90,15 @@ _PATHLESS = (
     "program's own; request the network loopback (`--network loopback`, or the argument `network` of a tool), or "
     "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
 )
+_NO_OWN_NETWORK = (
+    "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need the tier namespaces "
+    "(paddock doctor says what it lacks); use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe "
+    "instead of a Manager"
+)
+_OFFLINE_THERE = (
+    "it has no network; request the network full (`--network full`, or the argument `network` of a tool), within "
+    "`runtimes.network`; less than that needs the tier namespaces (paddock doctor says what it lacks)"
+)
 _OUTSIDE_PRIVATE = (
     "its Unix sockets must be streams below $TMPDIR, /tmp or /dev/shm, or have abstract names; those of the workspace "
     "and of the machine cannot be reached"
@@ -216,12 +225,14 @@ def withheld(
     input, even if empty.
     """
     stderr = _stderr_text(ended)
+    shares_network = ended.sandbox.tier == "landlock"
+    pathless, offline = (_NO_OWN_NETWORK, _OFFLINE_THERE) if shares_network else (_PATHLESS, _OFFLINE)
     for applies, words, hint in (
         (phase == "compile", _NO_SOURCE, _ALONE),
-        (phase == "run" and ended.sandbox.tier == "landlock", _NO_SEMAPHORE, _UNSHARED),
-        (phase == "run" and grants.network not in {"loopback", "hosts"}, _NO_UNIX_SOCKET, _PATHLESS),
+        (phase == "run" and shares_network, _NO_SEMAPHORE, _UNSHARED),
+        (phase == "run" and grants.network not in {"loopback", "hosts"}, _NO_UNIX_SOCKET, pathless),
         (phase == "run" and grants.network in {"loopback", "hosts"}, _NO_UNIX_SOCKET, _OUTSIDE_PRIVATE),
-        (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
+        (phase == "run" and grants.network == "none", _NO_NETWORK, offline),
         (phase == "run" and grants.network == "loopback", _UNREACHABLE, _LOOPBACK_ONLY),
         (phase == "run" and grants.network == "hosts", _UNREACHABLE, PROXY_ONLY),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),

@@ -31,6 +31,7 @@ from paddock.tenants.tokens import find_token, hash_token
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from paddock.app.cluster import Cluster
     from paddock.telemetry.metrics import Metrics
 
 _WATCH_S = 1.0
@@ -58,11 +59,12 @@ class Tenants:
         *,
         token: str | None = None,
         metrics: "Metrics | None" = None,
+        cluster: "Cluster | None" = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Serve the tokens of the settings, those of `paddock serve token new`, and one `token` of the caller's own.
 
-        The actor of that one is `http`, without limits. The caller closes `launcher`. `metrics` count all
+        The actor of that one is `http`, without limits. The caller closes `launcher` and `cluster`. `metrics` count all
         requests. `clock` returns seconds since the epoch, for `expires` of tokens. Raises ConfigurationError for tokens
         of the settings that cannot be used.
         """
@@ -70,6 +72,7 @@ class Tenants:
         self._workspace = workspace
         self._launcher = launcher or Launcher()
         self._metrics = metrics
+        self._cluster = cluster
         self._clock = clock
         own = () if token is None else (_OwnToken(name="http", sha256=hash_token(token)),)
         self._fixed = (*settings.serve.token, *own)
@@ -184,6 +187,7 @@ class Tenants:
             asker=asker,
             metrics=self._metrics,
             server=Server(self._settings, self._audit, user),
+            cluster=self._cluster,
         )
 
     def _end_soon(self, ending: Coroutine[Any, Any, None]) -> None:

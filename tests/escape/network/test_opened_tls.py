@@ -32,6 +32,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = (text if self.path.startswith("/echo") else text.replace(TOKEN, "***")).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
+        if self.path == "/name":
+            self.send_header(TOKEN, "")
         self.end_headers()
         for byte in body if self.path == "/echo/slowly" else [None]:
             self.wfile.write(body if byte is None else bytes([byte]))
@@ -207,6 +209,16 @@ def test_an_answer_that_contains_the_secret_is_cut_off(world, path):
         assert code == 18, "the transfer ends early"
         assert TOKEN not in out
     told = f"{HOST}:{world.port} sent back a secret that was added to the request; the answer was cut off"
+    assert [(each.verdict, each.reason) for each in proxy.connections] == [("refused", told)]
+
+
+def test_a_header_field_that_has_the_secret_as_its_name_does_not_come_back(world):
+    with world.proxy(world.allow(header={"Authorization": "Bearer ${vault:TOKEN}"})) as proxy:
+        told = world.refusal(f"{world.base}/name")
+    assert (
+        told
+        == f"{HOST}:{world.port} sent back a secret that was added to the request; the answer was cut off"
+    )
     assert [(each.verdict, each.reason) for each in proxy.connections] == [("refused", told)]
 
 

@@ -12,9 +12,8 @@ import pytest
 from paddock.app.script_tool_service import make_tool_run
 from paddock.model.limits import MIB
 from paddock.model.nesting import MAX_DEPTH
-from paddock.model.outcome import Status
+from paddock.model.outcome import Status, as_json
 from paddock.model.request import ToolRun
-from paddock.rendering.render import as_json
 
 READ = """
     import json, sys

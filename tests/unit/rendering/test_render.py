@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, Status
-from paddock.rendering.render import as_json, error_text, output_text, value_text
+from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, Status, as_json
+from paddock.rendering.render import error_text, output_text, value_text
 from paddock.rendering.terminal import escape_except_colour, make_encodable
 
 

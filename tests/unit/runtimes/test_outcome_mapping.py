@@ -229,6 +229,32 @@ def test_a_program_that_wants_a_unix_socket_gets_the_hint_that_helps(said: str, 
     assert missed(said, network=network, has_input=False) == PATHLESS
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "socket.socket(socket.AF_UNIX)\nPermissionError: [Errno 1] Operation not permitted",
+            "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need the tier "
+            "namespaces (paddock doctor says what it lacks); use multiprocessing.set_start_method('spawn') or 'fork', and "
+            "a Queue or Pipe instead of a Manager",
+        ),
+        (
+            "curl: (6) Could not resolve host: example.com",
+            "it has no network; request the network full (`--network full`, or the argument `network` of a tool), within "
+            "`runtimes.network`; less than that needs the tier namespaces (paddock doctor says what it lacks)",
+        ),
+    ],
+)
+def test_no_hint_names_a_network_that_the_tier_lacks(said: str, told: str) -> None:
+    ended = ProcessResult(
+        status=Status.FAILED,
+        exit_code=1,
+        stderr=CapturedStream(head=said),
+        sandbox=SandboxFacts(tier="landlock"),
+    )
+    assert withheld(ended, "run", ProcessGrants(), runs_files=True) == told
+
+
 @pytest.mark.parametrize("network", ["loopback", "hosts"])
 def test_a_unix_socket_outside_of_private_directories_gets_a_hint_of_its_own(network: str) -> None:
     said = "socket.socket(socket.AF_UNIX).bind('server')\nPermissionError: [Errno 1] Operation not permitted"

@@ -6,6 +6,8 @@ create table node (
     capabilities text[] not null default '{}',
     state text not null default 'serving' check (state in ('serving', 'draining', 'ended')),
     seen timestamptz not null default now(),
+    -- Until when an earlier process of this name may still run.
+    others_until timestamptz not null default '-infinity',
     head_seq bigint not null default 0,
     head_hash bytea
 );
@@ -23,7 +25,8 @@ create table run (
     pure boolean not null default false,
     state text not null check (state in ('started', 'finished', 'lost', 'fenced')),
     status text,
-    outcome jsonb,
+    -- JSON, as text: a repeated request gets the same bytes, and jsonb allows no NUL in strings.
+    outcome text,
     started timestamptz not null default now(),
     ended timestamptz,
     primary key (tenant, key, attempt)

@@ -1,0 +1,127 @@
+"""The lease of one process: while it has one, nobody takes its requests for lost.
+
+    seconds since the last renewal was sent
+       0..7   requests with effects may start and run
+       7      they are cancelled (`fenced`), and no further one starts
+       9      if one still runs, the kernel kills this process, and with it everything that it started
+      10      other machines may call its requests lost
+
+A renewal counts from the time when it was sent, and the database's lease from when it arrived, which is later. The last
+step is a timer of the kernel, which also ends a process that is stopped, or whose event loop hangs.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+
+from paddock.cluster.kill_timer import KillTimer
+from paddock.model.errors import StoreUnavailable
+
+RENEW_S = 1.0
+"""Time between two renewals, in seconds."""
+FENCE_S = 7.0
+"""Time without a renewal after which requests with effects are cancelled, in seconds."""
+KILL_S = 9.0
+"""Time without a renewal after which the kernel ends the process, in seconds, if such a request still runs."""
+
+_log = logging.getLogger("paddock.cluster")
+
+
+class Lease:
+    """The lease of this process. `renew` returns False if another process has its name."""
+
+    def __init__(
+        self, renew: Callable[[], Awaitable[bool]], clock: Callable[[], float] | None = None
+    ) -> None:
+        self._renew = renew
+        # It counts while the machine is suspended, too.
+        self._clock = clock or (lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
+        self._sent_at = float("-inf")
+        self._held: set[asyncio.Event] = set()
+        self._killer = KillTimer()
+        self._timer: asyncio.TimerHandle | None = None
+        self._problem = "This server has not reached the database of cluster.url yet."
+
+    @property
+    def age_s(self) -> float:
+        """Time since the last renewal was sent, in seconds."""
+        return self._clock() - self._sent_at
+
+    def check(self) -> None:
+        """Raise StoreUnavailable unless a request with effects may start now."""
+        if self.age_s >= FENCE_S:
+            raise StoreUnavailable(self._problem)
+
+    @contextmanager
+    def hold(self) -> Generator[asyncio.Event]:
+        """Yield what is set when the request that runs in the context must end at once. Raises StoreUnavailable."""
+        self.check()
+        fenced = asyncio.Event()
+        self._held.add(fenced)
+        try:
+            self._arm()
+            self.check()  # this process may have been stopped in between
+            yield fenced
+        finally:
+            self._held.discard(fenced)
+            if not self._held:
+                self._killer.disarm()
+
+    async def renew_once(self) -> None:
+        """Renew the lease now. Raises StoreUnavailable."""
+        sent_at = self._clock()
+        if not await self._renew():
+            self._fail("Another process has the name of this server. Give each one a different cluster.node.")
+            return
+        if self._problem and self._sent_at > float("-inf"):
+            _log.warning("the database of cluster.url can be used again")
+        self._problem = ""
+        self._sent_at = sent_at
+        self._arm()
+
+    async def begin(self) -> None:
+        """Renew the lease for the first time; a database that is away is logged. Raises ConfigurationError."""
+        try:
+            await self.renew_once()
+        except StoreUnavailable as error:
+            self._fail(str(error))
+
+    async def keep(self) -> None:
+        """Renew the lease forever."""
+        while True:
+            try:
+                await self.renew_once()
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next one may succeed
+                self._fail(str(error))
+            await asyncio.sleep(RENEW_S)
+
+    def _fail(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            _log.error("the lease of this server cannot be renewed: %s", problem)
+
+    def _arm(self) -> None:
+        """Let the timers begin anew, from the last renewal."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._held:
+            self._killer.arm(self._sent_at + KILL_S)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0.0, FENCE_S - self.age_s), self._fence)
+
+    def _fence(self) -> None:
+        if self.age_s < FENCE_S:
+            self._arm()
+            return
+        if self._held:
+            _log.error("%d requests with effects are ended: %s", len(self._held), self._problem)
+        for each in self._held:
+            each.set()
+
+    def close(self) -> None:
+        """Stop the timers."""
+        self._killer.disarm()
+        if self._timer is not None:
+            self._timer.cancel()

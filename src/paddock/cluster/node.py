@@ -1,0 +1,73 @@
+"""The entry of this process in the table of nodes."""
+
+from typing import NamedTuple
+
+from paddock.cluster.database import Database
+from paddock.cluster.migrate import check_tables
+from paddock.cluster.status import LEASE_S
+from paddock.model.errors import ConfigurationError
+
+CONNECT_S = 2.0
+"""Maximum time until the connection of the lease is there, in seconds."""
+_STATEMENT_S = 4.0
+"""Maximum time of a renewal, in seconds."""
+
+# An earlier process of this name may run until its own lease is over.
+_RENEW = f"""
+insert into node (id, boot, url) values (%s, %s, %s)
+on conflict (id) do update set
+    boot = excluded.boot, url = excluded.url, state = 'serving', seen = now(),
+    others_until = case when node.boot = excluded.boot or node.state = 'ended' then node.others_until
+        else greatest(node.others_until, node.seen + interval '{LEASE_S} s') end
+where node.boot = excluded.boot or %s returning 1"""  # noqa: S608
+_END = "update node set state = 'ended', seen = now() where id = %s and boot = %s"
+
+
+class Node(NamedTuple):
+    """One process of a cluster."""
+
+    id: str
+    """Name of the machine or replica: `cluster.node`."""
+    boot: str
+    """Id of the process."""
+    url: str | None = None
+    """Address at which other replicas reach it: `cluster.node_url`."""
+
+
+class NodeLease:
+    """The row of this process, with the time of its last renewal."""
+
+    def __init__(self, database: Database, node: Node) -> None:
+        """Use `database` for nothing else."""
+        self._database = database
+        self._node = node
+        self._begun = False
+
+    async def renew(self) -> bool:
+        """Renew the lease, and return False if another process has the name of this one now.
+
+        The first renewal takes the name from an earlier process, which then gets no further lease. Raises
+        StoreUnavailable, and ConfigurationError for a database that lacks tables or may forget what it committed.
+        """
+        if not self._begun:
+            await check_tables(self._database)
+            await check_durability(self._database)
+        values = (self._node.id, self._node.boot, self._node.url, not self._begun)
+        renewed = bool(await self._database.fetch(_RENEW, values, timeout_s=_STATEMENT_S))
+        self._begun = self._begun or renewed
+        return renewed
+
+    async def end(self) -> None:
+        """Give up the lease: nothing of this process runs any more. Raises StoreUnavailable."""
+        await self._database.fetch(_END, (self._node.id, self._node.boot), timeout_s=_STATEMENT_S)
+
+
+async def check_durability(database: Database) -> None:
+    """Raise ConfigurationError if the database may forget a claim that it committed, so that it starts twice."""
+    [[value]] = await database.fetch("show synchronous_commit", timeout_s=_STATEMENT_S)
+    if value == "off":
+        raise ConfigurationError(
+            "the database of cluster.url has synchronous_commit = off: after a crash it would forget claims, and "
+            "requests would run twice; set it to on, at least for this database: "
+            "alter database NAME set synchronous_commit = on"
+        )

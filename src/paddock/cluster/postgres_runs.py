@@ -1,0 +1,105 @@
+"""Claims in PostgreSQL. The time is always that of the database."""
+
+from paddock.cluster.database import Database
+from paddock.cluster.node import Node
+from paddock.cluster.runs import Claim, Ended, OnSend, Row, Started
+from paddock.cluster.status import LEASE_S
+
+STATEMENT_S = 5.0
+"""Maximum time of one statement, in seconds."""
+
+_ALIVE = f"""exists (select from node where node.id = run.node and case when node.boot = run.boot
+    then node.state <> 'ended' and node.seen + interval '{LEASE_S} s' > now() else node.others_until > now() end)"""
+"""Whether the process that started a run may still be alive."""
+_NAME = "tenant = %s and key = %s and attempt = %s"
+
+# It makes no row for a process that another one of the same name has replaced.
+_INSERT = """
+insert into run (tenant, key, attempt, request, digest, pure, node, boot, state)
+select %s, %s, %s, %s, %s, %s, node.id, node.boot, 'started' from node where id = %s and boot = %s
+on conflict do nothing returning 1"""
+_READ = f"""
+select attempt, request, digest, epoch, coalesce(node, ''), pure, state, status, outcome, {_ALIVE} from run
+where tenant = %s and key = %s and (%s::int is null or attempt = %s::int) order by attempt desc limit 1"""  # noqa: S608
+_TAKE_OVER = f"""
+update run set epoch = epoch + 1, request = %s, node = %s, boot = %s, started = now()
+where {_NAME} and epoch = %s and state = 'started' and pure and not {_ALIVE} returning epoch"""  # noqa: S608
+_LOSE = f"""
+update run set state = 'lost', ended = now()
+where {_NAME} and epoch = %s and state = 'started' and not pure and not {_ALIVE} returning 1"""  # noqa: S608
+_LOSE_ALL = f"""
+update run set state = 'lost', ended = now()
+where state = 'started' and not pure and not {_ALIVE} returning request, coalesce(node, '')"""  # noqa: S608
+_FINISH = f"""
+update run set state = 'finished', status = %s, outcome = %s, ended = now()
+where {_NAME} and epoch = %s and state = 'started' and node = %s and boot = %s returning 1"""  # noqa: S608
+_FENCE = """
+insert into run (tenant, key, attempt, request, digest, state, ended) values (%s, %s, %s, %s, %s, 'fenced', now())
+on conflict (tenant, key, attempt) do update set state = 'fenced', ended = now()
+where run.state = 'fenced' or (run.state = 'started' and run.request = excluded.request) returning 1"""
+_FORGET = """
+delete from run where (state in ('finished', 'fenced') and ended < now() - interval '24 h')
+    or (state = 'lost' and ended < now() - interval '30 days')"""
+
+
+class PostgresRunStore:
+    """Rows in the table `run`, for the runs of one process."""
+
+    def __init__(self, database: Database, node: Node) -> None:
+        self._database = database
+        self._node = node
+
+    async def insert(self, claim: Claim, attempt: int, on_send: OnSend) -> bool:
+        """Follow `RunStore`."""
+        values = (
+            *(claim.tenant, claim.key, attempt, claim.request, claim.digest, claim.pure),
+            *(self._node.id, self._node.boot),
+        )
+        return bool(await self._send(_INSERT, values, on_send))
+
+    async def read(self, tenant: str, key: str, attempt: int | None) -> Row | None:
+        """Follow `RunStore`."""
+        rows = await self._send(_READ, (tenant, key, attempt, attempt))
+        if not rows:
+            return None
+        [(number, request, digest, epoch, node, pure, state, status, outcome, alive)] = rows
+        told = None if outcome is None else outcome.encode()
+        return Row(number, request, bytes(digest), epoch, node, pure, state, status, told, alive)
+
+    async def take_over(self, claim: Claim, row: Row, on_send: OnSend) -> int | None:
+        """Follow `RunStore`."""
+        name = (claim.tenant, claim.key, row.attempt, row.epoch)
+        rows = await self._send(_TAKE_OVER, (claim.request, self._node.id, self._node.boot, *name), on_send)
+        return rows[0][0] if rows else None
+
+    async def lose(self, claim: Claim, row: Row) -> bool:
+        """Follow `RunStore`."""
+        return bool(await self._send(_LOSE, (claim.tenant, claim.key, row.attempt, row.epoch)))
+
+    async def finish(self, run: Started, end: Ended) -> bool:
+        """Follow `RunStore`."""
+        name = (run.claim.tenant, run.claim.key, run.attempt, run.epoch)
+        outcome = None if end.outcome is None else end.outcome.decode()
+        return bool(await self._send(_FINISH, (end.status, outcome, *name, self._node.id, self._node.boot)))
+
+    async def fence(self, claim: Claim, attempt: int) -> bool:
+        """Follow `RunStore`."""
+        values = (claim.tenant, claim.key, attempt, claim.request, claim.digest)
+        return bool(await self._send(_FENCE, values))
+
+    async def lose_expired(self) -> list[tuple[str, str]]:
+        """Mark all requests with effects as lost whose leases have expired; return their ids and nodes."""
+        return [(request, node) for request, node in await self._send(_LOSE_ALL, ())]
+
+    async def forget_old(self) -> None:
+        """Delete what ended long ago. Keys are remembered for 24 hours, lost requests for 30 days."""
+        await self._database.fetch(_FORGET)
+
+    async def _send(
+        self, query: str, values: tuple[object, ...], on_send: OnSend | None = None
+    ) -> list[tuple[object, ...]]:
+        async with self._database.connect(STATEMENT_S) as connection:
+            if on_send is not None:
+                on_send()
+            cursor = await connection.execute(query.encode(), values)
+            return await cursor.fetchall()

@@ -1,0 +1,267 @@
+"""Claims of requests with effects: each key starts at most once among all machines of a cluster.
+
+    take    key is new                                  -> Started: run it
+            same digest, finished                       -> Finished: its stored outcome
+            same digest, started, lease alive           -> wait
+            same digest, started, lease expired         -> without effects: a new epoch, run it; otherwise Lost
+            same digest, lost                           -> Lost
+            other digest                                -> KeyReused
+            fenced                                      -> the next attempt; Fenced if the caller named the attempt
+    end     stores the outcome, if the epoch is still the current one
+    fence   succeeds if nothing has started, and then nothing can
+
+A store keeps the rows: in memory, in a file, or in PostgreSQL. Each of its methods is one atomic step.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from paddock.cancellation import unless_stopped
+from paddock.model.errors import StoreUnavailable
+from paddock.model.ids import new_id
+from paddock.model.limits import KIB
+
+MAX_OUTCOME_BYTES = 64 * KIB
+"""Maximum size of a stored outcome as JSON, in bytes. Of a larger one only the status is kept."""
+_FIRST_PAUSE_S = 0.02
+_MAX_PAUSE_S = 0.5
+"""Pauses between two looks at a request that another replica runs, in seconds; each is twice as long as the last."""
+
+_MAX_UNFINISHED = 1000
+"""Maximum number of ends that wait for the store. A request whose end is forgotten becomes lost."""
+
+T = TypeVar("T")
+State = Literal["started", "finished", "lost", "fenced"]
+
+
+class Claim(NamedTuple):
+    """What a request claims."""
+
+    tenant: str
+    """The caller, whose keys these are."""
+    key: str
+    request: str
+    """Id of the request in the record of its node."""
+    digest: bytes
+    """SHA-256 over what is requested. A key belongs to one digest."""
+    pure: bool = False
+    """Whether it may run twice."""
+    attempt: int | None = None
+    """The attempt, from 1; None for the first one that is not fenced."""
+
+
+class Row(NamedTuple):
+    """What a store knows of a key: its newest attempt, or the one that was asked for."""
+
+    attempt: int
+    request: str
+    digest: bytes
+    epoch: int
+    node: str
+    pure: bool
+    state: State
+    status: str | None
+    outcome: bytes | None
+    alive: bool
+    """Whether the process that started it may still run."""
+
+
+class Started(NamedTuple):
+    """The claim is made: the caller runs the request, and then calls `end`."""
+
+    claim: Claim
+    attempt: int
+    epoch: int
+
+
+class Finished(NamedTuple):
+    """It ran before."""
+
+    request: str
+    """Id of the request that ran."""
+    status: str
+    outcome: bytes | None
+    """The outcome as JSON; None if it was too large, or there was none."""
+
+
+class Lost(NamedTuple):
+    """It was started, and its machine died. Whether and how far it ran is not known."""
+
+    request: str
+    node: str
+
+
+class KeyReused(NamedTuple):
+    """Another request has this key."""
+
+    request: str
+
+
+class Fenced(NamedTuple):
+    """A caller has fenced this attempt off. It never starts."""
+
+    request: str
+
+
+Taken = Started | Finished | Lost | KeyReused | Fenced
+
+
+class Ended(NamedTuple):
+    """How a request ended."""
+
+    status: str
+    outcome: bytes | None
+    """The outcome as JSON, without secrets."""
+
+
+OnSend = Callable[[], None]
+"""Called when a claim is about to be sent. If the call then fails, whether the claim was made is not known."""
+
+
+class RunStore(Protocol):
+    """Rows by tenant, key and attempt. Every method raises StoreUnavailable."""
+
+    async def insert(self, claim: Claim, attempt: int, on_send: OnSend) -> bool:
+        """Make the row of an attempt, and return whether it is new."""
+        ...
+
+    async def read(self, tenant: str, key: str, attempt: int | None) -> Row | None:
+        """Return an attempt; the newest one for None."""
+        ...
+
+    async def take_over(self, claim: Claim, row: Row, on_send: OnSend) -> int | None:
+        """Begin the next epoch of a pure row whose lease has expired, and return it; None if it changed meanwhile."""
+        ...
+
+    async def lose(self, claim: Claim, row: Row) -> bool:
+        """Mark a row with effects as lost if its lease has expired, and return whether it was this call."""
+        ...
+
+    async def finish(self, run: Started, end: Ended) -> bool:
+        """Store an end, and return whether the row was still that of this start."""
+        ...
+
+    async def fence(self, claim: Claim, attempt: int) -> bool:
+        """Fence off an attempt unless another request started it, and return whether it is fenced now."""
+        ...
+
+
+class Runs(Protocol):
+    """Claims of one process."""
+
+    async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
+        """Claim a request, or return what became of it. Waits for its end where it runs; None if `stop` is set.
+
+        Raises StoreUnavailable: nothing was claimed, or what was is fenced off later.
+        """
+        ...
+
+    async def end(self, run: Started, end: Ended | None) -> bool:
+        """Store the end of a request, None if it never started; return False if it was superseded or taken for lost.
+
+        Raises StoreUnavailable; then it is stored later.
+        """
+        ...
+
+    async def fence(self, tenant: str, key: str, attempt: int) -> bool:
+        """Return True if the attempt has not started, and never will. Raises StoreUnavailable."""
+        ...
+
+
+class StoredRuns:
+    """Claims in a store."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self._unsettled: dict[tuple[str, str, int], Claim] = {}
+        """Claims that did not start, and that may be in the store: perhaps the connection broke."""
+        self._unfinished: OrderedDict[Started, Ended] = OrderedDict()
+        """Ends that could not be stored yet, the oldest first."""
+
+    async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
+        """Follow `Runs`."""
+        attempt = claim.attempt or 1
+        pause = _FIRST_PAUSE_S
+        while True:
+            if await self._send_claim(partial(self._store.insert, claim, attempt), claim, attempt):
+                return Started(claim, attempt, 1)
+            row = await self._store.read(claim.tenant, claim.key, claim.attempt)
+            if row is None:
+                raise StoreUnavailable(f"The key {claim.key!r} could not be claimed just now. Send it again.")
+            if row.state == "fenced" and claim.attempt is None:
+                attempt = row.attempt + 1
+                continue
+            if row.digest != claim.digest and row.state != "fenced":
+                return KeyReused(row.request)
+            if row.state == "started" and not row.alive:
+                taken = await self._take_expired(claim, row)
+                if taken is not None:
+                    return taken
+                continue
+            if row.state != "started":
+                return describe_end(row)
+            attempt = row.attempt
+            if stop is not None and stop.is_set():
+                return None
+            await unless_stopped(asyncio.sleep(pause), stop)
+            pause = min(2 * pause, _MAX_PAUSE_S)
+
+    async def _send_claim(self, send: Callable[[OnSend], Awaitable[T]], claim: Claim, attempt: int) -> T:
+        """Return what `send` returns. If it is not known whether it claimed, that is fenced off later."""
+        name = claim.tenant, claim.key, attempt
+        sent = await send(partial(self._unsettled.__setitem__, name, claim))
+        self._unsettled.pop(name, None)
+        return sent
+
+    async def _take_expired(self, claim: Claim, row: Row) -> Taken | None:
+        """Take a request over that may run twice, or mark it as lost; None if the row must be read again."""
+        if not row.pure:
+            await self._store.lose(claim, row)
+            return None
+        epoch = await self._send_claim(partial(self._store.take_over, claim, row), claim, row.attempt)
+        return None if epoch is None else Started(claim, row.attempt, epoch)
+
+    async def end(self, run: Started, end: Ended | None) -> bool:
+        """Follow `Runs`."""
+        if end is not None:
+            if end.outcome is not None and len(end.outcome) > MAX_OUTCOME_BYTES:
+                end = Ended(end.status, None)
+            self._unfinished[run] = end
+            if len(self._unfinished) > _MAX_UNFINISHED:
+                self._unfinished.popitem(last=False)
+            return await self._finish(run, end)
+        self._unsettled[run.claim.tenant, run.claim.key, run.attempt] = run.claim
+        await self.settle()
+        return True
+
+    async def fence(self, tenant: str, key: str, attempt: int) -> bool:
+        """Follow `Runs`."""
+        return await self._store.fence(Claim(tenant, key, new_id(), b""), attempt)
+
+    async def _finish(self, run: Started, end: Ended) -> bool:
+        finished = await self._store.finish(run, end)
+        self._unfinished.pop(run, None)
+        return finished
+
+    async def settle(self) -> None:
+        """Store ends, and fence off claims that did not start, where that failed before. Raises StoreUnavailable."""
+        for run, end in [*self._unfinished.items()]:
+            await self._finish(run, end)
+        for name, claim in [*self._unsettled.items()]:
+            await self._store.fence(claim, name[2])
+            if self._unsettled.get(name) is claim:
+                del self._unsettled[name]
+
+
+def describe_end(row: Row) -> Finished | Lost | Fenced:
+    """Return what became of a request that no longer runs."""
+    match row.state:
+        case "finished":
+            return Finished(row.request, row.status or "", row.outcome)
+        case "lost":
+            return Lost(row.request, row.node)
+        case _:
+            return Fenced(row.request)
