@@ -33,6 +33,8 @@ from tests.support.postgres import HaProxy, Postgres, find_free_port  # noqa: E4
 
 PADDOCK = Path(sys.executable).with_name("paddock")
 NAMES = ("a", "b", "c")
+HOST = "paddock.example.com"
+"""The host name that clients use; the replicas have other ports than the load balancer."""
 PATIENCE_S = 120.0
 PROGRAMS = 12
 """Number of programs that are sent while one replica is dead."""
@@ -103,7 +105,7 @@ class Cluster:
 
     def client(self, port: int) -> httpx2.Client:
         """Return a client of the server at a port of loopback."""
-        headers = {"Authorization": f"Bearer {self.token}"}
+        headers = {"Authorization": f"Bearer {self.token}", "Host": HOST}
         return httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=PATIENCE_S)
 
 
@@ -123,7 +125,7 @@ class Replica:
         variables = {"PADDOCK_CLUSTER_NODE_URL": url, "PADDOCK_TOKEN": self._cluster.token}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [PADDOCK, "serve", "http", "--http", f"127.0.0.1:{self.port}"],
+                [PADDOCK, "serve", "http", "--http", f"127.0.0.1:{self.port}", "--allowed-host", HOST],
                 cwd=self._cluster.workspace,
                 env=self._cluster.make_environment(self.name, **variables),
                 stdin=subprocess.DEVNULL,
@@ -133,7 +135,7 @@ class Replica:
             wait_until(self._is_ready, f"replica {self.name} is ready")
         except BaseException:
             self.kill()
-            print(self._log.read_text(), end="", file=sys.stderr)
+            print("\n".join(self.read_log()), file=sys.stderr)
             raise
         print(f"replica {self.name}: {url}", flush=True)
         return self
@@ -154,6 +156,10 @@ class Replica:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def read_log(self) -> list[str]:
+        """Return the lines that it has logged, after its name."""
+        return [f"{self.name}: {line}" for line in self._log.read_text().splitlines()]
 
     def _is_ready(self) -> bool:
         assert self._process is not None
@@ -185,11 +191,14 @@ def main() -> int:
         print(f"HAProxy: {balancer.url}")
         broken = run_one_on_each(cluster, replicas)
         broken += repeat_on_each(cluster, replicas)
+        broken += continue_on_each(cluster, replicas)
         broken += kill_one(cluster, replicas, balancer)
         broken += verify_record(cluster)
         heading("Done" if not broken else "Not as promised")
         for text in broken:
             print(f"  {text}")
+        for line in (line for each in replicas for line in each.read_log() if broken):
+            print(line)
     return 1 if broken else 0
 
 
@@ -218,6 +227,27 @@ def repeat_on_each(cluster: Cluster, replicas: list[Replica]) -> list[str]:
     return [] if len(values) == 1 else [f"a request with one key has {len(values)} values"]
 
 
+def continue_on_each(cluster: Cluster, replicas: list[Replica]) -> list[str]:
+    """Open an interpreter on one replica, use it through each, and return what is wrong."""
+    heading(f"An interpreter of replica {replicas[0].name}, used through each replica")
+    with cluster.client(replicas[0].port) as client:
+        opened = client.post("/v1/sessions", json={"language": "python"}).json()
+    if "id" not in opened:
+        return [f"no interpreter was opened: {opened}"]
+    session = opened["id"]
+    counts: list[str] = []
+    for replica in replicas:
+        with cluster.client(replica.port) as client:
+            code = "n = globals().get('n', 0) + 1; print(n)"
+            outcome = client.post(f"/v1/sessions/{session}/executions", json={"code": code}).json()
+        counts.append(outcome.get("program", outcome).get("stdout", {}).get("head", "nothing").strip())
+        print(f"replica {replica.name}: {counts[-1]}")
+    with cluster.client(replicas[-1].port) as client:
+        closed = client.delete(f"/v1/sessions/{session}").is_success
+    expected = [str(n) for n in range(1, len(replicas) + 1)]
+    return [] if counts == expected and closed else [f"the interpreter counted {counts}, and not {expected}"]
+
+
 def kill_one(cluster: Cluster, replicas: list[Replica], balancer: HaProxy) -> list[str]:
     """Kill the replica that runs a program with an effect, and return what is wrong afterwards."""
     heading("A replica is killed while it runs a program with an effect")
@@ -243,7 +273,7 @@ def kill_one(cluster: Cluster, replicas: list[Replica], balancer: HaProxy) -> li
         for n in range(PROGRAMS):
             outcome = post(client, {"language": "javascript", "code": f"return {n} * 2"}, key=f"double-{n}")
             statuses["right" if outcome.get("value") == n * 2 else str(outcome)] += 1
-        print(f"{PROGRAMS} other programs through HAProxy: {dict(statuses)}", flush=True)
+        print(f"other programs through HAProxy: {statuses['right']} of {PROGRAMS} are right", flush=True)
         begin = time.monotonic()
         again = describe(client, TRANSFER, "transfer-1")
     starts = len(transfers.read_text().splitlines())

@@ -99,7 +99,7 @@ def test_the_commands_of_the_base_make_the_tables_and_serve(
             for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
                 path = server.container[probe]["httpGet"]["path"]
                 assert owner.get(path, headers={"Host": "10.1.2.3:8700"}).status_code == 200
-            for name in ("paddock.example.com", "paddock:8700"):
+            for name in ("paddock.example.com", f"paddock:{port}"):
                 assert owner.get("/v1/ping", headers={"Host": name}).status_code == 200
             for client in (owner, user_of_settings):
                 once = {"Idempotency-Key": "once"}
