@@ -10,13 +10,13 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from paddock.app.approvals import ClientAsker
 from paddock.app.pending_approvals import PendingApprovals
-from paddock.cancellation import cancel_all
+from paddock.cancellation import cancel_all, unless_stopped
 from paddock.client.attached import AttachedPaddock
 from paddock.client.requests import Caller
 from paddock.http_api.events import Listener, Publisher
@@ -209,7 +209,14 @@ class Executions:
 
     async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
         inbox = PendingApprovals(tenant.settings.approvals.directory)
-        async with tenant.admit(asker=_Questions(execution, inbox).ask) as admission:
+        async with AsyncExitStack() as admitted:
+            entering = admitted.enter_async_context(tenant.admit(asker=_Questions(execution, inbox).ask))
+            admission = await unless_stopped(entering, execution.stop)
+            if admission is None:
+                text = (
+                    f"The execution {execution.id} was cancelled while it waited for a slot. Nothing started."
+                )
+                raise Problem(CANCELLED, text, execution=execution.id)
             if execution.keyed is not None:
                 sink, now = tenant.session.gate.audit, current_time()
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
@@ -221,6 +228,7 @@ class Executions:
     def _end(self, execution: Execution) -> None:
         execution.ended_at = time.monotonic()
         self._running.pop(execution.id, None)
+        self._kept.pop(execution.id, None)  # an earlier attempt with the same key; the newest one is the last
         self._kept[execution.id] = execution
         if not _is_final(execution):
             self._forget_key(execution)

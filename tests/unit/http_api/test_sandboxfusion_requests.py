@@ -113,6 +113,17 @@ def test_an_error_repeats_the_head_of_a_long_string_and_no_large_object() -> Non
     assert (error["loc"], error["input"]) == (["body", "language"], None)
 
 
+def test_a_body_with_thousands_of_errors_has_a_single_one() -> None:
+    assert list_errors({**MINIMAL, "files": {str(number): 1 for number in range(1001)}}) == [
+        {
+            "type": "value_error",
+            "loc": ["body"],
+            "msg": "Value error, 1001 values are not valid, which are too many to list",
+            "input": None,
+        }
+    ]
+
+
 @pytest.mark.parametrize(
     ("body", "position", "reason"),
     [

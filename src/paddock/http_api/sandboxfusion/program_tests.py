@@ -12,7 +12,7 @@ Source: allenai/open-instruct, `open_instruct/code/api.py`, and LiveCodeBench's 
 import json
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -30,7 +30,10 @@ from paddock.http_api.sandboxfusion.models import (
 from paddock.http_api.sandboxfusion.programs import OUTPUT_BYTES, make_pure_program, to_milliseconds
 from paddock.http_api.sandboxfusion.responses import explain, raise_refusal
 from paddock.http_api.sandboxfusion.running import PureRunner
+from paddock.large_json import count_in_slices
+from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import LimitOverrides
+from paddock.model.nesting import MAX_DEPTH
 from paddock.model.outcome import Outcome, Status
 
 _ASSERT_TESTS: TypeAdapter[AssertTests] = TypeAdapter(AssertTests)
@@ -125,14 +128,22 @@ async def _read_tests(
 async def _unpack(packed: str, runner: PureRunner) -> object:
     """Return tests that are packed as JSON, or as base64 of a compressed pickle. Raises InvalidRequest, Refused."""
     try:
-        return json.loads(packed)
+        return await _read_unpacked(packed.encode())
     except ValueError:
         limits = LimitOverrides(timeout_ms=_UNPACK_MS, output_bytes=OUTPUT_BYTES)
         outcome, written = await _run(runner, _UNPACKER, packed, limits, patient=False)
     try:
-        return json.loads(written) if outcome.ok else None
+        return await _read_unpacked(written) if outcome.ok else None
     except ValueError:
         raise reject_value(["tests"], "the tests cannot be unpacked", packed) from None
+
+
+async def _read_unpacked(text: bytes) -> object:
+    """Return tests in a JSON text, which is hostile. Raises ValueError, and InvalidRequest if it is too large."""
+    meter = await count_in_slices(text, MAX_VALUES)
+    if meter.too_deep or meter.values > MAX_VALUES:
+        raise reject_value(["tests"], f"there are more than {MAX_VALUES} values or {MAX_DEPTH} levels", None)
+    return json.loads(text)
 
 
 async def _run(
@@ -173,13 +184,20 @@ def _add_test(program: str, test: str, word: str) -> str:
 
 
 def is_same_output(expected: str, written: bytes) -> bool:
-    """Return whether output is as expected: line by line without white space around, or equal as numbers."""
+    """Return whether output is as expected: line by line without white space around, or equal as numbers.
+
+    The output is hostile, and is read up to its first difference.
+    """
     pairs = zip_longest(_list_lines(expected), _list_lines(written.decode("utf-8", "replace")))
     return all(one is not None and two is not None and _is_same_line(one, two) for one, two in pairs)
 
 
-def _list_lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().split("\n")]
+def _list_lines(text: str) -> Iterator[str]:
+    text, start = text.strip(), 0
+    while (end := text.find("\n", start)) != -1:
+        yield text[start:end].strip()
+        start = end + 1
+    yield text[start:].strip()
 
 
 def _is_same_line(expected: str, written: str) -> bool:

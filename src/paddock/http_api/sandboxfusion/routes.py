@@ -41,6 +41,8 @@ from paddock.http_api.sandboxfusion.program_tests import run_assert_tests, run_s
 from paddock.http_api.sandboxfusion.run_code import run_code
 from paddock.http_api.sandboxfusion.run_jupyter import run_jupyter
 from paddock.http_api.sandboxfusion.running import PureRunner
+from paddock.large_json import count_in_slices
+from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import MIB
 
 router = APIRouter(tags=["sandboxfusion"])
@@ -138,9 +140,11 @@ def _check_type(request: Request) -> None:
 
 
 async def _read_body(body: bytes, model: type[B]) -> B:
-    """Return the body of a request as a value. Raises InvalidRequest."""
+    """Return the body of a request as a value. Raises InvalidRequest, and Problem for too many JSON values."""
     if not body.strip():
         raise reject_body("missing")
+    if len(body) > 2 * MAX_VALUES and (await count_in_slices(body, MAX_VALUES)).values > MAX_VALUES:
+        raise Problem(BODY_TOO_LARGE, f"The body has more than {MAX_VALUES} JSON values.")
     try:
         if len(body) <= _QUICK_BYTES:
             return model.model_validate_json(body)
