@@ -273,9 +273,8 @@ async def list_executions(call: ThisCall) -> Response:
 )
 async def show(id: str, call: ThisCall) -> Response:  # noqa: A002 - the name in the path
     """Return the state of an execution of this caller, and its outcome for some time after its end."""
-    return Response(
-        render_state(call.server.executions.find(call.tenant.actor, id)), media_type="application/json"
-    )
+    state = render_state(call.server.executions.find(call.tenant.actor, id))
+    return call.server.downloads.respond(state, "application/json")
 
 
 @router.delete(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from paddock.http_api.app import build_api
 from paddock.http_api.bodies import BodyBuffer
 from paddock.http_api.context import ServerContext
+from paddock.http_api.downloads import Downloads
 from paddock.http_api.entry import Entry
 from paddock.http_api.mcp import McpServers
 from paddock.http_api.running import Executions
@@ -46,7 +47,9 @@ class HttpService:
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._requests = InFlightRequests()
         self._executions = Executions(workspace, self._requests)
-        self._server = ServerContext(workspace, self._requests, self._executions, BodyBuffer(), metrics)
+        self._server = ServerContext(
+            workspace, self._requests, self._executions, BodyBuffer(), Downloads(), metrics
+        )
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of))
 
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
