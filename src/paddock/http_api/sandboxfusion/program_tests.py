@@ -4,11 +4,13 @@
     /test_program_stdio   each test is standard input and the expected output; the first failure ends the tests
 
 The expected output never reaches the program. The statements of a test run in its process, as this contract has it. A
-program that ends before its test does not pass it, because the end of the test is reported by a random word.
+program that just ends before its test does not pass it, because the end of the test is reported by a random word. One
+that searches its own process finds the word, and the test.
 
 Source: allenai/open-instruct, `open_instruct/code/api.py`, and LiveCodeBench's comparison of output.
 """
 
+import asyncio
 import json
 import math
 import secrets
@@ -31,8 +33,7 @@ from paddock.http_api.sandboxfusion.programs import OUTPUT_BYTES, make_pure_prog
 from paddock.http_api.sandboxfusion.responses import explain, raise_refusal
 from paddock.http_api.sandboxfusion.running import PureRunner
 from paddock.large_json import count_in_slices
-from paddock.model.json_meter import MAX_VALUES
-from paddock.model.limits import LimitOverrides
+from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.nesting import MAX_DEPTH
 from paddock.model.outcome import Outcome, Status
 
@@ -41,6 +42,10 @@ _STDIO_TESTS: TypeAdapter[StdioTests] = TypeAdapter(StdioTests)
 _MAX_NUMBER_CHARS = 400
 """Maximum length of a number that is compared as one; a longer one has to be written the same way."""
 _UNPACK_MS = 10_000
+_MAX_TEST_VALUES = 250_000
+"""Maximum number of JSON values of packed tests."""
+_QUICK_BYTES = 64 * KIB
+"""Maximum size of an output that is compared faster than a thread starts."""
 
 _UNPACKER = """\
 import base64, json, pickle, sys, zlib
@@ -96,7 +101,12 @@ async def run_stdio_tests(body: TestProgramRequest, runner: PureRunner) -> TestP
     async def passes(test: StdioTest, *, first: bool) -> float:
         given = test.input if isinstance(test.input, str) else "\n".join(test.input)
         outcome, written = await _run(runner, code, given, limits, patient=not first)
-        return _measure(outcome, passed=outcome.ok and is_same_output(test.output, written))
+        quick = len(written) <= _QUICK_BYTES
+        compared = test.output, written
+        same = outcome.ok and (
+            is_same_output(*compared) if quick else await asyncio.to_thread(is_same_output, *compared)
+        )
+        return _measure(outcome, passed=same)
 
     return await _judge(tests, passes, stop_on_failure=True)
 
@@ -139,11 +149,19 @@ async def _unpack(packed: str, runner: PureRunner) -> object:
 
 
 async def _read_unpacked(text: bytes) -> object:
-    """Return tests in a JSON text, which is hostile. Raises ValueError, and InvalidRequest if it is too large."""
-    meter = await count_in_slices(text, MAX_VALUES)
-    if meter.too_deep or meter.values > MAX_VALUES:
-        raise reject_value(["tests"], f"there are more than {MAX_VALUES} values or {MAX_DEPTH} levels", None)
-    return json.loads(text)
+    """Return tests in a JSON text, which is hostile. Raises ValueError if it is not JSON, and InvalidRequest."""
+    meter = await count_in_slices(text, _MAX_TEST_VALUES)
+    if meter.too_deep or meter.values > _MAX_TEST_VALUES:
+        fault = f"there are more than {_MAX_TEST_VALUES} values or {MAX_DEPTH} levels"
+        raise reject_value(["tests"], fault, None)
+    tests = json.loads(text)
+    try:
+        json.dumps(tests, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise reject_value(
+            ["tests"], "a string has half of a surrogate pair, which is not Unicode", None
+        ) from None
+    return tests
 
 
 async def _run(
