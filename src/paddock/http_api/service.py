@@ -27,6 +27,8 @@ KEEP_ALIVE_S = 75.0
 """Time for which a connection is kept open after an answer, in seconds: longer than proxies keep theirs."""
 MAX_IDLE_CONNECTIONS = 512
 """Maximum number of connections that wait for a request. A further one closes the oldest of them."""
+_SPARED_S = 1.0
+"""Time for which a connection may wait for its request, whatever the number of others, in seconds."""
 _ANSWERS_S = 15.0
 """Maximum time in which cancelled executions end and are answered, in seconds."""
 
@@ -61,7 +63,7 @@ class HttpService:
             callers=self._tenants,
             requests=self._requests,
         )
-        idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True)
+        idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
         async with serve_application(entry, endpoint, idle, None) as serving:
             stopping = asyncio.create_task(stop.wait())
             try:
