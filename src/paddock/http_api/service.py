@@ -1,6 +1,7 @@
 """Serve the API until a signal: executions that run then may end within a grace period."""
 
 import asyncio
+import resource
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,9 @@ MAX_IDLE_CONNECTIONS = 512
 """Maximum number of connections that wait for a request. A further one closes the oldest of them."""
 _SPARED_S = 1.0
 """Time for which a connection may wait for its request, whatever the number of others, in seconds."""
+_OPEN_FILES = 16_384
+"""Open files that a server asks for, if the hard limit allows as many: enough for all connections and programs. A shell
+usually starts it with 1024, and without a free one it can neither accept connections nor start programs."""
 _ANSWERS_S = 15.0
 """Maximum time in which cancelled executions end and are answered, in seconds."""
 
@@ -56,6 +60,7 @@ class HttpService:
 
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
+        _raise_open_files()
         entry = Entry(
             build_api(self._server),  # pyright: ignore[reportArgumentType] - the same protocol, other names
             self._mcp,
@@ -81,6 +86,13 @@ class HttpService:
         if not await self._requests.wait_until_drained(self._grace_s):
             self._executions.cancel_running()
             await self._requests.wait_until_drained(_ANSWERS_S)
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _make_mcp_service(workspace: Path, settings_of: SettingsOf, tenant: "Tenant") -> Service:
