@@ -10,7 +10,7 @@ any request while the server ends        503 with a retry time, except requests 
 from collections.abc import MutableMapping
 from contextlib import ExitStack
 from math import ceil
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 
@@ -181,10 +181,11 @@ def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
 def _list_names(request: JSONRPCRequest) -> list[str]:
     """Return the names of what a request is about and one replica has: a paused or waiting call, a session."""
     params = request.params or {}
-    arguments = params.get("arguments")
+    arguments: object = params.get("arguments")
     found = [params.get("requestState")]
     if isinstance(arguments, dict):
-        found += [find_run_to_fetch(str(params.get("name")), arguments), arguments.get("session")]
+        given = cast("dict[str, object]", arguments)
+        found += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
     return [each for each in found if isinstance(each, str)]
 
 
