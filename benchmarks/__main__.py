@@ -31,6 +31,8 @@ NAMES = (
     "stopping",
     "ledger",
     "record",
+    "cluster",
+    "shipping",
     "discovery",
     "mcp",
     "grading",

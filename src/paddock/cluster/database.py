@@ -1,7 +1,9 @@
 """Connections to the database of `cluster.url`."""
 
 import asyncio
+import logging
 import os
+import select
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
     from psycopg import AsyncConnection
 
@@ -42,20 +44,21 @@ class Database:
         name: str = "paddock",
         max_connections: int = MAX_CONNECTIONS,
         connect_s: float = CONNECT_S,
-        check: bool = True,
     ) -> None:
         """Use the database at `url`; `name` is shown in its list of connections (`pg_stat_activity`).
 
-        A statement fails if it does not get a connection within `connect_s` seconds. Without `check`, the first
-        statement on a broken connection fails, and no round trip before each statement finds that out.
+        A statement fails if it does not get a connection within `connect_s` seconds.
         """
         try:
             from psycopg_pool import AsyncConnectionPool
         except ModuleNotFoundError:
             raise ConfigurationError(MISSING_EXTRA) from None
+        # It logs each attempt to connect. Whoever uses the database logs when it is away.
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         # No prepared statements, and nothing that lasts longer than a transaction: PgBouncer may be in between.
         # A database without a locale would return text as bytes: therefore the encoding.
-        given: dict[str, Any] = {
+        self._url = url
+        self._given: dict[str, Any] = {
             "autocommit": True,
             "prepare_threshold": None,
             "application_name": name[:63],
@@ -64,13 +67,13 @@ class Database:
         }
         self._pool: AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]] = AsyncConnectionPool(
             url,
-            kwargs=given,
+            kwargs=self._given,
             min_size=0,
             max_size=max_connections,
             timeout=connect_s,
             reconnect_timeout=_RETRY_S,
             open=False,
-            check=AsyncConnectionPool.check_connection if check else None,
+            check=_check_idle,
         )
 
     async def __aenter__(self) -> Self:
@@ -107,6 +110,31 @@ class Database:
         ) as error:
             raise StoreUnavailable(describe_failure(error)) from None
 
+    @asynccontextmanager
+    async def listen(self, channel: str) -> "AsyncGenerator[Callable[[float], Awaitable[None]]]":
+        """Yield a function that waits for a notification on a channel, up to some seconds.
+
+        It has a connection of its own. Through a pooler that shares connections between transactions, such as PgBouncer
+        by default, no notification arrives. Raises StoreUnavailable, also for errors in the block.
+        """
+        import psycopg
+        from psycopg import sql
+
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                connection = await psycopg.AsyncConnection.connect(self._url, **self._given)
+            async with connection:
+                with _break_off_after(connection, CONNECT_S):
+                    await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+
+                async def wait(seconds: float) -> None:
+                    async for _ in connection.notifies(timeout=seconds, stop_after=1):
+                        pass
+
+                yield wait
+        except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
+            raise StoreUnavailable(describe_failure(error)) from None
+
     async def fetch(
         self, query: str, values: tuple[object, ...] = (), *, timeout_s: float | None = None
     ) -> list[tuple[Any, ...]]:
@@ -114,6 +142,20 @@ class Database:
         async with self.connect(timeout_s) as connection:
             cursor = await connection.execute(query.encode(), values)
             return await cursor.fetchall() if cursor.description else []
+
+
+async def _check_idle(connection: "AsyncConnection[tuple[Any, ...]]") -> None:
+    """Raise OperationalError for an idle connection that the database has closed; costs no round trip.
+
+    Nothing is expected from the database then. What there is to read is its farewell, or the end of the connection.
+    """
+    import psycopg
+
+    idle = select.poll()
+    idle.register(connection.fileno(), select.POLLIN)
+    if idle.poll(0):
+        await connection.close()
+        raise psycopg.OperationalError("the connection was closed")
 
 
 @contextmanager
