@@ -77,6 +77,7 @@ def measure(scale: Scale) -> list[Line]:
 
 def _find_rate(writers: list[subprocess.Popen[str]], seconds: float, most: int) -> tuple[float, float]:
     """Return the highest rate of all writers together, and how long a record of it waited at most."""
+    _run_all(writers, 10, 0.5)  # connections and chains are made
     best, waited = 0.0, 0.0
     rate = float(_FIRST_RATE)
     while rate <= most:
