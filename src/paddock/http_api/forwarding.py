@@ -64,6 +64,8 @@ class Forwarding:
         self._requests = requests
         self._holds = holds
         self._relay = Relay()
+        self._missed: set[str] = set()
+        """Marks of replicas that could not be reached, which the log has been told."""
 
     async def close(self) -> None:
         """Close the connections to other replicas."""
@@ -197,12 +199,23 @@ class Forwarding:
                     ended=lambda: self._replicas.wait_for_end(owner.mark),
                 )
             except NotReachedError:
-                await _report_absence(owner, scope, send)
+                await self._report_absence(owner, scope, send)
             except BrokenOffError as broken:
                 if reads and not broken.begun:
-                    await _report_absence(owner, scope, send)
+                    await self._report_absence(owner, scope, send)
                 else:
                     await _report_loss(owner, broken, scope, send)
+
+    async def _report_absence(self, owner: Replica, scope: Scope, send: Send) -> None:
+        """Answer a request that did not reach its owner. Raises Problem."""
+        if owner.mark not in self._missed:  # clients ask again and again
+            self._missed.add(owner.mark)
+            _log.warning("the replica %s cannot be reached", owner.id)
+        if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
+            await send_text(send, 404, _NO_SESSION, kind=b"application/json")
+            return
+        text = "The replica that has this cannot be reached. Nothing was started. Send it again later."
+        raise Problem(UNAVAILABLE, text)
 
     async def _answer_list(self, app: App, member: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with a list of this replica, and after it those of all others that can be reached."""
@@ -247,16 +260,6 @@ def _describe(scope: Scope) -> HopRequest:
     """Return what a proof for a request is about."""
     given = b"\n".join(header_values(scope, b"authorization"))
     return HopRequest(scope["method"], read_target(scope).decode("latin-1"), given)
-
-
-async def _report_absence(owner: Replica, scope: Scope, send: Send) -> None:
-    """Answer a request that did not reach its owner. Raises Problem."""
-    _log.warning("the replica %s cannot be reached", owner.id)
-    if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
-        await send_text(send, 404, _NO_SESSION, kind=b"application/json")
-        return
-    text = "The replica that has this cannot be reached. Nothing was started. Send it again later."
-    raise Problem(UNAVAILABLE, text)
 
 
 async def _report_loss(owner: Replica, broken: BrokenOffError, scope: Scope, send: Send) -> None:

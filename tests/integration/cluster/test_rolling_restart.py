@@ -57,8 +57,7 @@ def test_no_request_fails_in_a_rolling_restart(url: str, tmp_path: Path) -> None
 def test_what_outlasts_the_grace_period_is_cancelled_and_never_refused(url: str, tmp_path: Path) -> None:
     replicas = ReplicaSet(tmp_path, url, "[mcp]\nshutdown_grace_ms = 1\n", count=1)
     with replicas.run(), replicas.front.client() as client, replicas.servers[0].client() as direct:
-        code = "print('begun', flush=True)\nwhile True: pass"
-        waiting = Background(lambda: client.run(language="python", code=code, workspace="write"))
+        waiting = Background(lambda: client.run(language="javascript", code="while (true) {}"))
         while not direct.get("/v1/executions").json()["executions"]:
             pass
         replicas.servers[0].stop()
