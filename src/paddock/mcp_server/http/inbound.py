@@ -10,7 +10,7 @@ any request while the server ends        503 with a retry time, except requests 
 from collections.abc import MutableMapping
 from contextlib import ExitStack
 from math import ceil
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 
@@ -25,6 +25,7 @@ from paddock.mcp_server.stdio import (
     explain_double_id,
     read_message,
 )
+from paddock.model.base import Json
 from paddock.model.numbers import dumps
 
 _RESUME_HEADER = b"last-event-id"
@@ -184,7 +185,8 @@ def _list_names(request: JSONRPCRequest) -> list[str]:
     arguments = params.get("arguments")
     found = [params.get("requestState")]
     if isinstance(arguments, dict):
-        found += [find_run_to_fetch(str(params.get("name")), arguments), arguments.get("session")]
+        given = cast("dict[str, Json]", arguments)
+        found += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
     return [each for each in found if isinstance(each, str)]
 
 
