@@ -29,6 +29,7 @@ from paddock.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scop
 from paddock.mcp_server.http.answers import header_values, send_text
 from paddock.mcp_server.http.endpoint import MCP_PATH
 from paddock.mcp_server.http.inbound import FORWARDING_KEY
+from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import find_mint_time
 from paddock.model.numbers import dumps
 from paddock.model.session import HANDLE_PREFIX
@@ -128,7 +129,7 @@ class Forwarding:
         if path == MCP_PATH:
             sessions = header_values(scope, SESSION_HEADER)
             mark = sessions[0][:MARK_CHARS].decode("latin-1") if len(sessions) == 1 else ""
-            return await self._replicas.find(mark)
+            return await self._find(mark)
         if found := _SESSION_PATH.fullmatch(path):
             return await self.find_owner(scope, found[1])
         if found := _EXECUTION_PATH.fullmatch(path):
@@ -142,7 +143,13 @@ class Forwarding:
         """
         if find_mint_time(name) is not None:
             return None if self._holds(scope[TENANT_KEY], name) else await self._ask_others(scope, name)
-        return await self._replicas.find(name.removeprefix(HANDLE_PREFIX)[:MARK_CHARS])
+        return await self._find(name.removeprefix(HANDLE_PREFIX)[:MARK_CHARS])
+
+    async def _find(self, mark: str) -> Replica | None:
+        try:
+            return await self._replicas.find(mark)
+        except StoreUnavailable as error:  # what is not found is not therefore lost
+            raise Problem(UNAVAILABLE, f"{error} Nothing was started. Send it again later.") from None
 
     async def _ask_others(self, scope: Scope, name: str) -> Replica | None:
         others = await self._replicas.list_others()

@@ -25,7 +25,6 @@ from paddock.mcp_server.stdio import (
     explain_double_id,
     read_message,
 )
-from paddock.model.base import Json
 from paddock.model.numbers import dumps
 
 _RESUME_HEADER = b"last-event-id"
@@ -185,7 +184,7 @@ def _list_names(request: JSONRPCRequest) -> list[str]:
     arguments = params.get("arguments")
     found = [params.get("requestState")]
     if isinstance(arguments, dict):
-        given = cast("dict[str, Json]", arguments)
+        given = cast("dict[str, Any]", arguments)
         found += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
     return [each for each in found if isinstance(each, str)]
 
