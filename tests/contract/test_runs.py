@@ -301,14 +301,87 @@ def test_of_an_outcome_that_is_too_large_the_status_is_kept(run: Run) -> None:
     run(check)
 
 
-def test_a_second_end_changes_nothing(run: Run) -> None:
+def test_an_end_may_be_stored_twice_and_another_one_changes_nothing(run: Run) -> None:
     async def check(store: Store) -> None:
         runs = await store.open("a")
+        for key, end in (("k", OK), ("l", Ended("failed", None))):
+            wanted = claim(key)
+            started = await start(runs, wanted)
+            assert await runs.end(started, end)
+            assert await runs.end(started, end)
+            assert not await runs.end(started, Ended("timeout", b"1"))
+            assert await runs.take(claim(key)) == Finished(wanted.request, end.status, end.outcome)
+
+    run(check)
+
+
+class Slow:
+    """A store that is asked to settle before each of its answers arrives."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self.runs: StoredRuns | None = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def insert(self, claim: Claim, attempt: int, on_send: Callable[[], None]) -> bool:
+        inserted = await self._store.insert(claim, attempt, on_send)
+        assert self.runs is not None
+        await self.runs.settle()
+        return inserted
+
+    async def finish(self, run: Started, end: Ended) -> bool:
+        finished = await self._store.finish(run, end)
+        assert self.runs is not None
+        await self.runs.settle()
+        return finished
+
+
+def test_what_is_under_way_is_not_settled(run: Run) -> None:
+    async def check(store: Store) -> None:
+        a, b = await store.open("a"), await store.open("b")
+        slow = Slow(a.store)
+        slow.runs = StoredRuns(slow)  # pyright: ignore[reportArgumentType]
+        wanted = claim()
+        started = await start(slow.runs, wanted)
+        waiting = asyncio.create_task(b.take(claim()))
+        await slow.runs.settle()
+        assert await slow.runs.end(started, OK)
+        assert await waiting == Finished(wanted.request, "ok", OK.outcome)
+
+    run(check)
+
+
+class UnsureOfEnd:
+    """A store whose connection breaks after the first end was stored."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self.breaks = True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def finish(self, run: Started, end: Ended) -> bool:
+        finished = await self._store.finish(run, end)
+        if self.breaks:
+            self.breaks = False
+            raise StoreUnavailable
+        return finished
+
+
+def test_an_end_that_may_have_been_stored_is_stored_again(run: Run) -> None:
+    async def check(store: Store) -> None:
+        a = await store.open("a")
+        runs = StoredRuns(UnsureOfEnd(a.store))  # pyright: ignore[reportArgumentType]
         wanted = claim()
         started = await start(runs, wanted)
+        with pytest.raises(StoreUnavailable):
+            await runs.end(started, OK)
         assert await runs.end(started, OK)
-        assert not await runs.end(started, Ended("failed", None))
-        assert await runs.take(claim()) == Finished(wanted.request, "ok", OK.outcome)
+        await runs.settle()
+        assert await a.take(claim()) == Finished(wanted.request, "ok", OK.outcome)
 
     run(check)
 

@@ -1,6 +1,7 @@
 """Many requests with effects, sent to replicas that die, and the truth about how often each of them started."""
 
 import asyncio
+import os
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -96,6 +97,13 @@ class Load:
             return Answer(
                 number, document["status"], program_end["stdout"]["head"] if program_end else "", sent
             )
+
+
+def report(what: str, value: object) -> None:
+    """Append a measurement to the file that the variable PADDOCK_CLUSTER_REPORT names."""
+    if name := os.environ.get("PADDOCK_CLUSTER_REPORT"):
+        with Path(name).open("a") as file:
+            file.write(f"{what}: {value}\n")
 
 
 def list_started(places: Sequence[ApiPlace]) -> set[int]:

@@ -30,6 +30,7 @@ _RETRY_S = 0.25
 """Time after which an end is stored again, in seconds."""
 _log = logging.getLogger("paddock.cluster")
 
+_ALLOWED = Decision(allowed=True)
 _STOPPED = RawResult(
     status=Status.CANCELLED,
     error=ErrorInfo(
@@ -126,9 +127,7 @@ class RequestClaim:
         if await run_shielded(self._store(run, ended)):
             return outcome
         _log.warning("the outcome of %s is dropped: another server took the request for lost", outcome.id)
-        return Outcome(
-            **{**vars(_make_lost(outcome.id, self._cluster.node.id)), "decision": outcome.decision}
-        )
+        return _make_lost(outcome.id, self._cluster.node.id, outcome.decision)
 
     async def close(self) -> None:
         """End a claim without an outcome: its task was cancelled, or the record cannot be written."""
@@ -178,17 +177,17 @@ def _make_unkept(request: str, status: Status) -> Outcome:
         "too large, or the request was cancelled.",
         hint="nothing was started now; send a new key to run it again",
     )
-    return Outcome(id=request, status=status, error=error, decision=Decision(allowed=True))
+    return Outcome(id=request, status=status, error=error, decision=_ALLOWED)
 
 
-def _make_lost(request: str, node: str) -> Outcome:
+def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcome:
     error = ErrorInfo(
         name="MachineLost",
         message=f"The server {node} died while it ran {request}, or could not reach the database of the cluster. How "
         "far the request came is not known.",
         hint="nothing was started now; check what it did before you send it again with a new key",
     )
-    return Outcome(id=request, status=Status.LOST, error=error, decision=Decision(allowed=True))
+    return Outcome(id=request, status=Status.LOST, error=error, decision=decision)
 
 
 def _refuse(message: str, hint: str) -> RawResult:

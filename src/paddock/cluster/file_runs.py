@@ -44,7 +44,8 @@ update run set state = 'lost'
 where {_NAME} and epoch = :epoch and state = 'started' and not pure and not {_ALIVE} returning 1"""  # noqa: S608
 _FINISH = f"""
 update run set state = 'finished', status = :status, outcome = :outcome
-where {_NAME} and epoch = :epoch and state = 'started' and boot = :boot returning 1"""  # noqa: S608
+where {_NAME} and epoch = :epoch and boot = :boot
+    and (state = 'started' or (state = 'finished' and status = :status and outcome is :outcome)) returning 1"""  # noqa: S608
 _FENCE = """
 insert into run (tenant, key, attempt, request, digest, node, boot, pure, state)
 values (:tenant, :key, :attempt, :request, :digest, :node, :boot, false, 'fenced')

@@ -141,7 +141,7 @@ class RunStore(Protocol):
         ...
 
     async def finish(self, run: Started, end: Ended) -> bool:
-        """Store an end, and return whether the row was still that of this start."""
+        """Store an end, and return whether the row was still that of this start. The same end may be stored twice."""
         ...
 
     async def fence(self, claim: Claim, attempt: int) -> bool:
@@ -231,10 +231,13 @@ class StoredRuns:
 
     async def _send_claim(self, send: Callable[[OnSend], Awaitable[T]], claim: Claim, attempt: int) -> T:
         """Return what `send` returns. If it is not known whether it claimed, that is fenced off later."""
-        name = claim.tenant, claim.key, attempt
-        sent = await send(partial(self._unsettled.__setitem__, name, claim))
-        self._unsettled.pop(name, None)
-        return sent
+        sent = asyncio.Event()
+        try:
+            return await send(sent.set)
+        except BaseException:
+            if sent.is_set():
+                self._unsettled[claim.tenant, claim.key, attempt] = claim
+            raise
 
     async def _take_expired(self, claim: Claim, row: Row) -> Taken | None:
         """Take a request over that may run twice, or mark it as lost; None if the row must be read again."""
@@ -249,10 +252,13 @@ class StoredRuns:
         if end is not None:
             if end.outcome is not None and len(end.outcome) > MAX_OUTCOME_BYTES:
                 end = Ended(end.status, None)
-            self._unfinished[run] = end
-            if len(self._unfinished) > _MAX_UNFINISHED:
-                self._unfinished.popitem(last=False)
-            return await self._finish(run, end)
+            try:
+                return await self.store.finish(run, end)
+            except BaseException:
+                self._unfinished[run] = end
+                if len(self._unfinished) > _MAX_UNFINISHED:
+                    self._unfinished.popitem(last=False)
+                raise
         self._unsettled[run.claim.tenant, run.claim.key, run.attempt] = run.claim
         await self.settle()
         return True
@@ -261,15 +267,11 @@ class StoredRuns:
         """Follow `Runs`."""
         return await self.store.fence(Claim(tenant, key, new_id(), b""), attempt)
 
-    async def _finish(self, run: Started, end: Ended) -> bool:
-        finished = await self.store.finish(run, end)
-        self._unfinished.pop(run, None)
-        return finished
-
     async def settle(self) -> None:
         """Store ends, and fence off claims that did not start, where that failed before. Raises StoreUnavailable."""
         for run, end in [*self._unfinished.items()]:
-            await self._finish(run, end)
+            await self.store.finish(run, end)
+            self._unfinished.pop(run, None)
         for name, claim in [*self._unsettled.items()]:
             await self.store.fence(claim, name[2])
             if self._unsettled.get(name) is claim:

@@ -142,7 +142,6 @@ def test_work_is_ended_when_the_database_stays_away(tmp_path: Path) -> None:
             "language": "shell",
             "code": "echo x >> starts-1; while true; do sleep 1; done",
             "access": "workspace-write",
-            "timeout_ms": 300_000,
         }
         with replicas.run(), replicas.servers[0].client(token) as client:
             id_ = client.begin(**endless)

@@ -3,9 +3,9 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.chaos import report
 from tests.support.processes import descendants, has_ended, watched
 from tests.support.replicas import ReplicaSet, make_token_settings
 
@@ -27,9 +27,7 @@ def count_ticks(workspace: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def test_the_work_of_a_frozen_replica_is_dead_before_it_is_called_lost(
-    url: str, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_the_work_of_a_frozen_replica_is_dead_before_it_is_called_lost(url: str, tmp_path: Path) -> None:
     tokens, by_name = make_token_settings("alice")
     program = {
         "language": "shell",
@@ -52,7 +50,7 @@ def test_the_work_of_a_frozen_replica_is_dead_before_it_is_called_lost(
             handles = freeze(frozen.process.pid)
             since = time.monotonic()
             outcome = second.run(headers=key, **program)
-            record_property("verdict_after_s", round(time.monotonic() - since, 1))
+            report("verdict_after_s", round(time.monotonic() - since, 1))
             alive = [handle for handle in handles if not has_ended(handle, 0)]
             ticks = count_ticks(workspace)
     assert (outcome["status"], outcome["error"]["name"]) == ("lost", "MachineLost")
