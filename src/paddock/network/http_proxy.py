@@ -193,6 +193,9 @@ class SecretWatch:
         return self._secret in both
 
 
+_NOTHING_ADDED = AddedHeader()
+
+
 class Exchange:
     """One request of HTTP and its response."""
 
@@ -203,7 +206,7 @@ class Exchange:
         head: RequestHead,
         path: str,
         *,
-        added: AddedHeader = AddedHeader(),  # noqa: B008 - a value
+        added: AddedHeader = _NOTHING_ADDED,
         default_port: int = HTTP_PORT,
     ) -> None:
         self._added = added

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from paddock.settings.schema import Settings
 
 _NO_LIMITS = LimitOverrides()
+_NO_LISTENERS = Listeners()
 
 
 class RemotePaddock(Paddock):
@@ -141,7 +142,7 @@ class RemotePaddock(Paddock):
     async def _execute_body(
         self,
         body: Mapping[str, Json],
-        listeners: Listeners = Listeners(),  # noqa: B008 - an immutable value
+        listeners: Listeners = _NO_LISTENERS,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
         execution = RemoteExecution(self._require_connection(), body, listeners)

@@ -347,8 +347,8 @@ def set_limits(spec: JobSpec, others: int) -> None:
         (resource.RLIMIT_NICE, 0),
     ):
         hard = resource.getrlimit(kind)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
-        resource.setrlimit(kind, (value, value))
+        within = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (within, within))
 
 
 def _build_rules(spec: JobSpec) -> list[tuple[str, int]]:
