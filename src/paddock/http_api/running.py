@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from paddock.app.approvals import ClientAsker
-from paddock.app.questions import Questions, ask_and_wait
+from paddock.app.questions import Questions
 from paddock.cancellation import cancel_all
 from paddock.client.attached import AttachedPaddock
 from paddock.client.requests import Caller
@@ -312,10 +312,11 @@ class _Asking:
 
     async def ask(self, question: Question) -> Answer:
         """Keep a question until it is answered."""
-        self._execution.question = question
-        self._execution.publisher.put("question", question.model_dump(mode="json"))
         try:
-            return await ask_and_wait(self._questions, question)
+            async with self._questions.keep_question(question):
+                self._execution.question = question  # from now on, others can answer it
+                self._execution.publisher.put("question", question.model_dump(mode="json"))
+                return await self._questions.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # its text is for the operator
             _log.warning("no person can be asked: %s", error)
             told = "asking failed: questions cannot be kept; see the log of the server"

@@ -181,7 +181,8 @@ def _refuse_unknown_runtimes(layers: Sequence[Layer], known: Collection[str]) ->
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
     """Return whether `value` allows no more than `bound`."""
-    return _NARROWS.get(key, _at_most)(bound, value)
+    usual = _is_same if key.startswith("cluster.") else _at_most
+    return _NARROWS.get(key, usual)(bound, value)
 
 
 def _refuse_widening(
