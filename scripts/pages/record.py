@@ -118,6 +118,9 @@ A request is claimed at most once. Paddock creates the ids of requests itself, w
 If a caller supplies an id, Paddock searches the ledger for it first. The file `brought` grows by one byte for
 each such id.
 
+Several machines can share [one record](cluster.md#one-record-of-all-replicas), with signed checkpoints. Each machine
+keeps its own ledger as described here.
+
 ## Events
 
 """

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from paddock.cancellation import cancel_all, run_shielded
-from paddock.model.errors import StoreUnavailable
+from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from paddock.cluster.lease import Lease
     from paddock.cluster.node import Node, NodeLease
     from paddock.cluster.runs import StoredRuns
+    from paddock.cluster.ship import Shipper
+    from paddock.cluster.sign import CheckpointSigner
     from paddock.settings.schema import Settings
 
+_LAST_FLUSH_S = 3.0
+"""Maximum time for the last records at the end of a server, in seconds."""
 _SETTLE_S = 1.0
 _SWEEP_S = 5.0
 """Time between two looks for requests of dead machines, in seconds."""
@@ -28,13 +32,17 @@ _log = logging.getLogger("paddock.cluster")
 class Cluster:
     """What this server shares with others: the database, and its own place among them."""
 
-    def __init__(self, database: "Database", node: "Node", runs: "StoredRuns", lease: "Lease") -> None:
+    def __init__(
+        self, database: "Database", node: "Node", runs: "StoredRuns", lease: "Lease", shipper: "Shipper"
+    ) -> None:
         self.database = database
         self.node = node
         """This process: its name, the id of the process, and its address."""
         self.runs = runs
         """Claims of requests with effects."""
         self.lease = lease
+        self.shipper = shipper
+        """Copies the ledger of this server to the database."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:
@@ -83,6 +91,7 @@ async def open_cluster(
     from paddock.cluster.node import CONNECT_S, Node, NodeLease
     from paddock.cluster.postgres_runs import PostgresRunStore
     from paddock.cluster.runs import StoredRuns
+    from paddock.cluster.ship import Shipper
 
     boot = new_id()
     name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
@@ -94,7 +103,9 @@ async def open_cluster(
         lease = Lease(entry.renew)
         await lease.begin()
         store = PostgresRunStore(database, node)
-        cluster = Cluster(database, node, StoredRuns(store), lease)
+        shipper = Shipper(database, settings.audit.directory, node.id)
+        signer = _make_signer(settings, database)
+        cluster = Cluster(database, node, StoredRuns(store), lease, shipper)
 
         async def find_lost() -> None:
             for request, of in await store.lose_expired():
@@ -104,13 +115,32 @@ async def open_cluster(
         cluster.repeat("claims that did not start", cluster.runs.settle, pause_s=_SETTLE_S)
         cluster.repeat("requests of dead replicas", find_lost, pause_s=_SWEEP_S)
         cluster.repeat("old requests", store.forget_old, pause_s=_FORGET_S)
+        cluster.repeat("the record", shipper.run)
+        if signer is not None:
+            cluster.repeat("checkpoints of the record", signer.run)
         try:
             yield cluster
         finally:
             await run_shielded(_leave(cluster, entry))
 
 
+def _make_signer(settings: "Settings", database: "Database") -> "CheckpointSigner | None":
+    """Return what signs checkpoints, if this server has the key. Raises ConfigurationError."""
+    path = settings.cluster.checkpoint_key_file
+    if path is None:
+        return None
+    from paddock.cluster.bucket import CheckpointBucket
+    from paddock.cluster.sign import CheckpointSigner
+    from paddock.cluster.signed_note import SigningKey
+
+    bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
+    key = SigningKey.read(path, settings.cluster.name)
+    return CheckpointSigner(database, key, settings.audit.directory, bucket)
+
+
 async def _leave(cluster: Cluster, entry: "NodeLease") -> None:
+    with suppress(StoreUnavailable, LedgerError):  # what is missing follows after the next start
+        await cluster.shipper.flush(_LAST_FLUSH_S)
     await cluster.close()
     cluster.lease.close()
     with suppress(StoreUnavailable):

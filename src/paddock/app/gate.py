@@ -187,7 +187,9 @@ class Gate:
             if self._claims is None:
                 return await self._make_outcome(request, watchers)
             async with self._claims.begin(request) as claim:
-                return await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                outcome = await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                await self._claims.confirm_record()  # what has run cannot be taken back
+                return outcome
         finally:
             self.approvals.end_run(request)
             del self._under_way[task]
@@ -383,6 +385,9 @@ class Gate:
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers
     ) -> RawResult:
         try:
+            unrecorded = None if self._claims is None else await self._claims.confirm_record()
+            if unrecorded is not None:
+                return unrecorded
             return await kind_of(request).run(self._context, request, request.work, decision, watchers)
         except EngineError as error:
             return RawResult(status=Status.UNAVAILABLE, error=_fault_error(error))

@@ -24,7 +24,10 @@ _NO_URL = "cluster.url is not set, so that there is no database to use; see `pad
     "cluster",
     cls=Group,
     epilog=render_examples(
-        "paddock cluster migrate", "paddock cluster status", "paddock cluster runs --state lost"
+        "paddock cluster migrate",
+        "paddock cluster status",
+        "paddock cluster runs --state lost",
+        "paddock cluster key /etc/paddock/checkpoint.pem",
     ),
 )
 def command() -> None:
@@ -49,6 +52,34 @@ def migrate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         print_json({"applied": names})
     else:
         click.echo("\n".join(f"applied {name}" for name in names) or "the tables are up to date")
+
+
+@command.command(
+    "key",
+    epilog=render_examples(
+        "paddock cluster key /etc/paddock/checkpoint.pem",
+        "paddock cluster key --show /etc/paddock/checkpoint.pem",
+    ),
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--show", is_flag=True, help="Print the public key of an existing file.")
+@options.workspace
+@options.settings
+@options.as_json
+def key(file: Path, *, show: bool, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Make the key that signs checkpoints of the record, in FILE, and print its public key.
+
+    Give FILE to replicas as `cluster.checkpoint_key_file`, and the public key to everybody who verifies the record:
+    `paddock audit verify --cluster --key KEY`.
+    """
+    from paddock.cluster.signed_note import SigningKey
+
+    name = load(workspace, flags=flags).settings.cluster.name
+    public = str((SigningKey.read if show else SigningKey.make)(file, name).public)
+    if as_json:
+        print_json({"file": str(file), "key": public})
+    else:
+        click.echo(public)
 
 
 @command.command("status", epilog=render_examples("paddock cluster status", "paddock cluster status --json"))

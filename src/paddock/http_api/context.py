@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 from fastapi import Depends, Request
 
 from paddock.http_api.bodies import BodyBuffer
+from paddock.http_api.downloads import Downloads
 from paddock.http_api.running import Executions
 from paddock.mcp_server.requests import InFlightRequests
 
@@ -30,6 +31,7 @@ class ServerContext:
     requests: InFlightRequests
     executions: Executions
     bodies: BodyBuffer
+    downloads: Downloads
     metrics: "Metrics | None"
     """Those of all callers; None if they are off."""
     cluster: "Cluster | None" = None

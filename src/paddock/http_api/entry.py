@@ -2,8 +2,8 @@
 
     health checks, the OpenAPI document         answered to everybody
     `Host`, `Origin`                            this server's names, against DNS rebinding: 421, 403
-    number of requests                          503 with a time to retry
     token                                       401, 429; the caller is kept in the scope
+    number of requests                          503 with a time to retry
     what another replica has in memory          that replica, in a cluster
     /mcp                                        the MCP server of the caller
     everything else                             the API
@@ -17,6 +17,7 @@ import asyncio
 import base64
 import binascii
 import logging
+from collections import Counter
 from collections.abc import Awaitable, MutableMapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
 
 MAX_REQUESTS = 256
 """Maximum number of requests at the same time, over all callers."""
+_ALWAYS_ANSWERED = 8
+"""Number of requests of one token that are answered also beyond that limit, so that no user shuts out the others."""
 _GRADING_FACTOR = 16
-"""How many times as many there may be if the next one grades a program. Graders send all they have at once and wait;
-their bodies are bounded together."""
+"""How many times as many requests that grade a program there may be, beside the others. Graders send all they have at
+once and wait; their bodies are bounded together."""
 PIECE_BYTES = 64 * 1024
 """Size of the pieces in which answers are sent. The time to take the buffered one is limited, not that for all."""
 
@@ -87,7 +90,8 @@ class Entry:
         self._callers = callers
         self._requests = requests
         self._max_requests = max_requests
-        self._active = 0
+        self._active = {grades: Counter[str]() for grades in (False, True)}
+        """Number of requests that are being answered, by the hash of their token; those that grade separately."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -116,16 +120,18 @@ class Entry:
         hop = self._forwarding is not None and self._forwarding.accept_hop(scope)
         if not hop:
             self._check_names(scope)
+        tenant = await self._identify(scope, counts=not hop)
+        token = tenant.token.sha256
         grades = scope["path"] in GRADING_PATHS
         max_requests = self._max_requests * (_GRADING_FACTOR if grades else 1)
-        if self._active >= max_requests:
+        active = self._active[grades]
+        if active.total() >= max_requests and active[token] >= _ALWAYS_ANSWERED:
             raise Problem(
                 SERVER_BUSY,
                 f"{max_requests} requests are being answered, which is the limit. Try again later.",
             )
-        self._active += 1
+        active[token] += 1
         try:
-            tenant = await self._identify(scope, counts=not hop)
             known = {**scope, TENANT_KEY: tenant, HOP_KEY: hop}
             with tenant.in_use(), ExitStack() as flight:
                 if scope["path"] == MCP_PATH:  # it counts its requests itself, and some never end
@@ -134,7 +140,9 @@ class Entry:
                 flight.enter_context(self._requests.in_flight(object()))
                 await self._api(known, exchange.receive, exchange.send)
         finally:
-            self._active -= 1
+            active[token] -= 1
+            if not active[token]:
+                del active[token]
 
     def _check_names(self, scope: Scope) -> None:
         hosts, origins = header_values(scope, b"host"), header_values(scope, b"origin")

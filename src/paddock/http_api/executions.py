@@ -282,7 +282,7 @@ async def show(id: str, call: ThisCall) -> Response:  # noqa: A002 - the name in
     executions, actor = call.server.executions, call.tenant.actor
     if not executions.has(actor, id) and (ended := await find_ended(call, id)) is not None:
         return ended
-    return Response(render_state(executions.find(actor, id)), media_type="application/json")
+    return call.server.downloads.respond(render_state(executions.find(actor, id)), "application/json")
 
 
 @router.delete(

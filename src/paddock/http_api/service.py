@@ -1,6 +1,7 @@
 """Serve the API until a signal: executions that run then may end within a grace period."""
 
 import asyncio
+import resource
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from paddock.http_api.app import build_api
 from paddock.http_api.bodies import BodyBuffer
 from paddock.http_api.context import ServerContext
+from paddock.http_api.downloads import Downloads
 from paddock.http_api.entry import Entry
 from paddock.http_api.mcp import McpServers
 from paddock.http_api.running import Executions
@@ -28,6 +30,11 @@ KEEP_ALIVE_S = 75.0
 """Time for which a connection is kept open after an answer, in seconds: longer than proxies keep theirs."""
 MAX_IDLE_CONNECTIONS = 512
 """Maximum number of connections that wait for a request. A further one closes the oldest of them."""
+_SPARED_S = 1.0
+"""Time for which a connection may wait for its request, whatever the number of others, in seconds."""
+_OPEN_FILES = 16_384
+"""Open files that a server asks for, if the hard limit allows as many: enough for all connections and programs. A shell
+usually starts it with 1024, and without a free one it can neither accept connections nor start programs."""
 _ANSWERS_S = 15.0
 """Maximum time in which cancelled executions end and are answered, in seconds."""
 
@@ -55,7 +62,7 @@ class HttpService:
         self._requests = InFlightRequests()
         self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         own = workspace, self._requests, self._executions
-        self._server = ServerContext(*own, BodyBuffer(), metrics, cluster)
+        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster)
         self._forwarding = self._make_forwarding(settings, cluster)
         mark = "" if cluster is None else cluster.node.mark
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))
@@ -63,6 +70,7 @@ class HttpService:
 
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
+        _raise_open_files()
         entry = Entry(
             build_api(self._server),  # pyright: ignore[reportArgumentType] - the same protocol, other names
             self._mcp,
@@ -71,7 +79,7 @@ class HttpService:
             requests=self._requests,
             forwarding=self._forwarding,
         )
-        idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True)
+        idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
         async with serve_application(entry, endpoint, idle, None) as serving:
             stopping = asyncio.create_task(stop.wait())
             try:
@@ -107,6 +115,13 @@ class HttpService:
         if not await self._requests.wait_until_drained(self._grace_s):
             self._executions.cancel_running()
             await self._requests.wait_until_drained(_ANSWERS_S)
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _make_mcp_service(workspace: Path, settings_of: SettingsOf, mark: str, tenant: "Tenant") -> Service:

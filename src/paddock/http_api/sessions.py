@@ -259,7 +259,7 @@ async def read_file(id: SessionId, path: FilePath, call: ThisCall) -> Response: 
         raise _explain_file(path, error) from None
     except PaddockError:
         raise _explain_absence(call.tenant, id) from None
-    return Response(data, media_type="application/octet-stream", headers=DOWNLOAD_HEADERS)
+    return call.server.downloads.respond(data, "application/octet-stream", DOWNLOAD_HEADERS)
 
 
 DOWNLOAD_HEADERS = {

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from paddock.model.base import Value
 
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$"
 NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
@@ -57,7 +58,10 @@ class ClusterSettings(Value):
     first one signs, all are accepted. They also seal answers and tokens in the database: without a key, writing a row
     grants nothing."""
     checkpoint_key_file: Path | None = None
-    """File with the Ed25519 key that signs checkpoints of the record, in PEM (PKCS #8)."""
+    """File with the Ed25519 key that signs checkpoints of the record, in PEM (PKCS #8). `paddock cluster key` makes
+    one. Without it, this replica signs none."""
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = "paddock"
+    """Name of the cluster in the checkpoints of its record, such as `paddock.example.com`."""
     record: Literal["ship", "all"] = "ship"
     """When a record must be in the database: within about a second (`ship`), or before what it describes goes on
     (`all`)."""
