@@ -8,12 +8,14 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from paddock.app.cluster import open_cluster
 from paddock.app.gate import Gate
 from paddock.app.session import Session, open_session
 from paddock.app.work.kind import Servers
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.settings.cluster import ClusterSettings
 from paddock.settings.schema import AuditSettings, GrantSettings, GuestSettings, Settings
 
 T = TypeVar("T")
@@ -78,19 +80,28 @@ class Paddock:
 
 @contextmanager
 def paddock(
-    *, spare_workers: int | None = None, jit: bool = False, servers: Path | None = None
+    *,
+    spare_workers: int | None = None,
+    jit: bool = False,
+    servers: Path | None = None,
+    database: str | None = None,
 ) -> Generator[Paddock]:
     """Open a session in a new workspace, with the given settings and the defaults of all others."""
     guest = GuestSettings() if spare_workers is None else GuestSettings(spare_workers=spare_workers)
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made, asyncio.Runner() as runner:
         workspace = Path(made)
         settings = Settings(
-            audit=AuditSettings(directory=workspace / "audit"), guest=guest, grants=GrantSettings(jit=jit)
+            audit=AuditSettings(directory=workspace / "audit"),
+            guest=guest,
+            grants=GrantSettings(jit=jit),
+            cluster=ClusterSettings(url=database),
         )
         if servers is not None:
             (workspace / ".mcp.json").write_text(servers.read_text())
         stack = AsyncExitStack()
-        session = runner.run(stack.enter_async_context(open_session(settings, workspace)))
+        cluster = runner.run(stack.enter_async_context(open_cluster(settings)))
+        opening = open_session(settings, workspace, cluster=cluster)
+        session = runner.run(stack.enter_async_context(opening))
         subject = Paddock(session, runner, workspace)
         try:
             runner.run(subject.start())

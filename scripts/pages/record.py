@@ -68,8 +68,8 @@ FACTS = {
     "verdict": "of `connected`: `allowed` or `refused`",
     "sent_bytes": "of `connected`: bytes from the program or server to the host",
     "received_bytes": "of `connected`: bytes from the host to the program",
-    "status": "[status](answers.md) of the end; `planned` is a call that a rehearsal did not make, `replayed` a request "
-    "that [another replica](cluster.md) ran before",
+    "status": "[status](answers.md) of the end; `planned` is a call that a rehearsal did not make, `replayed` a "
+    "request that [another replica](cluster.md) ran before",
     "replays": "id of that request",
     "code": "the status as an error code of computations",
     "ms": "wall time in milliseconds",
@@ -117,6 +117,9 @@ index.
 A request is claimed at most once. Paddock creates the ids of requests itself, with 80 random bits from the kernel.
 If a caller supplies an id, Paddock searches the ledger for it first. The file `brought` grows by one byte for
 each such id.
+
+Several machines can share [one record](cluster.md#one-record-of-all-replicas), with signed checkpoints. Each machine
+keeps its own ledger as described here.
 
 ## Events
 

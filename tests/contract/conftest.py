@@ -1,4 +1,4 @@
-"""A server that speaks the S3 protocol, on loopback."""
+"""Servers on loopback: one that speaks the S3 protocol, and a database."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+from tests.support.postgres import Postgres
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +38,9 @@ def s3_environment(s3: str, monkeypatch: pytest.MonkeyPatch) -> str:
     }.items():
         monkeypatch.setenv(name, value)
     return "s3://bucket"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server

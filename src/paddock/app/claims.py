@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from paddock.cancellation import run_shielded, unless_stopped
 from paddock.cluster.lease import FENCE_S
 from paddock.cluster.runs import Claim, Ended, Fenced, Finished, KeyReused, Lost, Started, Taken
-from paddock.model.errors import StoreUnavailable
-from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, as_json, read_outcome
+from paddock.model.errors import LedgerError, StoreUnavailable
+from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, read_outcome, write_outcome
 from paddock.model.request import KEY_REUSED, UNKEPT_OUTCOME, ExecutionRequest
 from paddock.policy.effects import has_effects
 from paddock.settings.schema import Settings
@@ -30,6 +30,7 @@ _RETRY_S = 0.25
 """Time after which an end is stored again, in seconds."""
 _log = logging.getLogger("paddock.cluster")
 
+_ALLOWED = Decision(allowed=True)
 _STOPPED = RawResult(
     status=Status.CANCELLED,
     error=ErrorInfo(
@@ -63,6 +64,16 @@ class Claims:
             yield claim
         finally:
             await run_shielded(claim.close())
+
+    async def confirm_record(self) -> RawResult | None:
+        """Wait until the database has all records so far, where the settings want that; return why it has not."""
+        if self._settings.cluster.record != "all":
+            return None
+        try:
+            await self._cluster.shipper.flush()
+        except (StoreUnavailable, LedgerError) as error:
+            return _refuse(str(error), "nothing was started: send it again later")
+        return None
 
 
 class RequestClaim:
@@ -122,13 +133,11 @@ class RequestClaim:
         if outcome.status is Status.UNAVAILABLE:
             await run_shielded(self._store(run, None))
             return outcome
-        ended = Ended(outcome.status.value, as_json(outcome).encode("utf-8", "replace"))
+        ended = Ended(outcome.status.value, write_outcome(outcome).encode("utf-8", "replace"))
         if await run_shielded(self._store(run, ended)):
             return outcome
         _log.warning("the outcome of %s is dropped: another server took the request for lost", outcome.id)
-        return Outcome(
-            **{**vars(_make_lost(outcome.id, self._cluster.node.id)), "decision": outcome.decision}
-        )
+        return _make_lost(outcome.id, self._cluster.node.id, outcome.decision)
 
     async def close(self) -> None:
         """End a claim without an outcome: its task was cancelled, or the record cannot be written."""
@@ -178,17 +187,17 @@ def _make_unkept(request: str, status: Status) -> Outcome:
         "too large, or the request was cancelled.",
         hint="nothing was started now; send a new key to run it again",
     )
-    return Outcome(id=request, status=status, error=error, decision=Decision(allowed=True))
+    return Outcome(id=request, status=status, error=error, decision=_ALLOWED)
 
 
-def _make_lost(request: str, node: str) -> Outcome:
+def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcome:
     error = ErrorInfo(
         name="MachineLost",
         message=f"The server {node} died while it ran {request}, or could not reach the database of the cluster. How "
         "far the request came is not known.",
         hint="nothing was started now; check what it did before you send it again with a new key",
     )
-    return Outcome(id=request, status=Status.LOST, error=error, decision=Decision(allowed=True))
+    return Outcome(id=request, status=Status.LOST, error=error, decision=decision)
 
 
 def _refuse(message: str, hint: str) -> RawResult:

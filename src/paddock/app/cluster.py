@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from paddock.cancellation import cancel_all, run_shielded
-from paddock.model.errors import StoreUnavailable
+from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
@@ -15,25 +15,34 @@ if TYPE_CHECKING:
     from paddock.cluster.lease import Lease
     from paddock.cluster.node import Node, NodeLease
     from paddock.cluster.runs import StoredRuns
+    from paddock.cluster.ship import Shipper
+    from paddock.cluster.sign import CheckpointSigner
     from paddock.settings.schema import Settings
 
+_LAST_FLUSH_S = 3.0
+"""Maximum time for the last records at the end of a server, in seconds."""
 _SETTLE_S = 1.0
 _SWEEP_S = 5.0
 """Time between two looks for requests of dead machines, in seconds."""
 _FORGET_S = 3600.0
+_MAX_SHARED_CHARS = 54
 _log = logging.getLogger("paddock.cluster")
 
 
 class Cluster:
     """What this server shares with others: the database, and its own place among them."""
 
-    def __init__(self, database: "Database", node: "Node", runs: "StoredRuns", lease: "Lease") -> None:
+    def __init__(
+        self, database: "Database", node: "Node", runs: "StoredRuns", lease: "Lease", shipper: "Shipper"
+    ) -> None:
         self.database = database
         self.node = node
         """This process: its name, the id of the process, and its address."""
         self.runs = runs
         """Claims of requests with effects."""
         self.lease = lease
+        self.shipper = shipper
+        """Copies the ledger of this server to the database."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:
@@ -64,9 +73,12 @@ async def _repeat(name: str, work: Callable[[], Awaitable[None]], pause_s: float
 
 
 @asynccontextmanager
-async def open_cluster(settings: "Settings") -> "AsyncGenerator[Cluster | None]":
+async def open_cluster(
+    settings: "Settings", *, has_namesakes: bool = False
+) -> "AsyncGenerator[Cluster | None]":
     """Yield what a server shares with others, and keep its lease; None without `cluster.url`.
 
+    Of servers that `has_namesakes`, a machine runs several with the same settings: each gets a name of its own.
     At its end nothing of the server may run any more: the lease is given up. A database that is away is logged, and
     used as soon as it is there. Raises ConfigurationError if it lacks tables, or may forget what it committed.
     """
@@ -79,18 +91,21 @@ async def open_cluster(settings: "Settings") -> "AsyncGenerator[Cluster | None]"
     from paddock.cluster.node import CONNECT_S, Node, NodeLease
     from paddock.cluster.postgres_runs import PostgresRunStore
     from paddock.cluster.runs import StoredRuns
+    from paddock.cluster.ship import Shipper
 
-    node = Node(own.node, new_id(), own.node_url)
+    boot = new_id()
+    name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
+    node = Node(name, boot, own.node_url)
     # The lease has a connection of its own: it must not wait for other statements.
-    leasing = Database(
-        own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S, check=False
-    )
+    leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
         entry = NodeLease(leasing, node)
         lease = Lease(entry.renew)
         await lease.begin()
         store = PostgresRunStore(database, node)
-        cluster = Cluster(database, node, StoredRuns(store), lease)
+        shipper = Shipper(database, settings.audit.directory, node.id)
+        signer = _make_signer(settings, database)
+        cluster = Cluster(database, node, StoredRuns(store), lease, shipper)
 
         async def find_lost() -> None:
             for request, of in await store.lose_expired():
@@ -100,13 +115,32 @@ async def open_cluster(settings: "Settings") -> "AsyncGenerator[Cluster | None]"
         cluster.repeat("claims that did not start", cluster.runs.settle, pause_s=_SETTLE_S)
         cluster.repeat("requests of dead replicas", find_lost, pause_s=_SWEEP_S)
         cluster.repeat("old requests", store.forget_old, pause_s=_FORGET_S)
+        cluster.repeat("the record", shipper.run)
+        if signer is not None:
+            cluster.repeat("checkpoints of the record", signer.run)
         try:
             yield cluster
         finally:
             await run_shielded(_leave(cluster, entry))
 
 
+def _make_signer(settings: "Settings", database: "Database") -> "CheckpointSigner | None":
+    """Return what signs checkpoints, if this server has the key. Raises ConfigurationError."""
+    path = settings.cluster.checkpoint_key_file
+    if path is None:
+        return None
+    from paddock.cluster.bucket import CheckpointBucket
+    from paddock.cluster.sign import CheckpointSigner
+    from paddock.cluster.signed_note import SigningKey
+
+    bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
+    key = SigningKey.read(path, settings.cluster.name)
+    return CheckpointSigner(database, key, settings.audit.directory, bucket)
+
+
 async def _leave(cluster: Cluster, entry: "NodeLease") -> None:
+    with suppress(StoreUnavailable, LedgerError):  # what is missing follows after the next start
+        await cluster.shipper.flush(_LAST_FLUSH_S)
     await cluster.close()
     cluster.lease.close()
     with suppress(StoreUnavailable):

@@ -62,6 +62,15 @@ if TYPE_CHECKING:
     from paddock.hub.person import Person
     from paddock.output.recorder import OnOutput
 
+_NO_CLUSTER = RawResult(
+    status=Status.INVALID,
+    error=ErrorInfo(
+        name="NoCluster",
+        message="the request has a key, and this Paddock shares no database in which keys are claimed",
+        hint="leave the key out, or set cluster.url",
+        phase="decide",
+    ),
+)
 OnEnd = Callable[[ExecutionRequest, RawResult], None]
 """Called with every request that has run."""
 
@@ -178,7 +187,9 @@ class Gate:
             if self._claims is None:
                 return await self._make_outcome(request, watchers)
             async with self._claims.begin(request) as claim:
-                return await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                outcome = await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                await self._claims.confirm_record()  # what has run cannot be taken back
+                return outcome
         finally:
             self.approvals.end_run(request)
             del self._under_way[task]
@@ -302,6 +313,8 @@ class Gate:
             return self._end_without_run(request, decision, refusal)
         if decision.grants.calls == "dry_run" and kind.is_rehearsed(request.work):
             return self._rehearse_request(request, decision)
+        if request.key is not None and self._claims is None:
+            return self._end_without_run(request, decision, _NO_CLUSTER)
         facts = self._outgoing.facts(identity_facts(request, decision))
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
@@ -372,6 +385,9 @@ class Gate:
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers
     ) -> RawResult:
         try:
+            unrecorded = None if self._claims is None else await self._claims.confirm_record()
+            if unrecorded is not None:
+                return unrecorded
             return await kind_of(request).run(self._context, request, request.work, decision, watchers)
         except EngineError as error:
             return RawResult(status=Status.UNAVAILABLE, error=_fault_error(error))

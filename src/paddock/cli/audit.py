@@ -33,6 +33,11 @@ _SLOW_BYTES = 32 * 1024 * 1024
 """Size of records that take about a second to index, in bytes."""
 
 
+_add_cluster = click.option(
+    "--cluster", "shared", is_flag=True, help="Read the record of all nodes, in the database of cluster.url."
+)
+
+
 @click.group(
     "audit",
     cls=Group,
@@ -51,6 +56,7 @@ def command() -> None:
         "paddock audit tail -n 100 --event decided --json",
         "paddock audit tail --server git --status failed --since 24h",
         "paddock audit tail --actor claude --follow",
+        "paddock audit tail --cluster --since 1h",
     ),
 )
 @click.option(
@@ -68,6 +74,7 @@ def command() -> None:
 @click.option("--tool", help="Only calls of this tool: TOOL or SERVER/TOOL of a server, or a script tool.")
 @options.since
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new records; with --json one line each.")
+@_add_cluster
 @options.workspace
 @options.settings
 @options.as_json
@@ -81,13 +88,20 @@ def tail(
     tool: str | None,
     since: datetime | None,
     follow: bool,
+    shared: bool,
     workspace: Path,
     flags: dict[str, str],
     as_json: bool,
 ) -> None:
     """Show the last records, the newest one at the end."""
-    directory = _find_directory(workspace, flags)
     wanted = RecordFilter(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
+    if shared:
+        from paddock.cli import cluster_record
+
+        url = cluster_record.find_url(load(workspace, flags=flags).settings)
+        cluster_record.print_tail(url, wanted, limit=limit, follow=follow, as_json=as_json)
+        return
+    directory = _find_directory(workspace, flags)
     follower = Follower(directory) if follow else None
     newest = _find_records(directory, wanted, limit=limit)[::-1]
     if follower is None:
@@ -103,6 +117,7 @@ def tail(
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --all",
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --json",
+        "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --cluster",
     ),
 )
 @click.argument("id_", metavar="ID")
@@ -115,6 +130,7 @@ def tail(
     type=click.IntRange(1),
     help=f"Maximum number of records of its calls, the newest ones. Default: {options.LISTED_ENTRIES}.",
 )
+@_add_cluster
 @options.workspace
 @options.settings
 @options.as_json
@@ -125,9 +141,17 @@ def show(
     *,
     everything: bool,
     limit: int | None,
+    shared: bool,
     as_json: bool,
 ) -> None:
     """Show the records of a request and the newest records of its calls, or the one record with that id."""
+    if shared:
+        from paddock.cli import cluster_record
+
+        url = cluster_record.find_url(load(workspace, flags=flags).settings)
+        most = options.choose_limit(limit, everything=everything or as_json)
+        cluster_record.print_request(url, id_, limit=most, as_json=as_json)
+        return
     directory = _find_directory(workspace, flags)
     newest_first = _find_records(directory, RecordFilter(name=id_))
     if not newest_first:
@@ -139,12 +163,51 @@ def show(
     _print_records([record for record in reversed(newest_first) if record.id not in hidden], as_json=as_json)
 
 
-@command.command("verify", epilog=render_examples("paddock audit verify", "paddock audit verify --json"))
+@command.command(
+    "verify",
+    epilog=render_examples(
+        "paddock audit verify",
+        "paddock audit verify --json",
+        "paddock audit verify --cluster --key paddock+1b2c3d4e+AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAh",
+        "paddock audit verify --cluster --known ./checkpoint-of-march",
+    ),
+)
+@click.option(
+    "--cluster", "shared", is_flag=True, help="Check the record of all nodes and its signed checkpoints."
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    help="With --cluster: public key of the checkpoints. Default: that of cluster.checkpoint_key_file.",
+)
+@click.option(
+    "--known",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With --cluster: file with a checkpoint that the record must have.",
+)
 @options.workspace
 @options.settings
 @options.as_json
-def verify_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+def verify_(
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    shared: bool,
+    keys: tuple[str, ...],
+    known: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Check the whole ledger. Exit code: 1 if it was changed."""
+    if shared:
+        from paddock.cli import cluster_record
+
+        settings = load(workspace, flags=flags).settings
+        cluster_record.print_verdict(settings, keys, known, as_json=as_json)
+        return
+    if keys or known:
+        raise click.UsageError("--key and --known require --cluster.")
     directory = _find_directory(workspace, flags)
     report = verify(directory)
     if as_json:
@@ -227,10 +290,10 @@ def _print_records(records: Iterable[AuditRecord], *, as_json: bool, empty: str 
 
 
 def _build_row(record: AuditRecord) -> tuple[str, ...]:
-    return record.ts, record.event, record.request, _render_facts(record)
+    return record.ts, record.event, record.request, render_facts(record)
 
 
-def _render_facts(record: AuditRecord) -> str:
+def render_facts(record: AuditRecord) -> str:
     """Return the facts of a record for people; hashes are for programs (`--json`)."""
     facts = {**({"parent": record.parent} if record.parent else {}), **record.fields}
     return " ".join(

@@ -13,13 +13,22 @@ from paddock.cli.table import print_json, print_table
 from paddock.settings.loader import load
 
 if TYPE_CHECKING:
-    from paddock.cluster.status import ClusterStatus
+    from paddock.cluster.status import ClusterStatus, RunStatus, State
+
+_STATES = ("started", "finished", "lost", "fenced")
 
 _NO_URL = "cluster.url is not set, so that there is no database to use; see `paddock config`"
 
 
 @click.group(
-    "cluster", cls=Group, epilog=render_examples("paddock cluster migrate", "paddock cluster status")
+    "cluster",
+    cls=Group,
+    epilog=render_examples(
+        "paddock cluster migrate",
+        "paddock cluster status",
+        "paddock cluster runs --state lost",
+        "paddock cluster key /etc/paddock/checkpoint.pem",
+    ),
 )
 def command() -> None:
     """Prepare the database that several machines share (`cluster.url`), and show its state."""
@@ -45,6 +54,34 @@ def migrate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         click.echo("\n".join(f"applied {name}" for name in names) or "the tables are up to date")
 
 
+@command.command(
+    "key",
+    epilog=render_examples(
+        "paddock cluster key /etc/paddock/checkpoint.pem",
+        "paddock cluster key --show /etc/paddock/checkpoint.pem",
+    ),
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--show", is_flag=True, help="Print the public key of an existing file.")
+@options.workspace
+@options.settings
+@options.as_json
+def key(file: Path, *, show: bool, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Make the key that signs checkpoints of the record, in FILE, and print its public key.
+
+    Give FILE to replicas as `cluster.checkpoint_key_file`, and the public key to everybody who verifies the record:
+    `paddock audit verify --cluster --key KEY`.
+    """
+    from paddock.cluster.signed_note import SigningKey
+
+    name = load(workspace, flags=flags).settings.cluster.name
+    public = str((SigningKey.read if show else SigningKey.make)(file, name).public)
+    if as_json:
+        print_json({"file": str(file), "key": public})
+    else:
+        click.echo(public)
+
+
 @command.command("status", epilog=render_examples("paddock cluster status", "paddock cluster status --json"))
 @options.workspace
 @options.settings
@@ -68,6 +105,49 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
             f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
             "run: paddock cluster migrate"
         )
+
+
+@command.command(
+    "runs", epilog=render_examples("paddock cluster runs --state lost", "paddock cluster runs --json")
+)
+@click.option("--state", type=click.Choice(_STATES), help="Only requests in this state. Default: all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of requests, the newest first.",
+)
+@options.workspace
+@options.settings
+@options.as_json
+def runs(*, state: "State | None", limit: int, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """List requests with effects that replicas claimed in the last 24 hours, and lost ones of the last 30 days."""
+    from paddock.cluster.database import Database
+    from paddock.cluster.migrate import check_tables
+    from paddock.cluster.status import read_runs
+
+    async def run() -> "list[RunStatus]":
+        async with Database(_find_url(workspace, flags), name="paddock runs") as database:
+            await check_tables(database)
+            return await read_runs(database, state, limit)
+
+    found = asyncio.run(run())
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found])
+        return
+    print_table(
+        ("started", "state", "status", "node", "caller", "request", "key"),
+        [
+            (
+                f"{each.started:%Y-%m-%d %H:%M:%S%z}",
+                *(each.state, each.status or "-", each.node or "-", each.tenant, each.request),
+                "-" if each.key == each.request else each.key,
+            )
+            for each in found
+        ],
+        empty="no such request",
+    )
 
 
 def _print_status(found: "ClusterStatus") -> None:

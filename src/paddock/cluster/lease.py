@@ -3,7 +3,7 @@
     seconds since the last renewal was sent
        0..7   requests with effects may start and run
        7      they are cancelled (`fenced`), and no further one starts
-       9      if one still runs, the kernel kills this process, and with it everything that it started
+       8.5    if one still runs, the kernel kills this process, and with it everything that it started
       10      other machines may call its requests lost
 
 A renewal counts from the time when it was sent, and the database's lease from when it arrived, which is later. The last
@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from typing import Protocol
 
 from paddock.cluster.kill_timer import KillTimer
 from paddock.model.errors import StoreUnavailable
@@ -23,24 +24,40 @@ RENEW_S = 1.0
 """Time between two renewals, in seconds."""
 FENCE_S = 7.0
 """Time without a renewal after which requests with effects are cancelled, in seconds."""
-KILL_S = 9.0
+KILL_S = 8.5
 """Time without a renewal after which the kernel ends the process, in seconds, if such a request still runs."""
 
 _log = logging.getLogger("paddock.cluster")
+
+
+class Killer(Protocol):
+    """Ends this process at a time, unless it is disarmed before."""
+
+    def arm(self, at: float) -> None:
+        """Set the time, in seconds, in place of an earlier one."""
+        ...
+
+    def disarm(self) -> None:
+        """End nothing."""
+        ...
 
 
 class Lease:
     """The lease of this process. `renew` returns False if another process has its name."""
 
     def __init__(
-        self, renew: Callable[[], Awaitable[bool]], clock: Callable[[], float] | None = None
+        self,
+        renew: Callable[[], Awaitable[bool]],
+        clock: Callable[[], float] | None = None,
+        killer: Killer | None = None,
     ) -> None:
+        """`clock` returns seconds, `killer` ends this process at a time of that clock."""
         self._renew = renew
         # It counts while the machine is suspended, too.
         self._clock = clock or (lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
         self._sent_at = float("-inf")
         self._held: set[asyncio.Event] = set()
-        self._killer = KillTimer()
+        self._killer = killer or KillTimer()
         self._timer: asyncio.TimerHandle | None = None
         self._problem = "This server has not reached the database of cluster.url yet."
 
@@ -50,19 +67,24 @@ class Lease:
         return self._clock() - self._sent_at
 
     def check(self) -> None:
-        """Raise StoreUnavailable unless a request with effects may start now."""
-        if self.age_s >= FENCE_S:
+        """Raise StoreUnavailable unless a request with effects may be claimed now: the last renewal succeeded."""
+        if self._problem:
             raise StoreUnavailable(self._problem)
+        self._check_age()
+
+    def _check_age(self) -> None:
+        if self.age_s >= FENCE_S:
+            raise StoreUnavailable(self._problem or "This server was stopped for too long to keep its lease.")
 
     @contextmanager
     def hold(self) -> Generator[asyncio.Event]:
         """Yield what is set when the request that runs in the context must end at once. Raises StoreUnavailable."""
-        self.check()
+        self._check_age()
         fenced = asyncio.Event()
         self._held.add(fenced)
         try:
             self._arm()
-            self.check()  # this process may have been stopped in between
+            self._check_age()  # this process may have been stopped in between
             yield fenced
         finally:
             self._held.discard(fenced)
@@ -109,9 +131,10 @@ class Lease:
         if self._held:
             self._killer.arm(self._sent_at + KILL_S)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(0.0, FENCE_S - self.age_s), self._fence)
+        self._timer = loop.call_later(max(0.0, FENCE_S - self.age_s), self.look)
 
-    def _fence(self) -> None:
+    def look(self) -> None:
+        """End what runs if the lease is too old. A timer calls this."""
         if self.age_s < FENCE_S:
             self._arm()
             return

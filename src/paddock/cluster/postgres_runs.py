@@ -1,5 +1,7 @@
 """Claims in PostgreSQL. The time is always that of the database."""
 
+from typing import Any
+
 from paddock.cluster.database import Database
 from paddock.cluster.node import Node
 from paddock.cluster.runs import Claim, Ended, OnSend, Row, Started
@@ -32,7 +34,8 @@ update run set state = 'lost', ended = now()
 where state = 'started' and not pure and not {_ALIVE} returning request, coalesce(node, '')"""  # noqa: S608
 _FINISH = f"""
 update run set state = 'finished', status = %s, outcome = %s, ended = now()
-where {_NAME} and epoch = %s and state = 'started' and node = %s and boot = %s returning 1"""  # noqa: S608
+where {_NAME} and epoch = %s and node = %s and boot = %s
+    and (state = 'started' or (state = 'finished' and status = %s and outcome is not distinct from %s)) returning 1"""  # noqa: S608
 _FENCE = """
 insert into run (tenant, key, attempt, request, digest, state, ended) values (%s, %s, %s, %s, %s, 'fenced', now())
 on conflict (tenant, key, attempt) do update set state = 'fenced', ended = now()
@@ -80,7 +83,8 @@ class PostgresRunStore:
         """Follow `RunStore`."""
         name = (run.claim.tenant, run.claim.key, run.attempt, run.epoch)
         outcome = None if end.outcome is None else end.outcome.decode()
-        return bool(await self._send(_FINISH, (end.status, outcome, *name, self._node.id, self._node.boot)))
+        told, own = (end.status, outcome), (self._node.id, self._node.boot)
+        return bool(await self._send(_FINISH, (*told, *name, *own, *told)))
 
     async def fence(self, claim: Claim, attempt: int) -> bool:
         """Follow `RunStore`."""
@@ -92,12 +96,13 @@ class PostgresRunStore:
         return [(request, node) for request, node in await self._send(_LOSE_ALL, ())]
 
     async def forget_old(self) -> None:
-        """Delete what ended long ago. Keys are remembered for 24 hours, lost requests for 30 days."""
+        """Delete what ended long ago. Keys are remembered for 24 hours, lost requests and dead nodes for 30 days."""
         await self._database.fetch(_FORGET)
+        await self._database.fetch("delete from node where seen < now() - interval '30 days'")
 
     async def _send(
         self, query: str, values: tuple[object, ...], on_send: OnSend | None = None
-    ) -> list[tuple[object, ...]]:
+    ) -> list[tuple[Any, ...]]:
         async with self._database.connect(STATEMENT_S) as connection:
             if on_send is not None:
                 on_send()

@@ -17,9 +17,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from paddock.cancellation import unless_stopped
+from paddock.cluster.status import State
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.model.limits import KIB
@@ -34,7 +35,6 @@ _MAX_UNFINISHED = 1000
 """Maximum number of ends that wait for the store. A request whose end is forgotten becomes lost."""
 
 T = TypeVar("T")
-State = Literal["started", "finished", "lost", "fenced"]
 
 
 class Claim(NamedTuple):
@@ -141,7 +141,7 @@ class RunStore(Protocol):
         ...
 
     async def finish(self, run: Started, end: Ended) -> bool:
-        """Store an end, and return whether the row was still that of this start."""
+        """Store an end, and return whether the row was still that of this start. The same end may be stored twice."""
         ...
 
     async def fence(self, claim: Claim, attempt: int) -> bool:
@@ -175,7 +175,7 @@ class StoredRuns:
     """Claims in a store."""
 
     def __init__(self, store: RunStore) -> None:
-        self._store = store
+        self.store = store
         self._unsettled: dict[tuple[str, str, int], Claim] = {}
         """Claims that did not start, and that may be in the store: perhaps the connection broke."""
         self._unfinished: OrderedDict[Started, Ended] = OrderedDict()
@@ -184,26 +184,46 @@ class StoredRuns:
     async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
         """Follow `Runs`."""
         attempt = claim.attempt or 1
-        pause = _FIRST_PAUSE_S
         while True:
-            if await self._send_claim(partial(self._store.insert, claim, attempt), claim, attempt):
+            if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
                 return Started(claim, attempt, 1)
-            row = await self._store.read(claim.tenant, claim.key, claim.attempt)
+            row = await self._wait_for_end(claim, stop)
             if row is None:
-                raise StoreUnavailable(f"The key {claim.key!r} could not be claimed just now. Send it again.")
-            if row.state == "fenced" and claim.attempt is None:
+                return None
+            if row.state == "fenced":
+                if claim.attempt is not None:
+                    return Fenced(row.request)
                 attempt = row.attempt + 1
-                continue
-            if row.digest != claim.digest and row.state != "fenced":
+            elif row.digest != claim.digest:
                 return KeyReused(row.request)
-            if row.state == "started" and not row.alive:
-                taken = await self._take_expired(claim, row)
-                if taken is not None:
-                    return taken
-                continue
-            if row.state != "started":
-                return describe_end(row)
-            attempt = row.attempt
+            elif row.state == "finished":
+                return Finished(row.request, row.status or "", row.outcome)
+            elif row.state == "lost":
+                return Lost(row.request, row.node)
+            elif (taken := await self._take_expired(claim, row)) is not None:
+                return taken
+
+    async def _wait_for_end(self, claim: Claim, stop: asyncio.Event | None) -> Row | None:
+        """Return the row of a key once its request does not run, or is another one; None if `stop` is set before.
+
+        Once the request was seen to run, a store that is away is waited for: it would be wrong to tell the caller that
+        nothing started.
+        """
+        pause, runs = _FIRST_PAUSE_S, False
+        while True:
+            try:
+                row = await self.store.read(claim.tenant, claim.key, claim.attempt)
+            except StoreUnavailable:
+                if not runs:
+                    raise
+            else:
+                if row is None:
+                    raise StoreUnavailable(
+                        f"The key {claim.key!r} could not be claimed just now. Send it again."
+                    )
+                runs = row.state == "started" and row.alive and row.digest == claim.digest
+                if not runs:
+                    return row
             if stop is not None and stop.is_set():
                 return None
             await unless_stopped(asyncio.sleep(pause), stop)
@@ -211,17 +231,20 @@ class StoredRuns:
 
     async def _send_claim(self, send: Callable[[OnSend], Awaitable[T]], claim: Claim, attempt: int) -> T:
         """Return what `send` returns. If it is not known whether it claimed, that is fenced off later."""
-        name = claim.tenant, claim.key, attempt
-        sent = await send(partial(self._unsettled.__setitem__, name, claim))
-        self._unsettled.pop(name, None)
-        return sent
+        sent = asyncio.Event()
+        try:
+            return await send(sent.set)
+        except BaseException:
+            if sent.is_set():
+                self._unsettled[claim.tenant, claim.key, attempt] = claim
+            raise
 
     async def _take_expired(self, claim: Claim, row: Row) -> Taken | None:
         """Take a request over that may run twice, or mark it as lost; None if the row must be read again."""
         if not row.pure:
-            await self._store.lose(claim, row)
+            await self.store.lose(claim, row)
             return None
-        epoch = await self._send_claim(partial(self._store.take_over, claim, row), claim, row.attempt)
+        epoch = await self._send_claim(partial(self.store.take_over, claim, row), claim, row.attempt)
         return None if epoch is None else Started(claim, row.attempt, epoch)
 
     async def end(self, run: Started, end: Ended | None) -> bool:
@@ -229,39 +252,27 @@ class StoredRuns:
         if end is not None:
             if end.outcome is not None and len(end.outcome) > MAX_OUTCOME_BYTES:
                 end = Ended(end.status, None)
-            self._unfinished[run] = end
-            if len(self._unfinished) > _MAX_UNFINISHED:
-                self._unfinished.popitem(last=False)
-            return await self._finish(run, end)
+            try:
+                return await self.store.finish(run, end)
+            except BaseException:
+                self._unfinished[run] = end
+                if len(self._unfinished) > _MAX_UNFINISHED:
+                    self._unfinished.popitem(last=False)
+                raise
         self._unsettled[run.claim.tenant, run.claim.key, run.attempt] = run.claim
         await self.settle()
         return True
 
     async def fence(self, tenant: str, key: str, attempt: int) -> bool:
         """Follow `Runs`."""
-        return await self._store.fence(Claim(tenant, key, new_id(), b""), attempt)
-
-    async def _finish(self, run: Started, end: Ended) -> bool:
-        finished = await self._store.finish(run, end)
-        self._unfinished.pop(run, None)
-        return finished
+        return await self.store.fence(Claim(tenant, key, new_id(), b""), attempt)
 
     async def settle(self) -> None:
         """Store ends, and fence off claims that did not start, where that failed before. Raises StoreUnavailable."""
         for run, end in [*self._unfinished.items()]:
-            await self._finish(run, end)
+            await self.store.finish(run, end)
+            self._unfinished.pop(run, None)
         for name, claim in [*self._unsettled.items()]:
-            await self._store.fence(claim, name[2])
+            await self.store.fence(claim, name[2])
             if self._unsettled.get(name) is claim:
                 del self._unsettled[name]
-
-
-def describe_end(row: Row) -> Finished | Lost | Fenced:
-    """Return what became of a request that no longer runs."""
-    match row.state:
-        case "finished":
-            return Finished(row.request, row.status or "", row.outcome)
-        case "lost":
-            return Lost(row.request, row.node)
-        case _:
-            return Fenced(row.request)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -9,6 +10,8 @@ from paddock.cluster.database import Database
 from paddock.cluster.migrate import list_migrations, read_applied
 from paddock.model.base import Value
 
+State = Literal["started", "finished", "lost", "fenced"]
+"""State of a request; `fenced` is one that never starts."""
 LEASE_S = 10.0
 """Time after which a node that did not renew its lease is taken for dead, in seconds."""
 
@@ -40,6 +43,37 @@ class ClusterStatus(Value):
     """Number of shipped lines of ledgers."""
     checkpoint: int | None = None
     """Number of the last checkpoint."""
+
+
+class RunStatus(Value):
+    """A request that was claimed."""
+
+    request: str
+    """Its id in the record of its node."""
+    tenant: str
+    """Its caller."""
+    key: str
+    """What the caller calls it; its id without an `Idempotency-Key`."""
+    attempt: int
+    state: State
+    status: str | None
+    """Status of its outcome, once it has finished."""
+    node: str | None
+    """The replica that started it."""
+    started: datetime
+    ended: datetime | None
+    """When it ended, or was found to be lost."""
+
+
+async def read_runs(database: Database, state: State | None, limit: int) -> list[RunStatus]:
+    """Return the newest requests in a state, or in any for None. Raises StoreUnavailable."""
+    rows = await database.fetch(
+        "select request, tenant, key, attempt, state, status, node, started, ended from run "
+        "where %s::text is null or state = %s::text order by started desc limit %s",
+        (state, state, limit),
+    )
+    names = [*RunStatus.model_fields]
+    return [RunStatus(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 async def read_status(database: Database) -> ClusterStatus:

@@ -10,13 +10,13 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from paddock.app.approvals import ClientAsker
 from paddock.app.questions import Questions
-from paddock.cancellation import cancel_all
+from paddock.cancellation import cancel_all, unless_stopped
 from paddock.client.attached import AttachedPaddock
 from paddock.client.requests import Caller
 from paddock.http_api.events import Listener, Publisher
@@ -47,7 +47,7 @@ from paddock.model.approval import Answer, Question
 from paddock.model.errors import AlreadyClaimed, ApprovalError, LedgerError, PaddockError
 from paddock.model.ids import mint_id
 from paddock.model.limits import MIB
-from paddock.model.outcome import Outcome, Status, as_json
+from paddock.model.outcome import Outcome, Status, write_outcome
 from paddock.model.path_privacy import hide_paths
 from paddock.model.request import KEY_REUSED as KEY_REUSED_ERROR
 from paddock.model.request import UNKEPT_OUTCOME
@@ -176,6 +176,11 @@ class Executions:
             )
         return known
 
+    def has(self, actor: str, id_: str) -> bool:
+        """Return whether an execution of a caller runs here, or its outcome is kept."""
+        found = self._running.get(id_) or self._kept.get(id_)
+        return found is not None and found.actor == actor
+
     def find(self, actor: str, id_: str) -> Execution:
         """Return an execution of a caller. Raises Problem."""
         self._forget_old()
@@ -183,7 +188,8 @@ class Executions:
         if found is None or found.actor != actor:
             raise Problem(
                 NOT_FOUND,
-                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago. "
+                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago"
+                f"{', or with the replica that ran it' if self._shared else ''}. "
                 "The audit record knows it longer.",
             )
         return found
@@ -214,12 +220,21 @@ class Executions:
                 self._end(execution)
 
     async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
-        async with tenant.admit(asker=_Asking(execution, tenant.questions).ask) as admission:
+        async with AsyncExitStack() as admitted:
+            entering = admitted.enter_async_context(
+                tenant.admit(asker=_Asking(execution, tenant.questions).ask)
+            )
+            admission = await unless_stopped(entering, execution.stop)
+            if admission is None:
+                text = (
+                    f"The execution {execution.id} was cancelled while it waited for a slot. Nothing started."
+                )
+                raise Problem(CANCELLED, text, execution=execution.id)
             if execution.keyed is not None and not self._shared:
                 sink, now = tenant.session.gate.audit, current_time()
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
             asker = ClientAsker(tenant.actor, admission.ask)
-            key = None if execution.keyed is None else execution.keyed.to_request_key()
+            key = execution.keyed.to_request_key() if execution.keyed and self._shared else None
             caller = Caller(tenant.actor, "http", asker, execution.id, execution.stop, key)
             paddock = AttachedPaddock(tenant.session, tenant.settings, self._workspace, caller)
             return await send(paddock, execution)
@@ -227,6 +242,7 @@ class Executions:
     def _end(self, execution: Execution) -> None:
         execution.ended_at = time.monotonic()
         self._running.pop(execution.id, None)
+        self._kept.pop(execution.id, None)  # an earlier attempt with the same key; the newest one is the last
         self._kept[execution.id] = execution
         if not _is_final(execution):
             self._forget_key(execution)
@@ -320,7 +336,7 @@ class _Asking:
 
 
 def _encode(outcome: Outcome) -> bytes:
-    return as_json(outcome).encode("utf-8", "replace")
+    return write_outcome(outcome).encode("utf-8", "replace")
 
 
 def _check_key(outcome: Outcome, execution: Execution) -> None:

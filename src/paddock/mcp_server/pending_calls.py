@@ -139,6 +139,11 @@ class PendingCalls:
         self._keep_call(question.run, errand)
         return self._report_waiting(question)
 
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether a call of this actor waits, or its answer was not fetched yet."""
+        errand = self._calls.get(run)
+        return errand is not None and errand.actor == actor
+
     async def fetch_answer(self, run: str, actor: str) -> ToolAnswer:
         """Return the answer of a waiting call and forget it, or return that it still waits."""
         errand = self._calls.get(run)

@@ -1,6 +1,8 @@
 """The MCP protocol around the table of tools, both eras: 2025-11-25 with sessions, 2026-07-28 without."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock._version import __version__
+from paddock.mcp_server.call_key import read_call_key
 from paddock.mcp_server.elicitation import Context, ElicitationRounds, read_actor
 from paddock.mcp_server.list_changes import AnnouncingServer, ChangeNotifier
 from paddock.mcp_server.log import Logs
@@ -47,10 +50,12 @@ def build_protocol_server(
     offers: PromptsAndResources,
     rounds: ElicitationRounds,
     announcer: ChangeNotifier | None = None,
+    mark: str = "",
 ) -> "Server[Any]":
     """Return a protocol server for the tools of `toolbox`, prompts and resources.
 
     `rounds` asks clients and their people. With an announcer, clients are notified when the tools change.
+    `mark` names this replica of a server with several, in `requestState`.
     """
     logs = Logs()
 
@@ -58,7 +63,8 @@ def build_protocol_server(
         return build_page("tools", [tool.entry for tool in await toolbox.list_tools()], params)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
-        work = partial(toolbox.call_tool, params.name, params.arguments)
+        key = read_call_key(context.meta, params.name, params.arguments)
+        work = partial(toolbox.call_tool, params.name, params.arguments, key=key)
         sinks = [logs.create_sink(context)]
         if (context.meta or {}).get("progress_token") is not None:
             sinks.append(create_progress_sink(context.session.report_progress))
@@ -95,12 +101,15 @@ def build_protocol_server(
     logs.attach(server)
     if announcer is not None:
         announcer.attach(server)
-    _seal_request_state(server, rounds.wait_ms)
+    _seal_request_state(server, rounds.wait_ms, mark)
     return server
 
 
-def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
-    """Encrypt `requestState`, and accept it only for this request of this client, for a limited time."""
+def _seal_request_state(server: "Server[Any]", wait_ms: int, mark: str) -> None:
+    """Encrypt `requestState`, and accept it only for this request of this client, for a limited time.
+
+    The mark before it is not encrypted: other replicas pass the request on to the one with this mark.
+    """
 
     @cache
     def get_boundary() -> "RequestStateBoundary":
@@ -114,8 +123,11 @@ def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
         return RequestStateBoundary(security, default_audience="paddock")
 
     async def seal_state(ctx: Context, call_next: CallNext) -> HandlerResult:
-        if (ctx.params or {}).get("requestState") is not None:
-            return await get_boundary()(ctx, call_next)
+        params = ctx.params or {}
+        if isinstance(state := params.get("requestState"), str):
+            ctx = replace(ctx, params={**params, "requestState": state.removeprefix(mark)})
+        if state is not None:
+            return _mark_state(await get_boundary()(ctx, call_next), mark)
         result = await call_next(ctx)
         if not is_input_required(result):
             return result
@@ -123,9 +135,16 @@ def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
         async def return_result(_ctx: Context) -> HandlerResult:
             return result
 
-        return await get_boundary()(ctx, return_result)
+        return _mark_state(await get_boundary()(ctx, return_result), mark)
 
     server.middleware.append(seal_state)
+
+
+def _mark_state(result: HandlerResult, mark: str) -> HandlerResult:
+    """Return a result with the mark before its `requestState`, if it has one."""
+    if isinstance(result, Mapping) and isinstance(state := result.get("requestState"), str):
+        return {**result, "requestState": f"{mark}{state}"}
+    return result
 
 
 def _build_result(answer: ToolAnswer, version: str) -> dict[str, Json]:

@@ -68,10 +68,12 @@ class Service:
         *,
         admit: "Admit | None" = None,
         questions: Questions | None = None,
+        mark: str = "",
     ) -> None:
         """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs.
 
-        `questions` keeps those of clients that cannot ask; by default it is the directory of the settings.
+        `questions` keeps those of clients that cannot ask; by default it is the directory of the settings. `mark` names
+        this replica of a server with several.
         """
         cap = settings.mcp.answer_characters
         rest = OverflowStore(session, workspace)
@@ -100,6 +102,7 @@ class Service:
         )
         self._announcer = ChangeNotifier()
         self._metrics = session.metrics.render_page if session.metrics else None
+        self._mark = mark
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
@@ -144,6 +147,10 @@ class Service:
                 serving.result()
                 return
 
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether the answer of a waiting call can be fetched here."""
+        return self._rounds.holds_run(run, actor)
+
     async def drain(self) -> None:
         """Let requests in flight end within the grace period; then stop them, and send their answers."""
         if not await self._requests.wait_until_drained(self._grace_s):
@@ -161,7 +168,7 @@ class Service:
         except ApprovalError as error:
             _log.warning("questions cannot wait for `paddock approve`: %s", error)
         try:
-            server = build_protocol_server(self._tools, self._offers, self._rounds, announcer)
+            server = build_protocol_server(self._tools, self._offers, self._rounds, announcer, self._mark)
             server.middleware.append(self._requests.handle_message)
             yield server
         finally:

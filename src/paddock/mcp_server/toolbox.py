@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from paddock.app.gate import Gate
     from paddock.model.outcome import Outcome
-    from paddock.model.request import ExecutionRequest
+    from paddock.model.request import ExecutionRequest, RequestKey
     from paddock.output.recorder import OnOutput
     from paddock.tenants.admission import Admission
 
@@ -73,6 +73,8 @@ class Caller:
     """Set to end the call as `cancelled`, with its work until then."""
     admit: "Admit | None" = None
     """Waits for a slot among the users of a server; None where there is one user."""
+    key: "RequestKey | None" = None
+    """What the client calls the request of this call."""
 
     async def execute(
         self,
@@ -86,6 +88,8 @@ class Caller:
 
         When the call is cancelled, the request ends in order before the cancellation propagates.
         """
+        if self.key is not None:
+            request = request.model_copy(update={"key": self.key})
 
         async def run(stop: asyncio.Event) -> "Outcome":
             async with AsyncExitStack() as admitted:
@@ -252,11 +256,15 @@ class Toolbox:
         """Return the schema of a tool's arguments; None for an unknown tool, or one of `further`."""
         return self._known[name].input_schema if name in self._known else None
 
-    async def call_tool(self, name: str, arguments: Json, caller: Caller) -> ToolAnswer:
+    async def call_tool(
+        self, name: str, arguments: Json, caller: Caller, *, key: "RequestKey | None" = None
+    ) -> ToolAnswer:
         """Call a tool and return its answer. Cancelling the task ends the work before this returns.
 
-        Raises MCPError if the tool wants to answer with an error of the protocol.
+        The request of the tool has `key`. Raises MCPError if the tool wants to answer with an error of the protocol.
         """
+        if key is not None:
+            caller = replace(caller, key=key)
         return await _make_sendable(await self._answer_call(name, arguments, caller), self._outgoing)
 
     async def stop(self) -> None:

@@ -49,6 +49,7 @@ OWNERS_ONLY = frozenset(
         "artifacts.url",
         "cluster.checkpoint_key_file",
         "cluster.key_file",
+        "cluster.name",
         "cluster.node",
         "cluster.node_url",
         "cluster.record",

@@ -13,7 +13,7 @@ from paddock.app.questions import Questions, QuestionStore, ask_and_wait
 from paddock.app.session import Session
 from paddock.audit.search import RecordFilter, find
 from paddock.audit.sink import AuditRecord
-from paddock.cancellation import run_shielded, unless_stopped
+from paddock.cancellation import run_shielded
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import OnConsole, Outcome
@@ -123,10 +123,8 @@ class Tenant:
         TenantBusy if too many jobs of the token wait, or after `max_wait_ms`; and UnknownToken if it was revoked.
         """
         with self.in_use():
-            if not self._slots.take(self._share):
-                entering = self._slots.enter(self._share, max_wait_ms)
-                if not await unless_stopped(entering, self.revoked):
-                    raise UnknownToken
+            if not await self._slots.enter(self._share, max_wait_ms, self.revoked):
+                raise UnknownToken
             admission = Admission(self._slots, self._share, asker or self._ask)
             try:
                 await self.open()

@@ -119,14 +119,14 @@ class Tenants:
         """Number of jobs of all tenants that wait for a slot."""
         return self._slots.waiting
 
-    async def identify(self, token: str) -> Tenant:
-        """Return the tenant of a token, with an open session, and count the request.
+    async def identify(self, token: str, *, counts: bool = True) -> Tenant:
+        """Return the tenant of a token, with an open session, and count the request, unless another replica has.
 
         Raises UnknownToken, RateExceeded, and ConfigurationError if the file of tokens is damaged or the session cannot
         be opened; StoreUnavailable if the token may be one of a database that is away; LedgerError without a ledger.
         """
         entry = await self._find_entry(token)
-        if entry.rate is not None:
+        if entry.rate is not None and counts:
             if (limit := self._rates.get(entry.sha256)) is None or limit.requests != entry.rate:
                 limit = self._rates[entry.sha256] = RateLimit(entry.rate)
             shared = self._shared_rates

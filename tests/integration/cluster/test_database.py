@@ -96,6 +96,38 @@ def test_migrate_and_status_tell_what_there_is(url: str) -> None:
     )
 
 
+def test_requests_are_listed_by_state(url: str, postgres: Postgres) -> None:
+    assert run_paddock("cluster", "migrate", url=url).returncode == 0
+    shown = run_paddock("cluster", "runs", "--state", "lost", url=url)
+    assert (shown.stdout, shown.stderr) == ("", "no such request\n")
+    name = url.rpartition("/")[2]
+    for request, key, state in (("r1", "r1", "lost"), ("r2", "k", "started")):
+        postgres.query(
+            "insert into run (tenant, key, request, digest, node, state, started) "
+            f"values ('t', '{key}', '{request}', '', 'n1', '{state}', '2026-01-02 03:04:05+00')",
+            name,
+        )
+    lost = run_paddock("cluster", "runs", "--state", "lost", "--json", url=url)
+    assert json.loads(lost.stdout) == [
+        {
+            "request": "r1",
+            "tenant": "t",
+            "key": "r1",
+            "attempt": 1,
+            "state": "lost",
+            "status": None,
+            "node": "n1",
+            "started": "2026-01-02T03:04:05Z",
+            "ended": None,
+        }
+    ]
+    every = run_paddock("cluster", "runs", url=url).stdout
+    assert sorted(line.split()[3:] for line in every.splitlines()) == [
+        ["-", "n1", "t", "r1", "-"],
+        ["-", "n1", "t", "r2", "k"],
+    ]
+
+
 def test_without_an_address_there_is_nothing_to_do() -> None:
     refused = run_paddock("cluster", "status", url=None)
     assert (refused.returncode, refused.stderr) == (

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from tests.support.http_api import TOKEN, ApiPlace, read_problem
 from tests.support.mcp_server import ERAS
 from tests.support.processes import PATIENCE_S
@@ -46,3 +47,25 @@ def test_mcp_and_the_api_share_names_and_limits(place: ApiPlace) -> None:
         assert api.get("/v1/ping", headers=hosts).status_code == 200
         assert read_problem(api.post("/mcp", headers={"Host": "evil.test"}))[:2] == (421, "wrong-host")
         assert api.post("/mcp", headers=hosts, content=b"{}").status_code == 400
+
+
+def test_a_key_of_a_call_is_refused_where_no_replica_shares_it(place: ApiPlace) -> None:
+    async def call_with(url: str, key: object) -> object:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            result = await client.call_tool("execute_code", {"code": "return 1"}, meta={"paddock/key": key})
+            assert result.structured_content is not None
+            error = result.structured_content["error"]
+            return result.structured_content["status"], error["name"], error["message"]
+
+    with place.serve() as server:
+        assert asyncio.run(call_with(f"{server.url}/mcp", "k")) == (
+            "invalid",
+            "NoCluster",
+            "the request has a key, and this Paddock shares no database in which keys are claimed",
+        )
+        with pytest.raises(MCPError, match=r"^`paddock/key` is 1 to 255 printable ASCII characters"):
+            asyncio.run(call_with(f"{server.url}/mcp", "a b"))

@@ -125,6 +125,7 @@ def main() -> None:
     control_fd, profile, library_directory = sys.argv[1:]
     gc.disable()  # a collection in a child would copy every page that it shares with this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
+    lockdown.continue_without_parent()
     control = socket.socket(fileno=int(control_fd))
     try:
         fork_server = ForkServer(control, profile, Path(library_directory))

@@ -52,6 +52,9 @@ class ForkServer:
             pass
         self._poll.unregister(self._control)
         self._control.close()
+        for handle in self._children:  # they may have been stopped together with the server
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGCONT)
         deadline = time.monotonic() + _END_S
         while (self._children or self._unborn) and (left := deadline - time.monotonic()) > 0:
             self.serve_once(left)
@@ -176,6 +179,7 @@ def main() -> None:
         if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    lockdown.continue_without_parent()
     lockdown.make_undumpable()
     lockdown.adopt_orphans()
     for profile in service.FILTER_NAMES:

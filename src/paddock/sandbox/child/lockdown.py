@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
 _CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
-_SIGKILL = 9
+_SIGKILL, _SIGCONT = 9, 18
 _ARG_START, _ARG_END = 45, 46
 """Fields of /proc/<pid>/stat after the name."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -67,6 +67,14 @@ def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG)."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+
+
+def continue_without_parent() -> None:
+    """Have the kernel continue this process when its parent ends (prctl(2), PR_SET_PDEATHSIG with SIGCONT).
+
+    A process that is stopped would not notice the end, and what is below it would go on later.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGCONT)
 
 
 def adopt_orphans() -> None:

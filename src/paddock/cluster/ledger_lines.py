@@ -1,0 +1,181 @@
+"""Read the lines of a ledger in the order of its chain, as they are on disk, from any position on."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from paddock.audit.line_format import (
+    GENESIS_HASH,
+    DamagedError,
+    Head,
+    Line,
+    explain_failed_call,
+    lines,
+    lines_backwards,
+    list_dated_files,
+    open_regular,
+    parse_record,
+    read_published_head,
+)
+from paddock.audit.sink import AuditRecord
+
+CHAIN_DIGITS: Final = 16
+"""Length of a chain's name: the first hexadecimal digits of the hash of its first record."""
+_SEQ_PATTERN = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
+
+
+class Position(NamedTuple):
+    """A record of a chain; by default the beginning, before the first one."""
+
+    seq: int = 0
+    hash: str = GENESIS_HASH
+
+
+class ChainLine(NamedTuple):
+    """An intact record."""
+
+    data: bytes
+    """Its line without the newline."""
+    record: AuditRecord
+
+
+class LedgerLines:
+    """Yields the intact records of the ledger in a directory, each once. It never reads what a writer may still remove.
+
+    Every method may block and raises LedgerError.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = ""
+        self._offset = 0
+        self.position = Position()
+        """The last record that was read."""
+
+    def find_chain(self) -> str | None:
+        """Return the name of the chain; None if its first record is not there."""
+        for name, size in self._list_files():
+            for line in self._read(name, 0, size):
+                record = _parse_line(line)
+                if record is not None:
+                    return record.hash[:CHAIN_DIGITS] if record.seq == 1 else None
+        return None
+
+    def seek(self, position: Position) -> bool:
+        """Continue after a record; return False if this chain does not contain it."""
+        if position.seq == 0:
+            self._file, self._offset, self.position = "", 0, position
+            return True
+        for name, size in reversed(self._list_files()):
+            for line in self._read_backwards(name, size):
+                seq = int(match[1]) if (match := _SEQ_PATTERN.match(line.data)) else None
+                if seq is None or seq > position.seq + 1 or (record := _parse_line(line)) is None:
+                    continue
+                # The record itself may be missing after a crash; then the next one names it.
+                is_next = seq == position.seq + 1
+                if record.prev == position.hash if is_next else (seq, record.hash) == position:
+                    start = line.end - len(line.data) - 1 if is_next else line.end
+                    self._file, self._offset, self.position = name, start, position
+                    return True
+                if not is_next:
+                    return False
+        return False
+
+    def find_end(self) -> int:
+        """Return the number of the last record that no writer takes back; 0 without one."""
+        return self._read_head().seq
+
+    def went_back(self) -> bool:
+        """Return whether the chain ends before the last record that was read: its directory was replaced."""
+        return self.find_end() < self.position.seq
+
+    def read_batch(self, max_bytes: int) -> list[ChainLine]:
+        """Return the next records, with at least one line and not much more than `max_bytes`; none at the end.
+
+        They are on the disk when this returns: a power failure cannot take them back.
+        """
+        batch: list[ChainLine] = []
+        taken = 0
+        for name, size in self._list_files():
+            if name < self._file:
+                continue
+            start = self._offset if name == self._file else 0
+            if start >= size:
+                continue
+            end = start
+            for line in self._read(name, start, size):
+                end = line.end
+                record = _parse_line(line)
+                # A line that is no record, or out of order, is not part of the chain. A verifier reports the gap.
+                if record is not None and record.seq > self.position.seq:
+                    batch.append(ChainLine(line.data, record))
+                    self.position = Position(record.seq, record.hash)
+                    taken += len(line.data)
+                if taken >= max_bytes:
+                    break
+            self._file, self._offset = name, end
+            if batch:
+                self._sync(name, new=start == 0)
+            if taken >= max_bytes:
+                break
+        return batch
+
+    def _list_files(self) -> list[tuple[str, int]]:
+        """Return the files, oldest first, with the size that no writer takes back."""
+        head = self._read_head()
+        try:
+            names = [name for name in list_dated_files(self._directory) if name <= head.file]
+            sizes = [
+                head.size if name == head.file else (self._directory / name).lstat().st_size for name in names
+            ]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise explain_failed_call(error, self._directory, "read") from error
+        return list(zip(names, sizes, strict=True))
+
+    def _read_head(self) -> Head:
+        try:
+            return read_published_head(self._directory)
+        except OSError as error:
+            raise explain_failed_call(error, self._directory, "read") from error
+
+    def _read(self, name: str, start: int, end: int) -> Iterator[Line]:
+        if (fd := open_regular(self._directory, name)) is None:
+            return
+        try:
+            yield from lines(fd, start, end)
+        except OSError as error:
+            raise explain_failed_call(error, self._directory, "read") from error
+        finally:
+            os.close(fd)
+
+    def _read_backwards(self, name: str, end: int) -> Iterator[Line]:
+        if (fd := open_regular(self._directory, name)) is None:
+            return
+        try:
+            yield from lines_backwards(fd, end)
+        except OSError as error:
+            raise explain_failed_call(error, self._directory, "read") from error
+        finally:
+            os.close(fd)
+
+    def _sync(self, name: str, *, new: bool) -> None:
+        for path in (self._directory / name, *([self._directory] if new else [])):
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                raise explain_failed_call(error, self._directory, "synced") from error
+
+
+def _parse_line(line: Line) -> AuditRecord | None:
+    try:
+        return parse_record(line.data, whole=line.whole)
+    except DamagedError:
+        return None

@@ -1,0 +1,159 @@
+"""Verify the rows of one chain: every line, every link, and the columns beside the lines."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from paddock.audit.line_format import GENESIS_HASH, DamagedError, parse_record
+from paddock.audit.sink import RECOVERED, AuditRecord
+from paddock.cluster.ledger_lines import CHAIN_DIGITS, ChainLine, LedgerLines
+from paddock.cluster.ship import make_columns
+from paddock.model.base import count
+
+OnFinding = Callable[[int | None, str], None]
+"""Receives the number of the record concerned, and what is wrong with it."""
+_LOCAL_BATCH_BYTES = 256 * 1024
+
+
+class RecordRow(NamedTuple):
+    """A row of the table `record`; texts may be cut."""
+
+    node: str
+    chain: str
+    seq: int
+    ts: datetime | None
+    """None for a time that no record has."""
+    event: str
+    request: str
+    parent: str | None
+    line: bytes
+
+
+class ChainCheck:
+    """Checks the rows of one chain in the order of their numbers."""
+
+    def __init__(self, node: str, chain: str, on_problem: OnFinding, on_note: OnFinding) -> None:
+        self.node = node
+        self.chain = chain
+        self.seq = 0
+        """Number of the last row."""
+        self.hash = GENESIS_HASH
+        """Hash of its record; empty if the row has none."""
+        self.intact = 0
+        """Number of intact records."""
+        self._problem = on_problem
+        self._note = on_note
+
+    def check_row(self, row: RecordRow) -> None:
+        """Check the next row."""
+        if row.seq <= 0:
+            self._problem(row.seq, "has a number that no record has")
+            return
+        record = self._parse(row)
+        recovery = record.fields if record is not None and record.event == RECOVERED else {}
+        if row.seq > self.seq + 1:
+            self._report_gap(row.seq - 1, recovery.get("synced") if "reason" in recovery else None)
+        if record is None:
+            self.seq, self.hash = row.seq, ""
+            return
+        self.intact += 1
+        self._check_link(record, follows=row.seq == self.seq + 1)
+        self._check_repair(record)
+        self.seq, self.hash = row.seq, record.hash
+
+    def _parse(self, row: RecordRow) -> AuditRecord | None:
+        try:
+            record = parse_record(row.line)
+        except DamagedError as damage:
+            self._problem(row.seq, str(damage))
+            return None
+        if record.seq != row.seq:
+            self._problem(row.seq, f"has the line of record {record.seq}")
+            return None
+        if (row.ts, row.event, row.request, row.parent) != make_columns(record):
+            self._problem(row.seq, "has columns that its line does not have")
+        return record
+
+    def _check_link(self, record: AuditRecord, *, follows: bool) -> None:
+        if record.seq == 1:
+            if record.prev != GENESIS_HASH or record.hash[:CHAIN_DIGITS] != self.chain:
+                self._problem(1, f"does not begin chain {self.chain}")
+        elif follows and self.hash and record.prev != self.hash:
+            self._problem(record.seq, f"does not continue the record before it, number {self.seq}")
+
+    def _check_repair(self, record: AuditRecord) -> None:
+        """Report what a node found in its ledger, and repaired, before it was shipped."""
+        if record.event != RECOVERED:
+            return
+        match record.fields.get("reason"):
+            case "missing" if not self._is_excused(record.fields.get("synced")):
+                self._problem(record.seq, "found the records before it cut or changed when it was written")
+            case "head":
+                self._problem(record.seq, "found the head missing or damaged when it was written")
+            case "foreign":
+                self._problem(record.seq, "found foreign lines before it when it was written")
+            case _:
+                self._note(record.seq, "accounts for lines that a crash cut off")
+
+    def _is_excused(self, synced: object) -> bool:
+        """Return whether a power failure explains that records after the last one here are missing."""
+        return isinstance(synced, int) and self.seq >= synced
+
+    def _report_gap(self, last: int, synced: object) -> None:
+        first = self.seq + 1
+        text = f"to {last} are missing" if last > first else "is missing"
+        if self._is_excused(synced):
+            self._note(first, f"{text}: a crash of the node lost it before it was shipped")
+        else:
+            self._problem(first, text)
+
+
+class LocalComparison:
+    """Compares the rows of a chain with the ledger of this machine, side by side. Every method may block."""
+
+    def __init__(self, directory: Path, on_problem: OnFinding, on_note: OnFinding) -> None:
+        self._lines = _iterate_lines(LedgerLines(directory))
+        self._line = next(self._lines, None)
+        self._first = self._line.record.seq if self._line else 0
+        self._ended = False
+        self._problem = on_problem
+        self._note = on_note
+
+    def check_row(self, row: RecordRow) -> None:
+        """Compare the next row."""
+        while self._line is not None and self._line.record.seq < row.seq:
+            self._advance()  # a gap in the database, which the check of the chain reports
+        if self._line is None:
+            if not self._ended:
+                self._problem(row.seq, f"is not in the ledger of this machine, {_RESTORED}")
+            self._ended = True
+        elif self._line.record.seq > row.seq:
+            if row.seq > self._first:
+                self._problem(row.seq, "is missing or damaged in the ledger of this machine")
+        else:
+            if self._line.data != row.line:
+                self._problem(row.seq, "differs from the ledger of this machine")
+            self._advance()
+
+    def finish(self, last: int) -> None:
+        """Report what was not compared, after the last row."""
+        waiting = 0
+        while self._line is not None:
+            waiting += self._line.record.seq > last
+            self._advance()
+        if waiting:
+            self._note(None, f"{count(waiting, 'record')} of this machine not in the database yet")
+        if self._first > 1:
+            self._note(None, f"the ledger of this machine begins with record {self._first}")
+
+    def _advance(self) -> None:
+        self._line = next(self._lines, None)
+
+
+_RESTORED = "which ends before it: an older copy of the ledger was restored, or the database was changed"
+
+
+def _iterate_lines(lines: LedgerLines) -> Iterator[ChainLine]:
+    while batch := lines.read_batch(_LOCAL_BATCH_BYTES):
+        yield from batch

@@ -1,0 +1,180 @@
+"""Processes of one name, and databases that may forget: by real PostgreSQL."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.support.postgres import Postgres
+
+from paddock.app.cluster import open_cluster
+from paddock.cluster.database import Database
+from paddock.cluster.migrate import migrate
+from paddock.cluster.node import Node, NodeLease
+from paddock.cluster.postgres_runs import PostgresRunStore
+from paddock.cluster.runs import Claim, Ended, Lost, Started, StoredRuns
+from paddock.cluster.status import LEASE_S, read_status
+from paddock.model.errors import ConfigurationError, StoreUnavailable
+from paddock.model.ids import new_id
+from paddock.settings.cluster import ClusterSettings
+from paddock.settings.schema import Settings
+
+
+def run(url: str, check: Callable[[Database], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with Database(url) as database:
+            await migrate(database)
+            await check(database)
+
+    asyncio.run(main())
+
+
+async def open_process(database: Database, name: str) -> tuple[NodeLease, StoredRuns, PostgresRunStore]:
+    node = Node(name, new_id())
+    lease = NodeLease(database, node)
+    assert await lease.renew()
+    store = PostgresRunStore(database, node)
+    return lease, StoredRuns(store), store
+
+
+def claim(key: str) -> Claim:
+    return Claim("t", key, new_id(), b"d" * 32)
+
+
+async def pass_time(database: Database, seconds: float) -> None:
+    """Let all leases be older."""
+    await database.fetch(
+        "update node set seen = seen - make_interval(secs => %s), others_until = others_until - make_interval(secs => %s)",
+        (seconds, seconds),
+    )
+
+
+def test_a_process_that_was_replaced_renews_and_claims_nothing_more(url: str) -> None:
+    async def check(database: Database) -> None:
+        first, runs, _ = await open_process(database, "a")
+        second, others, _ = await open_process(database, "a")
+        assert not await first.renew()
+        with pytest.raises(StoreUnavailable) as refused:
+            await runs.take(claim("k"))
+        assert str(refused.value) == "The key 'k' could not be claimed just now. Send it again."
+        assert await second.renew()
+        assert isinstance(await others.take(claim("k")), Started)
+
+    run(url, check)
+
+
+def test_requests_of_a_replaced_process_are_lost_when_its_own_lease_is_over(url: str) -> None:
+    async def check(database: Database) -> None:
+        _, runs, _ = await open_process(database, "a")
+        wanted = claim("k")
+        started = await runs.take(wanted)
+        assert isinstance(started, Started)
+        lease, _, store = await open_process(database, "a")
+        await pass_time(database, LEASE_S - 2)
+        assert await lease.renew()
+        assert await store.lose_expired() == []
+        await pass_time(database, 3)
+        assert await store.lose_expired() == [(wanted.request, "a")]
+        assert not await runs.end(started, Ended("ok", None))
+        assert await StoredRuns(store).take(claim("k")) == Lost(wanted.request, "a")
+
+    run(url, check)
+
+
+def test_requests_of_a_process_that_ended_in_order_need_no_waiting(url: str) -> None:
+    async def check(database: Database) -> None:
+        lease, runs, _ = await open_process(database, "a")
+        wanted = claim("k")
+        await runs.take(wanted)
+        await lease.end()
+        _, others, _ = await open_process(database, "b")
+        assert await others.take(claim("k")) == Lost(wanted.request, "a")
+        states = {each.id: each.state for each in (await read_status(database)).nodes}
+        assert states == {"a": "ended", "b": "serving"}
+
+    run(url, check)
+
+
+def test_old_requests_are_forgotten_and_lost_ones_later(url: str) -> None:
+    async def check(database: Database) -> None:
+        _, runs, store = await open_process(database, "a")
+        for key in ("finished", "lost", "running"):
+            taken = await runs.take(claim(key))
+            assert isinstance(taken, Started)
+            if key == "finished":
+                assert await runs.end(taken, Ended("ok", None))
+        await database.fetch("update run set state = 'lost', ended = now() where key = 'lost'")
+        for age, left in (("25 h", {"lost", "running"}), ("31 days", {"running"})):
+            await database.fetch(
+                f"update run set started = now() - interval '{age}', ended = now() - interval '{age}'"
+            )
+            await store.forget_old()
+            assert {key for (key,) in await database.fetch("select key from run")} == left
+
+    run(url, check)
+
+
+def test_a_database_that_may_forget_claims_is_refused(url: str, postgres: Postgres) -> None:
+    name = url.rpartition("/")[2]
+    postgres.query(f"alter database {name} set synchronous_commit = off")
+
+    async def main() -> None:
+        async with Database(url) as database:
+            await migrate(database)
+        async with open_cluster(Settings(cluster=ClusterSettings(url=url, node="a"))):
+            raise AssertionError
+
+    with pytest.raises(ConfigurationError) as refused:
+        asyncio.run(main())
+    assert str(refused.value) == (
+        "the database of cluster.url has synchronous_commit = off: after a crash it would forget claims, and requests "
+        "would run twice; set it to on, at least for this database: alter database NAME set synchronous_commit = on"
+    )
+
+
+def test_servers_that_a_machine_has_several_of_do_not_take_each_others_name(url: str) -> None:
+    async def check(_database: Database) -> None:
+        settings = Settings(cluster=ClusterSettings(url=url, node="n" * 63))
+        async with (
+            open_cluster(settings, has_namesakes=True) as one,
+            open_cluster(settings, has_namesakes=True) as two,
+        ):
+            assert one is not None
+            assert two is not None
+            assert (len(one.node.id), len(two.node.id)) == (63, 63)
+            for each, key in ((one, "a"), (two, "b"), (one, "c")):
+                assert isinstance(await each.runs.take(claim(key)), Started)
+
+    run(url, check)
+
+
+def test_a_cluster_without_tables_is_not_opened(url: str) -> None:
+    async def main() -> None:
+        async with open_cluster(Settings(cluster=ClusterSettings(url=url, node="a"))):
+            raise AssertionError
+
+    with pytest.raises(
+        ConfigurationError, match=r"^the database of cluster.url lacks 0001_tables; run once: "
+    ):
+        asyncio.run(main())
+
+
+def test_a_statement_that_takes_too_long_is_broken_off(url: str) -> None:
+    async def check(database: Database) -> None:
+        with pytest.raises(StoreUnavailable):
+            await database.fetch("select pg_sleep(600)", timeout_s=0.05)
+        assert await database.fetch("select 1") == [(1,)]
+
+    run(url, check)
+
+
+def test_a_connection_that_the_database_closed_is_not_used(url: str, postgres: Postgres) -> None:
+    async def check(database: Database) -> None:
+        assert await database.fetch("select 1") == [(1,)]
+        ended = await asyncio.to_thread(
+            postgres.query,
+            f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{url.rpartition('/')[2]}'",
+        )
+        assert "t" in ended
+        assert await database.fetch("select 1") == [(1,)]
+
+    run(url, check)

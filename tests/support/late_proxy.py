@@ -1,0 +1,74 @@
+"""A proxy before a database on loopback, which passes each answer on late, and remembers what was asked."""
+
+import asyncio
+import contextlib
+import threading
+from types import TracebackType
+from typing import Self
+
+
+class LateProxy:
+    """Listens on loopback. Answers of the server behind it are `delay_s` late."""
+
+    def __init__(self, port: int, delay_s: float = 0.0) -> None:
+        self._behind = port
+        self.delay_s = delay_s
+        self.port = 0
+        self._asked = bytearray()
+        self._started = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run)
+
+    def count(self, text: str) -> int:
+        """Return how often a text was sent to the server."""
+        return self._asked.count(text.encode())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._started.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        await self._stop.wait()
+        server.close()
+        own = asyncio.current_task()
+        connections = [each for each in asyncio.all_tasks() if each is not own]
+        for each in connections:
+            each.cancel()
+        if connections:
+            await asyncio.wait(connections)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            behind, to_behind = await asyncio.open_connection("127.0.0.1", self._behind)
+            try:
+                await asyncio.gather(self._ask(reader, to_behind), self._answer(behind, writer))
+            finally:
+                to_behind.close()
+                writer.close()
+
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            self._asked += data
+            writer.write(data)
+        writer.write_eof()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            await asyncio.sleep(self.delay_s)
+            writer.write(data)
+        writer.write_eof()

@@ -1,0 +1,83 @@
+"""Replicas of one server on loopback, with one database, and HAProxy before them."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.support.command import run_paddock
+from tests.support.http_api import ApiPlace, ApiServer
+from tests.support.postgres import HaProxy, find_free_port
+
+KEY = "k" * 32
+
+
+def write_keys(directory: Path) -> Path:
+    """Return a new file with the key of all replicas."""
+    file = directory / "keys"
+    file.write_text(f"{KEY}\n")
+    file.chmod(0o600)
+    return file
+
+
+class ReplicaSet:
+    """Replicas that run, and those that a test starts anew. Each has a workspace, a home and a ledger of its own."""
+
+    def __init__(self, root: Path, database: str, settings: str = "", count: int = 3) -> None:
+        """Make the tables, and the settings of all replicas."""
+        self.database = database
+        self._root = root
+        self._settings = settings
+        self._key_file = write_keys(root)
+        self._stack = ExitStack()
+        self.servers: list[ApiServer] = []
+        self.places: list[ApiPlace] = []
+        self.ports = [find_free_port() for _ in range(count)]
+        self.balancer = HaProxy(self.ports)
+        for number, port in enumerate(self.ports):
+            self.places.append(self._make_place(number, port))
+        made = run_paddock(
+            self.places[0].workspace, "cluster", "migrate", environment=self.places[0].environment
+        )
+        assert made.returncode == 0, made.stderr
+
+    def _make_place(self, number: int, port: int) -> ApiPlace:
+        root = self._root / f"r{number}"
+        root.mkdir()
+        place = ApiPlace(root)
+        place.settings(
+            f'[cluster]\nurl = "{self.database}"\nnode = "r{number}"\nkey_file = "{self._key_file}"\n'
+            f'node_url = "http://127.0.0.1:{port}"\n{self._settings}'
+        )
+        return place
+
+    def start(self, number: int) -> ApiServer:
+        """Start a replica, which runs until the end of `run`."""
+        flags = "--allowed-host", f"127.0.0.1:{self.balancer.port}"
+        serving = self.places[number].serve(*flags, address=f"127.0.0.1:{self.ports[number]}")
+        return self._stack.enter_context(serving)
+
+    @contextmanager
+    def run(self) -> Iterator["ReplicaSet"]:
+        """Start all replicas, and the balancer."""
+        with self._stack, self.balancer:
+            self.servers = [self.start(number) for number in range(len(self.ports))]
+            front = ApiServer(self.servers[0].process, self.balancer.url)
+            self.front = front
+            """The balancer, as if it were a server."""
+            with front.client(None) as client:
+                while client.get("/livez").status_code != 200:
+                    pass
+            yield self
+
+
+def make_token_settings(*names: str, approve: str = "") -> tuple[str, dict[str, str]]:
+    """Return settings with tokens, and the tokens by name. `approve` may answer questions."""
+    from paddock.tenants.tokens import hash_token
+
+    tokens = {name: secrets.token_urlsafe(32) for name in names}
+    tables = [
+        f'[[serve.token]]\nname = "{name}"\nsha256 = "{hash_token(token)}"\napprove = {str(name == approve).lower()}\n'
+        for name, token in tokens.items()
+    ]
+    return "".join(tables), tokens
