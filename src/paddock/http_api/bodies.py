@@ -94,7 +94,7 @@ async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> Re
             "The body must be JSON. Send the header `Content-Type: application/json`.",
         )
     async with buffer.read(request, MAX_JSON_BYTES) as body:
-        value, size = await _read_json(body) if body.strip() else ({}, 0)
+        value, size = await _read_json(body)
         if not isinstance(value, dict):
             raise Problem(MALFORMED_BODY, "The body must be a JSON object, such as {}.")
         members = cast("dict[str, Json]", value)
@@ -105,7 +105,9 @@ async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> Re
 
 
 async def _read_json(body: bytes) -> tuple[Json, int]:
-    """Return the value of a JSON text, and an estimate of its memory in bytes. Raises Problem."""
+    """Return the value of a JSON text, by default {}, and an estimate of its memory in bytes. Raises Problem."""
+    if not body.strip():
+        return {}, 0
     try:
         text = body.decode()
     except UnicodeDecodeError:
