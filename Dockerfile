@@ -13,14 +13,15 @@ SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 RUN python3 -m venv .venv \
     && .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
 RUN .venv/bin/uv build --quiet --wheel --out-dir dist
-RUN UV_PROJECT_ENVIRONMENT=/opt/paddock .venv/bin/uv sync --frozen --quiet --all-extras --no-install-project --no-dev \
+RUN UV_PROJECT_ENVIRONMENT=/opt/paddock .venv/bin/uv sync --frozen --quiet --all-extras --no-extra ray --no-install-project --no-dev \
     && .venv/bin/uv pip install --quiet --python /opt/paddock --no-deps --reinstall dist/*.whl
 
 # With Node.js and npx, for most servers of a `.mcp.json` are started with it.
+# Docker denies the namespaces that bubblewrap makes; gVisor has them, and no Landlock.
 FROM node:24-bookworm-slim
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends ca-certificates python3 \
+    && apt-get install --yes --no-install-recommends bubblewrap ca-certificates python3 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/paddock /opt/paddock
 ENV PATH=$PATH:/opt/paddock/bin

@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check docs bench clean
+.PHONY: help setup demo demo-cluster test test-fast check docs bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Install uv and everything else into .venv
 
@@ -19,16 +19,19 @@ $(UV):
 	@PYTHON="$(PYTHON)" scripts/bootstrap
 
 $(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/javascript/js/package-lock.json
-	@$(UV) sync --frozen --quiet --all-extras
+	@$(UV) sync --frozen --quiet --all-extras --no-extra ray
 	@touch $@
 
 demo: $(READY) ## Run programs over real MCP servers, a computation, a script tool, a sequence, and three hostile programs
 	@$(RUN)python scripts/demo.py
 
+demo-cluster: $(READY) ## Run three replicas behind HAProxy with PostgreSQL, kill one, and verify the record
+	@$(RUN)python scripts/demo_cluster.py
+
 test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13: under that one)
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --out-dir dist
-	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-install-project
+	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-extra ray --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
 	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2

@@ -24,6 +24,7 @@ NAMES = (
     "runtimes",
     "sessions",
     "batch",
+    "ray",
     "packages",
     "network",
     "payloads",

@@ -51,7 +51,10 @@ def _measure_rate(p: BlockingPaddock, bare: list[str], scale: Scale) -> list[Lin
                 pass
 
     figures = interleaved(
-        {"map": lambda: milliseconds(lambda: _run_map(p, programs)), "bare": lambda: milliseconds(run_bare)},
+        {
+            "map": lambda: milliseconds(lambda: run_map(p, programs, max_parallel=_PARALLEL)),
+            "bare": lambda: milliseconds(run_bare),
+        },
         rounds,
     )
     rates = {who: programs * 1000 / median(spent) for who, spent in figures.items()}
@@ -67,8 +70,9 @@ def _measure_rate(p: BlockingPaddock, bare: list[str], scale: Scale) -> list[Lin
     ]
 
 
-def _run_map(p: BlockingPaddock, programs: int) -> None:
-    results = list(p.map(_make_programs(programs), max_parallel=_PARALLEL))
+def run_map(p: BlockingPaddock, programs: int, **options: Any) -> None:
+    """Run programs of 50 ms, and check all results. Options are those of `map`."""
+    results = list(p.map(_make_programs(programs), **options))
     assert len(results) == programs
     assert all(result.outcome.check().text == "42\n" for result in results)
 

@@ -17,12 +17,12 @@ PINS = Path(__file__).resolve().parent.parent / "tests" / "client_libraries"
 ENVIRONMENTS = ("python-mcp-1", "python-mcp-2", "python-grading")
 
 
-def install(name: str) -> Path:
+def install(name: str, folder: Path = PINS) -> Path:
     """Install what is missing of an environment below the user's cache directory; return its Python.
 
-    Several processes may ask at the same time.
+    `folder` contains its requirements, `NAME.txt`. Several processes may ask at the same time.
     """
-    requirements = PINS / f"{name}.txt"
+    requirements = folder / f"{name}.txt"
     digest = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     place = cache / "paddock-tests" / f"{name}-{digest[:16]}"

@@ -28,7 +28,16 @@ def main() -> int:
         subprocess.run(["tar", "-x", "-C", place], input=archive.stdout, check=True)
         project = Path(place, "pyproject.toml")
         project.write_text(PIN.sub(f'"mini-racer{wanted}"', project.read_text("utf-8")), "utf-8")
-        update = [uv, "sync", "--quiet", "--all-extras", "--upgrade-package", "mini-racer"]
+        update = [
+            uv,
+            "sync",
+            "--quiet",
+            "--all-extras",
+            "--no-extra",
+            "ray",
+            "--upgrade-package",
+            "mini-racer",
+        ]
         if subprocess.run(update, cwd=place, check=False).returncode:
             return 2
         python = str(Path(place, ".venv/bin/python"))

@@ -155,6 +155,12 @@ def client_python():
 
 
 @pytest.fixture(scope="session")
+def kubernetes_tools():
+    """The directory of `kubectl` and `kubernetes-validate`, installed once into the user's cache."""
+    return script("install_clients").install("kubernetes-tools", ROOT / "tests" / "kubernetes").parent
+
+
+@pytest.fixture(scope="session")
 def toolchain_path():
     """A PATH with the toolchain of every recipe that is tested, installed once into a cache."""
     return script("install_toolchains").install()

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from paddock.client.executor import ProgramExecutor
     from paddock.client.found_tools import FoundTool, FoundTools
     from paddock.client.paddock import Paddock
+    from paddock.client.ray.dataset import PaddockBatch
+    from paddock.client.ray.executor import RayExecutor
     from paddock.client.sessions import BlockingSession, InterpreterSession
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
@@ -125,6 +127,7 @@ __all__ = [
     "OutputFound",
     "OutputQuery",
     "Paddock",
+    "PaddockBatch",
     "PaddockError",
     "PlannedCall",
     "ProcessGrants",
@@ -140,6 +143,7 @@ __all__ = [
     "ProgramTerms",
     "PromptReply",
     "Question",
+    "RayExecutor",
     "RequestError",
     "Result",
     "Sandbox",
@@ -219,6 +223,7 @@ _MODULES = {
     "OutputFound": "paddock.model.artifact",
     "OutputQuery": "paddock.model.artifact",
     "Paddock": "paddock.client.paddock",
+    "PaddockBatch": "paddock.client.ray.dataset",
     "PaddockError": "paddock.model.errors",
     "PlannedCall": "paddock.model.outcome",
     "ProcessGrants": "paddock.model.process",
@@ -234,6 +239,7 @@ _MODULES = {
     "ProgramTerms": "paddock.model.program",
     "PromptReply": "paddock.script_tools.prompts.service",
     "Question": "paddock.model.approval",
+    "RayExecutor": "paddock.client.ray.executor",
     "RequestError": "paddock.model.errors",
     "Result": "paddock.model.session",
     "Sandbox": "paddock.sandbox.protocol",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from paddock.model.errors import ConfigurationError
 from paddock.own_files import NotOursError, check_directory, open_own, read_own, read_trusted
@@ -263,6 +263,29 @@ def strange_home(path: Path, problem: OSError) -> str:
         if owner == os.geteuid()
         else f"; HOME is {home}, which belongs to user {owner}: set HOME to your own"
     )
+
+
+class Kept(Protocol):
+    """One JSON object that several processes share, empty at first.
+
+    It is in a file (`JsonFile`), or in a row of a database that several machines share (`paddock.cluster.json_row`).
+    `tests/contract/test_kept.py` holds for both.
+    """
+
+    def look(self) -> dict[str, Any]:
+        """Return the content, which the caller must not change, as cheaply as possible. Raises ConfigurationError."""
+        ...
+
+    def read(self) -> dict[str, Any]:
+        """Return the content as it is now. Raises ConfigurationError."""
+        ...
+
+    def update(self, change: Callable[[dict[str, Any]], T]) -> T:
+        """Let `change` alter the content, and keep it. `change` may be called again, with newer content.
+
+        On ConfigurationError the content is unchanged.
+        """
+        ...
 
 
 class JsonFile:

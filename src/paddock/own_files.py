@@ -203,6 +203,19 @@ def read_trusted(path: StrPath, max_bytes: int) -> bytes:
     return data
 
 
+def read_secret(path: StrPath, max_bytes: int) -> bytes:
+    """Return the content of a file with a secret that a person wrote; follows a link.
+
+    The group may read it: a mounted Secret of Kubernetes belongs to root, and its group is that of the pod. Raises what
+    `read_trusted` raises, and NotOursError if every user can read it.
+    """
+    data = read_trusted(path, max_bytes)
+    if os.stat(path).st_mode & stat.S_IRWXO:
+        remedy = f"run: chmod 600 {os.fspath(path)}"
+        raise NotOursError(errno.EPERM, path, "can be read by every user", remedy)
+    return data
+
+
 def _wrong_kind(facts: os.stat_result, path: StrPath, wanted: str) -> FileFinding:
     kind = stat.S_IFMT(facts.st_mode)
     number = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}.get(kind, errno.EINVAL)

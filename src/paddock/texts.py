@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+MAX_LISTED_FAULTS = 1000
+"""Maximum number of faults that are listed at all. pydantic makes all of them at once, which takes 10 microseconds and
+half a kilobyte each."""
 _NAME_CHARS = 200
 """Characters of a name that are compared: the time grows with the length, which an attacker may choose."""
 _UNCHANGED: Mapping[str, str] = {}
@@ -25,8 +28,11 @@ def list_faults(
 ) -> list[Fault]:
     """Return the first `limit` faults of a value, or all. They never contain the value, which may be a secret.
 
+    Of a value with more than `MAX_LISTED_FAULTS` it returns a single fault, which says how many there are.
     `messages` has a template for some kinds of error, filled from pydantic's context. Others keep pydantic's message.
     """
+    if (number := problem.error_count()) > MAX_LISTED_FAULTS:
+        return [Fault((), "too_many_faults", f"{number} values are not valid, which are too many to list")]
     faults: list[Fault] = []
     for error in problem.errors(include_url=False, include_input=False)[:limit]:
         template = messages.get(error["type"])

@@ -1,6 +1,7 @@
 """Paddock's server with the tools and prompts that the official conformance suite wants to find; prints its port.
 
-Its argument is a directory of its own.
+Its argument is a directory of its own. As one of several replicas, it also gets the address of a database, a file of keys
+and the port of the balancer.
 """
 
 import asyncio
@@ -9,15 +10,23 @@ import socket
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import uvicorn
 from conformance_asking import ask, asking_tools
 from mcp.shared.uri_template import UriTemplate
 
+from paddock.app.cluster import Cluster, open_cluster
 from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import FileQuestions
+from paddock.cluster.peers import find_peers
+from paddock.http_api.context import HOP_KEY, TENANT_KEY
+from paddock.http_api.forwarding import Forwarding
 from paddock.mcp_server.elicitation import ElicitationRounds
+from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
 from paddock.mcp_server.http.app import KnownHosts, build_application
 from paddock.mcp_server.http.hosts import HostNames
+from paddock.mcp_server.http.probes import Probes
 from paddock.mcp_server.list_changes import ChangeNotifier
 from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.mcp_server.prompts import UnknownPromptError
@@ -36,6 +45,7 @@ from paddock.mcp_server.toolbox import (
     text_block,
 )
 from paddock.model.outcome import ConsoleLine
+from paddock.settings.schema import Settings
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
@@ -200,12 +210,22 @@ class FixtureResources:
         return [word for word in ("paris", "park", "party") if word.startswith(begun)]
 
 
-async def main(directory: Path) -> None:
+async def main(directory: Path, replica: list[str]) -> None:
     announcer = ChangeNotifier()
+    changed = directory.parent / "changed"
+    """Replicas watch what they have in common, as those of a server do."""
+    seen = ""
 
     async def change(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
-        await announcer.announce_tools()
+        changed.write_text(uuid4().hex)
+        await watch()
         return ToolAnswer([text_block("changed")])
+
+    async def watch() -> None:
+        nonlocal seen
+        before, seen = seen, changed.read_text() if changed.exists() else ""
+        if seen != before:
+            await announcer.announce_tools()
 
     tools = [
         *(constant(name, content) for name, content in CONTENT.items()),
@@ -220,17 +240,46 @@ async def main(directory: Path) -> None:
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
-        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCH_TOOLS["default"])
+        60_000, PendingCalls(FileQuestions(PendingApprovals(directory / "approvals")), FETCH_TOOLS["default"])
     )
     offers = PromptsAndResources(FixturePrompts(), FixtureResources())
-    server = build_protocol_server(Toolbox(tools), offers, rounds, announcer)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    names = HostNames.of(("127.0.0.1", "localhost"), port)
-    app = KnownHosts(build_application(server, InFlightRequests()), names)
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
-    await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])
+    fronts = [f"{name}:{front}" for front in replica[2:] for name in ("127.0.0.1", "localhost")]
+    names = HostNames.of(("127.0.0.1", "localhost"), port, fronts)
+    settings = read_settings(port, *replica[:2]) if replica else Settings()
+    async with open_cluster(settings) as cluster:
+        mark = "" if cluster is None else cluster.node.mark
+        server = build_protocol_server(Toolbox(tools), offers, rounds, announcer, mark)
+        app = KnownHosts(build_application(server, InFlightRequests()), names)
+        if cluster is not None:
+            cluster.repeat("changes", watch, pause_s=0.05)
+            app = Probes(pass_on(app, settings, cluster), lambda: True)
+        sys.stdout.write(f"{port}\n")
+        sys.stdout.flush()
+        await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])
 
 
-asyncio.run(main(Path(sys.argv[1])))
+def read_settings(port: int, database: str, key_file: str) -> Settings:
+    node = {"node": f"r{port}", "node_url": f"http://127.0.0.1:{port}", "key_file": key_file}
+    return Settings.model_validate({"cluster": {"url": database, **node}})
+
+
+def pass_on(app: App, settings: Settings, cluster: Cluster) -> App:
+    """Return an application that passes on what another replica has, as that of `paddock serve http` does."""
+    peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
+    cluster.repeat("the leases of other replicas", peers.replicas.refresh)
+    forwarding = Forwarding(peers, InFlightRequests(), lambda _tenant, _id: False)
+    forwarded = forwarding.wrap(app)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await app(scope, receive, send)
+        else:
+            known = {HOP_KEY: forwarding.accept_hop(scope), TENANT_KEY: None}
+            await forwarded({**scope, **known}, receive, send)
+
+    return answer
+
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -143,6 +143,12 @@ def test_every_client_that_grades_programs_is_documented():
     assert rows == set(re.findall(r"^([a-z0-9-]+)==", pinned, re.MULTILINE))
 
 
+def test_every_tool_that_checks_manifests_is_documented():
+    pinned = (ROOT / "tests/kubernetes/kubernetes-tools.in").read_text()
+    rows = {name for name, _, _ in documented("Tools that check the manifests for Kubernetes")}
+    assert rows == set(re.findall(r"^([a-z0-9-]+)==", pinned, re.MULTILINE))
+
+
 def test_every_tool_whose_output_is_digested_is_documented():
     assert {name for name, _, _ in documented("Tools whose output tests digest")} == npm(
         "tests/digest/package.json"

@@ -131,7 +131,16 @@ def test_python_blocks_of_guides_print_what_the_pages_say(reader, page):
 
 def test_no_page_but_these_has_python_blocks():
     pages = {param.id.partition(":")[0] for param in blocks("python")}
-    assert pages == {"README", "library", "sessions", "python-tool", "batch", "connect", "integrations"}
+    assert pages == {
+        "README",
+        "library",
+        "sessions",
+        "python-tool",
+        "batch",
+        "ray",
+        "connect",
+        "integrations",
+    }
 
 
 @pytest.mark.parametrize("block", blocks("sh"))

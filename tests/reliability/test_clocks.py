@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_schedules_go_on_after_the_clock_was_set(
     async def execute(_request: ExecutionRequest) -> Outcome:
         return Outcome(id="x", status=Status.OK, value={"ok": True}, has_value=True)
 
-    temporals = Scheduler(execute, tmp_path / "state", clock)
+    temporals = Scheduler(execute, partial(LastRuns, tmp_path / "state"), clock)
 
     async def fire(name: str, due: datetime) -> None:
         request = ExecutionRequest(
@@ -87,7 +88,9 @@ def test_a_run_that_the_future_saw_keeps_nothing_from_running(tmp_path: Path, wo
     runs = LastRuns(tmp_path / "state", workspace)
     with runs.turn("often"):
         runs.note("often", datetime.max.replace(tzinfo=UTC))
-    temporals = Scheduler(lambda _: pytest.fail("nothing runs"), tmp_path / "state", Jumping(timedelta()))
+    temporals = Scheduler(
+        lambda _: pytest.fail("nothing runs"), partial(LastRuns, tmp_path / "state"), Jumping(timedelta())
+    )
     [often] = temporals.temporals(workspace)
     assert often["next"] == "2030-01-01T14:00:00+00:00"
 

@@ -148,9 +148,11 @@ class Postgres:
 class HaProxy:
     """HAProxy on loopback, round robin over servers. It sends a request to another server only if it could not connect."""
 
-    def __init__(self, servers: Sequence[int], *, check_path: str = "/readyz") -> None:
+    def __init__(
+        self, servers: Sequence[int], *, check_path: str = "/readyz", port: int | None = None
+    ) -> None:
         """Balance over servers at ports of loopback, which must answer `check_path`."""
-        self.port = find_free_port()
+        self.port = find_free_port() if port is None else port
         self._root = Path(tempfile.mkdtemp(prefix="paddock-haproxy-"))
         lines = "\n".join(
             f"  server s{port} 127.0.0.1:{port} check inter 200 fall 1 rise 1" for port in servers
@@ -162,6 +164,7 @@ global
 defaults
   mode http
   timeout connect 2s
+  timeout check 10s
   timeout client 120s
   timeout server 120s
   retries 3

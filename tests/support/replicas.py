@@ -12,18 +12,23 @@ from tests.support.postgres import HaProxy, find_free_port
 KEY = "k" * 32
 
 
+def write_keys(directory: Path) -> Path:
+    """Return a new file with the key of all replicas."""
+    file = directory / "keys"
+    file.write_text(f"{KEY}\n")
+    file.chmod(0o600)
+    return file
+
+
 class ReplicaSet:
     """Replicas that run, and those that a test starts anew. Each has a workspace, a home and a ledger of its own."""
 
     def __init__(self, root: Path, database: str, settings: str = "", count: int = 3) -> None:
         """Make the tables, and the settings of all replicas."""
         self.database = database
-        key_file = root / "keys"
-        key_file.write_text(f"{KEY}\n")
-        key_file.chmod(0o600)
         self._root = root
         self._settings = settings
-        self._key_file = key_file
+        self._key_file = write_keys(root)
         self._stack = ExitStack()
         self.servers: list[ApiServer] = []
         self.places: list[ApiPlace] = []

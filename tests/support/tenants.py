@@ -10,6 +10,8 @@ from typing import Any, Self, TypeVar
 
 from tests.support.processes import PATIENCE_S
 
+from paddock.app.pending_approvals import PendingApprovals
+from paddock.model.approval import WaitingQuestion
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.settings.schema import ArtifactSettings, AuditSettings, Settings
@@ -69,6 +71,10 @@ class TenantsRunner:
     def enter(self, name: str, **fields: Any) -> Tenant:
         """Make a token and return its tenant."""
         return self.identify(self.add(name, **fields))
+
+    def list_questions_of(self, tenant: Tenant) -> list[WaitingQuestion]:
+        """Return the waiting questions in the directory of a user; also while the loop runs."""
+        return PendingApprovals(tenant.settings.approvals.directory).list_waiting()
 
     def make_request(self, work: Any, **fields: Any) -> ExecutionRequest:
         """Return the request for a piece of work."""

@@ -18,7 +18,7 @@ from paddock.cancellation import run_shielded, unless_stopped
 from paddock.cluster.lease import FENCE_S
 from paddock.cluster.runs import Claim, Ended, Fenced, Finished, KeyReused, Lost, Started, Taken
 from paddock.model.errors import LedgerError, StoreUnavailable
-from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, as_json, read_outcome
+from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, read_outcome, write_outcome
 from paddock.model.request import KEY_REUSED, UNKEPT_OUTCOME, ExecutionRequest
 from paddock.policy.effects import has_effects
 from paddock.settings.schema import Settings
@@ -133,7 +133,7 @@ class RequestClaim:
         if outcome.status is Status.UNAVAILABLE:
             await run_shielded(self._store(run, None))
             return outcome
-        ended = Ended(outcome.status.value, as_json(outcome).encode("utf-8", "replace"))
+        ended = Ended(outcome.status.value, write_outcome(outcome).encode("utf-8", "replace"))
         if await run_shielded(self._store(run, ended)):
             return outcome
         _log.warning("the outcome of %s is dropped: another server took the request for lost", outcome.id)

@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from paddock.files import make_private
-from paddock.model.approval import Answer, Question, Verdict
+from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
 from paddock.model.base import Value
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import find_mint_time
@@ -35,13 +35,6 @@ _POLL_S = 0.2
 _UNFINISHED_AGE_S = 60
 """Age after which an unfinished file counts as abandoned, in seconds."""
 _FILE_NAME_PATTERN = re.compile(r"([0-9A-Z]{26})\.(question|answer)", re.ASCII)
-
-
-class WaitingQuestion(Value):
-    """A waiting question; `expires` is in seconds since the epoch."""
-
-    question: Question
-    expires: float
 
 
 class GivenAnswer(Value):
@@ -200,13 +193,7 @@ def _read_question(directory: int, id_: str) -> WaitingQuestion:
     question = waiting.question
     if question.id != id_ or waiting.expires < time.time():
         raise ApprovalError(_not_waiting_text(id_))
-    spelled = {
-        field: make_printable(text, MAX_FILE_BYTES) for field, text in question if isinstance(text, str)
-    }
-    reasons = tuple(make_printable(reason, MAX_FILE_BYTES) for reason in question.reasons)
-    return waiting.model_copy(
-        update={"question": question.model_copy(update={**spelled, "reasons": reasons})}
-    )
+    return waiting.model_copy(update={"question": question.spell_out(MAX_FILE_BYTES)})
 
 
 def _not_waiting_text(id_: str) -> str:

@@ -55,11 +55,12 @@ def own_files(settings: Settings) -> "tuple[StateFile, ...]":
         state_paths.StateFile("servers.trust", str(settings.servers.trust), readable=True),
         state_paths.StateFile("servers.registry", str(settings.servers.registry), readable=True),
     ]
-    keys = (
-        ("key_file", settings.cluster.key_file),
-        ("checkpoint_key_file", settings.cluster.checkpoint_key_file),
-    )
-    named += [state_paths.StateFile(f"cluster.{key}", str(path)) for key, path in keys if path is not None]
+    secret = {
+        "cluster.key_file": settings.cluster.key_file,
+        "cluster.checkpoint_key_file": settings.cluster.checkpoint_key_file,
+        "vault.key_file": settings.vault.key_file,
+    }
+    named += [state_paths.StateFile(name, str(file)) for name, file in secret.items() if file is not None]
     if settings.servers.config is not None:
         named.append(state_paths.StateFile("servers.config", str(settings.servers.config), readable=True))
     if (source := settings.servers.registry_source) and "://" not in source:

@@ -37,6 +37,6 @@ class SequenceServices:
     @cached_property
     def temporals(self) -> "Scheduler":
         """The scheduler that fires schedules."""
-        from paddock.schedules import schedule
+        from paddock.schedules import last_runs, schedule
 
-        return schedule.Scheduler(self.execute, self._settings.sdk.temporals)
+        return schedule.Scheduler(self.execute, last_runs.choose_runs(self._settings))

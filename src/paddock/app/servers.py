@@ -1,15 +1,16 @@
 """The upstream servers of a session. Everything here is created at its first use."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_cache_path
 
-from paddock.files import read_bounded
+from paddock.files import Kept, read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
@@ -154,10 +155,17 @@ class Servers:
         result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.call_checks.find_definition(server, tool)) is not None:
             if (known := self.config.servers.get(server)) is not None:  # functions declare what they return
-                self.observed.learn_from_result(known, definition, result)
+                await self._learn_type(known, definition, result)
             if unchecked := self.call_checks.list_unchecked_by_definition(server, definition):
                 return result._replace(unchecked=unchecked)
         return result
+
+    async def _learn_type(self, server: "Server", tool: ToolInfo, result: ToolResult) -> None:
+        """Learn the type of a result; a database may let a thread wait, but not the other requests."""
+        if self._all.cluster.url is None:
+            self.observed.learn_from_result(server, tool, result)
+        else:
+            await asyncio.to_thread(self.observed.learn_from_result, server, tool, result)
 
     def explain_unchecked(self, server: str, tool: str) -> str:
         """Return which arguments of a listed tool are not checked, and why; empty if all are."""
@@ -199,9 +207,9 @@ class Servers:
     @cached_property
     def pins(self) -> "Pins":
         """The pinned definitions of tools."""
-        from paddock.hub.pins import Pins
+        from paddock.hub.pins import Pins, is_sound
 
-        return Pins(self._settings.state, self._memory)
+        return Pins(self._settings.state, self._memory, self._find_shared("pins", is_sound))
 
     @cached_property
     def call_checks(self) -> "CallChecks":
@@ -222,7 +230,19 @@ class Servers:
         """The result types that were observed so far."""
         from paddock.catalog.inferred_types import InferredTypes
 
-        return InferredTypes(self._settings.state, self._memory)
+        return InferredTypes(self._settings.state, self._memory, self._find_shared("types"))
+
+    def _find_shared(self, kind: str, sound: "Callable[[dict[str, Any]], bool] | None" = None) -> Kept | None:
+        """Return facts about the servers that several machines share; None for a machine on its own."""
+        if self._all.cluster.url is None:
+            return None
+        from paddock.cluster.blocking import BlockingDatabase
+        from paddock.cluster.json_row import JsonRow
+        from paddock.hub.pins import memory_of
+
+        # The file with the servers has the same path on all of them.
+        name = memory_of(self._settings.state, self._memory).name
+        return JsonRow(BlockingDatabase(self._all.cluster.url, name=f"paddock {kind}"), kind, name, sound)
 
     @cached_property
     def catalog(self) -> "Catalog":

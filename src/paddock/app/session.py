@@ -113,13 +113,13 @@ def _make_packages(settings: Settings) -> "Packages":
 
 
 def _make_sessions(
-    settings: Settings, outgoing: OutgoingRedaction, engine: "Callable[[], RuntimeEngine]"
+    settings: Settings, outgoing: OutgoingRedaction, mark: str, engine: "Callable[[], RuntimeEngine]"
 ) -> "ProgramSessions":
     from paddock.sessions.bundles import read_result
     from paddock.sessions.registry import ProgramSessions
 
     read = partial(read_result, hide=outgoing.text, hide_json=outgoing.json)
-    return ProgramSessions(settings.sessions, engine, read)
+    return ProgramSessions(settings.sessions, engine, read, mark)
 
 
 def _make_commands(
@@ -212,9 +212,11 @@ def _make_programs(
     output: Output,
     outgoing: OutgoingRedaction,
     server: Server | None,
+    *,
+    mark: str,
 ) -> Programs:
     engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
-    sessions = partial(_make_sessions, settings, outgoing)
+    sessions = partial(_make_sessions, settings, outgoing, mark)
     return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
 
 
@@ -306,7 +308,8 @@ async def open_session(
         try:
             guest = GuestEngine(pool, parser, settings.guest.max_workers)
             output = Output(settings, outgoing.output, parts.artifacts)
-            programs = _make_programs(settings, processes, output, outgoing, server)
+            mark = "" if cluster is None else cluster.node.mark
+            programs = _make_programs(settings, processes, output, outgoing, server, mark=mark)
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)

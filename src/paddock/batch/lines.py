@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from paddock.batch.program import CaseResult, Program, ProgramResult
 from paddock.model.base import Json, kind
+from paddock.model.json_meter import MAX_VALUES, holds_more
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.model.program import signal_name
@@ -37,6 +38,8 @@ def read_program(line: bytes, number: int) -> Program | BadLine:
     """Return the program in a line, which is hostile; or what is wrong with it."""
     if len(line) > MAX_LINE_BYTES:
         return BadLine(number, None, f"the line is longer than {MAX_LINE_BYTES} bytes")
+    if holds_more(line, MAX_VALUES):
+        return BadLine(number, None, f"the line has more than {MAX_VALUES} JSON values")
     try:
         given: object = json.loads(line)
     except (ValueError, RecursionError) as problem:

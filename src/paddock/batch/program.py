@@ -23,7 +23,7 @@ from paddock.model.program import (
     Runtime,
 )
 from paddock.model.request import RuntimeRun
-from paddock.model.work_files import InputFile
+from paddock.model.work_files import INPUT_BYTES, InputFile
 from paddock.texts import explain
 
 MAX_TESTS = 10_000
@@ -31,6 +31,8 @@ MAX_EXPECTED_BYTES = 16 * 1024 * 1024
 """Maximum size of the expected output of a test, in bytes."""
 MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 """Maximum of `output_bytes`, which is the maximum of any program."""
+MAX_CHECKED_BYTES = INPUT_BYTES - STDIN_BYTES - MAX_EXPECTED_BYTES
+"""Maximum of `output_bytes` with a checker, which gets input, expected and actual output as files."""
 _ID_CHARS = 200
 
 Comparison = Literal["lines", "exact", "tokens", "float"]
@@ -135,7 +137,8 @@ class Program(Value):
     memory_bytes: PositiveInt | None = None
     """Resident memory, in bytes; None for the maximum of policy."""
     output_bytes: Annotated[PositiveInt, Field(le=MAX_OUTPUT_BYTES)] | None = None
-    """Maximum output on each stream, in bytes; beyond it the program ends. By default 256 MiB, with tests 16 MiB."""
+    """Maximum output on each stream, in bytes; beyond it the program ends. By default 256 MiB, with tests 16 MiB. With
+    a checker at most 32 MiB."""
     tests: Annotated[tuple[Case, ...], Field(max_length=MAX_TESTS)] = ()
     """The tests that judge it. Without any it only runs."""
     compare: Comparison = "lines"
@@ -165,6 +168,10 @@ class Program(Value):
         if self.checker is None and not all("expect" in case.model_fields_set for case in self.tests):
             raise ValueError(
                 "each test needs `expect`, the output to compare with, unless there is a `checker`"
+            )
+        if self.checker is not None and (self.output_bytes or 0) > MAX_CHECKED_BYTES:
+            raise ValueError(
+                f"a checker takes at most {MAX_CHECKED_BYTES} bytes of output; give a lower `output_bytes`"
             )
         if self.stdin is not None:
             raise ValueError("a program with tests gets their `stdin`; leave its own out")

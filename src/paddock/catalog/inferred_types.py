@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from paddock.files import JsonFile
+from paddock.files import JsonFile, Kept
 from paddock.hub.config import Server
 from paddock.hub.pins import memory_of
 from paddock.hub.result import ToolInfo, ToolResult, native_value
@@ -44,8 +44,9 @@ class InferredTypes:
     If they cannot be read or written, one warning is logged and nothing is stored; no other function depends on them.
     """
 
-    def __init__(self, state: Path, servers_file: Path) -> None:
-        self._kept = JsonFile(memory_of(state, servers_file) / "observed.json")
+    def __init__(self, state: Path, servers_file: Path, kept: Kept | None = None) -> None:
+        """Use `state`, Paddock's directory for facts about servers; or `kept`, which other machines may share."""
+        self._kept = kept or JsonFile(memory_of(state, servers_file) / "observed.json")
         self._types: dict[str, dict[str, Any]] | None = None
         self._lessons: dict[tuple[str, str], int] = {}
         self._reported = False

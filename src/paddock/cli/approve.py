@@ -1,7 +1,7 @@
 """`paddock approve`: answer the questions of agents whose client cannot ask."""
 
 import time
-from itertools import chain
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,10 @@ from paddock.model.printable import make_printable
 from paddock.settings.loader import load
 
 if TYPE_CHECKING:
-    from paddock.app.pending_approvals import PendingApprovals, WaitingQuestion
-    from paddock.model.approval import Question, Verdict
+    from collections.abc import AsyncGenerator
+
+    from paddock.app.questions import AnswerableQuestions
+    from paddock.model.approval import Question, Verdict, WaitingQuestion
     from paddock.settings.schema import Settings
 
 NO_TERMINAL = "only a person can approve: run this on a terminal; `--deny` works without one"
@@ -59,8 +61,8 @@ def command(
 ) -> None:
     """List the questions that wait for a person, or answer one.
 
-    Agents wait if their client cannot ask, and so do the users of a server. With an ID the command shows the question
-    and asks on this terminal. This command can say yes only on a terminal.
+    Agents wait if their client cannot ask, and so do the users of a server; with `cluster.url`, on all machines. With
+    an ID the command shows the question and asks on this terminal. This command can say yes only on a terminal.
     """
     if whole_run and deny:
         raise click.UsageError("--run approves and --deny refuses; leave one of them out.")
@@ -70,36 +72,58 @@ def command(
         raise click.UsageError("Give an ID from the list that `paddock approve` prints.")
     settings = load(workspace, flags=flags).settings
     if id_ is None:
-        found = _list_waiting(settings)
+        found = run_until_signal(_list_waiting(settings))
         newest = found[-(options.choose_limit(limit, everything=everything) or len(found)) :]
         options.report_hidden(len(newest), len(found) - len(newest))
         _print_waiting(newest, as_json=as_json)
         return
-    inbox, waiting = _find_question(settings, id_)
-    verdict = "denied" if deny else run_until_signal(_ask_verdict(waiting.question, whole_run=whole_run))
-    inbox.give_answer(waiting, verdict, find_actor(), at_terminal=True)
+    by = _find_name(settings)
+    waiting, verdict = run_until_signal(_answer(settings, id_, by, whole_run=whole_run, deny=deny))
     if as_json:
-        print_json({"id": id_, "verdict": verdict, "by": find_actor()})
+        print_json({"id": id_, "verdict": verdict, "by": by})
     else:
         click.echo(f"{waiting.question.what}: {_VERDICT_TEXTS[verdict]}")
 
 
-def _list_waiting(settings: "Settings") -> "list[WaitingQuestion]":
-    """Return the waiting questions of clients on this machine and of all users of a server, oldest first."""
+def _find_name(settings: "Settings") -> str:
+    """Return who answers; with a shared database, also at which machine."""
+    return find_actor() if settings.cluster.url is None else f"{find_actor()}@{settings.cluster.node}"
+
+
+async def _list_waiting(settings: "Settings") -> "list[WaitingQuestion]":
+    async with _open_questions(settings) as questions:
+        return await questions.list_waiting()
+
+
+async def _answer(
+    settings: "Settings", id_: str, by: str, *, whole_run: bool, deny: bool
+) -> "tuple[WaitingQuestion, Verdict]":
+    async with _open_questions(settings) as questions:
+        waiting = await questions.find_question(id_)
+        verdict = "denied" if deny else await _ask_verdict(waiting.question, whole_run=whole_run)
+        await questions.give_answer(waiting, verdict, by, at_terminal=True)
+        return waiting, verdict
+
+
+@asynccontextmanager
+async def _open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQuestions]":
+    """Yield the questions of clients on this machine and of all users of a server; or those of all machines."""
+    if settings.cluster.url is not None:
+        from paddock.cluster.database import Database
+        from paddock.cluster.migrate import check_tables
+        from paddock.cluster.questions import SharedQuestions
+        from paddock.cluster.seals import open_seals
+
+        async with Database(settings.cluster.url, name="paddock approve") as database:
+            await check_tables(database)
+            yield SharedQuestions(database, None, open_seals(settings.cluster)).of_everybody()
+        return
     from paddock.app.pending_approvals import PendingApprovals
-    from paddock.tenants import questions
+    from paddock.app.questions import FileQuestions
+    from paddock.tenants.questions import ManyQuestions, QuestionDirectories
 
-    own = PendingApprovals(settings.approvals.directory).list_waiting()
-    found = [*own, *questions.list_waiting(settings.serve.directory)]
-    return sorted(found, key=lambda waiting: waiting.question.id)
-
-
-def _find_question(settings: "Settings", id_: str) -> "tuple[PendingApprovals, WaitingQuestion]":
-    from paddock.app.pending_approvals import PendingApprovals
-    from paddock.tenants import questions
-
-    own = PendingApprovals(settings.approvals.directory)
-    return questions.find_question(chain([own], questions.list_inboxes(settings.serve.directory)), id_)
+    own = FileQuestions(PendingApprovals(settings.approvals.directory))
+    yield ManyQuestions(QuestionDirectories(settings.serve.directory).list_all, own)
 
 
 async def _ask_verdict(question: "Question", *, whole_run: bool) -> "Verdict":

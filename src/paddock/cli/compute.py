@@ -17,8 +17,7 @@ from paddock.cli.table import print_json, warn
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import holds_more
-from paddock.model.outcome import Outcome
-from paddock.model.outcome import as_json as dump_outcome
+from paddock.model.outcome import Outcome, write_outcome
 from paddock.rendering.computation import (
     ComputationRequest,
     Envelope,
@@ -64,7 +63,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
             Envelope(code="CANCELLED", message="cancelled") if outcome is None else build_envelope(outcome)
         )
     if as_json and outcome is not None:
-        click.echo(dump_outcome(outcome))
+        click.echo(write_outcome(outcome))
     elif as_json:
         print_json({"error": {"code": answer.code, "message": answer.message}})
         click.echo(answer.stderr, err=True)

@@ -13,8 +13,7 @@ from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import warn
 from paddock.cli.terminal import Terminal
 from paddock.model.base import Json
-from paddock.model.outcome import ConsoleLine, Outcome
-from paddock.model.outcome import as_json as dump_outcome
+from paddock.model.outcome import ConsoleLine, Outcome, write_outcome
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.rendering import render
 from paddock.rendering.terminal import escape_except_colour, make_encodable
@@ -104,7 +103,7 @@ class _Printer:
     def print_outcome(self, outcome: Outcome) -> None:
         """Print the rest of an outcome."""
         if self._quiet:
-            click.echo(dump_outcome(outcome))
+            click.echo(write_outcome(outcome))
         else:
             if self._has_console:
                 self._print_lines(outcome.console)

@@ -17,6 +17,7 @@ from paddock.cli.help import Group, render_examples
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
+from paddock.client.ray.cluster import name_resources
 from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -65,16 +66,30 @@ class _Row:
     cls=Group,
     invoke_without_command=True,
     epilog=render_examples(
-        "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"
+        "paddock runtimes",
+        "paddock runtimes --check --json",
+        "paddock runtimes install go kotlin",
+        "paddock runtimes --ray-resources",
     ),
 )
 @click.option("--check", is_flag=True, help="Run a confined program in each of them.")
+@click.option(
+    "--ray-resources",
+    is_flag=True,
+    help="Print the languages as custom resources of a Ray node, for `ray start --resources`.",
+)
 @options.workspace
 @options.settings
 @options.as_json
 @click.pass_context
 def command(
-    context: click.Context, workspace: Path, flags: dict[str, str], *, check: bool, as_json: bool
+    context: click.Context,
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    check: bool,
+    ray_resources: bool,
+    as_json: bool,
 ) -> None:
     """List the languages that this machine can run, and how to install the others.
 
@@ -83,7 +98,9 @@ def command(
     if context.invoked_subcommand is not None:
         return
     rows = run_until_signal(_inspect_runtimes(load(workspace, flags=flags).settings, workspace, check=check))
-    if as_json:
+    if ray_resources:
+        print_json(name_resources(row.runtime for row in rows if row.state in {"found", "works"}))
+    elif as_json:
         print_json([asdict(row) for row in rows])
     else:
         columns = ("runtime", "state", "version", "ms", "executable", "note or remedy")

@@ -159,6 +159,7 @@ async def _serve_mcp(
     endpoint: "Endpoint | None",
 ) -> None:
     from paddock.app.cluster import open_cluster
+    from paddock.app.questions import open_local_questions
     from paddock.app.session import open_session
     from paddock.mcp_server import service  # importing the protocol's library takes 0.8 s
 
@@ -171,7 +172,10 @@ async def _serve_mcp(
                 settings, workspace, launcher=launcher, compatible=compatible, cluster=cluster
             ) as session,
         ):
-            served = service.Service(session, settings, workspace, tool_names, settings_of)
+            questions = open_local_questions(settings, cluster)
+            served = service.Service(
+                session, settings, workspace, tool_names, settings_of, questions=questions
+            )
             restore_garbage_collection()
             await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
             for text in session.warnings:

@@ -20,6 +20,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.rendering.render import error_text
 from paddock.rendering.terminal import escape_text, make_encodable
+from paddock.schedules.last_runs import choose_runs
 from paddock.schedules.schedule import listing
 from paddock.settings.loader import load
 
@@ -45,7 +46,7 @@ def command() -> None:
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the schedules of the workspace and of the home directory, with the next time of each."""
     settings = load(workspace, flags=flags).settings
-    found = listing(workspace, settings.sdk.temporals, datetime.now(UTC))
+    found = listing(workspace, choose_runs(settings), datetime.now(UTC))
     if as_json:
         print_json(found)
         return

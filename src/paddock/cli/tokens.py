@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from paddock.cli import options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
@@ -20,8 +22,12 @@ from paddock.settings.serve import MAX_RATE, NAME_RULE
 from paddock.settings.units import read_duration_ms
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from paddock.settings.schema import Settings
     from paddock.settings.serve import ServeToken
+    from paddock.tenants.token_file import StoredToken
+    from paddock.tenants.token_store import TokenStore
 
 _RATE_PATTERN = re.compile(r"([0-9]{1,9})(?:/min)?", re.ASCII)
 _MAX_EXPIRY = timedelta(days=36_500)
@@ -108,7 +114,7 @@ def new(
 ) -> None:
     """Make a token and print it, once. Paddock keeps only its hash."""
     from paddock.tenants.narrowing import narrow_settings
-    from paddock.tenants.token_file import StoredToken, TokenFile
+    from paddock.tenants.token_file import StoredToken
     from paddock.tenants.tokens import hash_token, make_token
 
     settings = load(workspace, flags=flags).settings
@@ -125,7 +131,7 @@ def new(
     if any(each.name == name for each in settings.serve.token):
         raise Failure(f"the settings have a token {name} already; choose another name")
     narrow_settings(settings, entry)
-    TokenFile(settings.serve.directory).add(entry)
+    run_until_signal(_add(settings, entry))
     if as_json:
         print_json({**_describe(entry, "stored"), "token": token})
     else:
@@ -168,10 +174,8 @@ def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
 @options.as_json
 def revoke(name: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Revoke a token. A running server ends what runs under it. Exit code: 1 if there was none."""
-    from paddock.tenants.token_file import TokenFile
-
     settings = load(workspace, flags=flags).settings
-    revoked = TokenFile(settings.serve.directory).remove(name)
+    revoked = run_until_signal(_remove(settings, name))
     if as_json:
         print_json({"name": name, "revoked": revoked})
     if revoked:
@@ -184,12 +188,44 @@ def revoke(name: str, *, workspace: Path, flags: dict[str, str], as_json: bool) 
     raise Failure(f"there is no token {name!r}; paddock serve token list shows those that there are")
 
 
-def _list_tokens(settings: "Settings") -> list[dict[str, Json]]:
-    from paddock.tenants.narrowing import narrow_settings
+async def _add(settings: "Settings", token: "StoredToken") -> None:
+    async with _open_tokens(settings) as tokens:
+        await tokens.add(token)
+
+
+async def _remove(settings: "Settings", name: str) -> bool:
+    async with _open_tokens(settings) as tokens:
+        return await tokens.remove(name)
+
+
+async def _read(settings: "Settings") -> "tuple[StoredToken, ...]":
+    async with _open_tokens(settings) as tokens:
+        return await tokens.read()
+
+
+@asynccontextmanager
+async def _open_tokens(settings: "Settings") -> "AsyncGenerator[TokenStore]":
+    """Yield the tokens of the servers on this machine; or of all machines that share a database."""
+    from paddock.tenants.token_store import FileTokens, open_shared_tokens
+
+    if settings.cluster.url is not None:
+        from paddock.cluster.database import Database
+        from paddock.cluster.migrate import check_tables
+
+        async with Database(settings.cluster.url, name="paddock token") as database:
+            await check_tables(database)
+            yield open_shared_tokens(database, settings.cluster)
+        return
     from paddock.tenants.token_file import TokenFile
 
+    yield FileTokens(TokenFile(settings.serve.directory))
+
+
+def _list_tokens(settings: "Settings") -> list[dict[str, Json]]:
+    from paddock.tenants.narrowing import narrow_settings
+
     found: list[dict[str, Json]] = []
-    sources = (("settings", settings.serve.token), ("stored", TokenFile(settings.serve.directory).read()))
+    sources = (("settings", settings.serve.token), ("stored", run_until_signal(_read(settings))))
     for source, tokens in sources:
         for entry in tokens:
             described = _describe(entry, source)

@@ -9,7 +9,8 @@ from paddock.cli import options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
-from paddock.secrets.vault import VALUE_BYTES, Vault, open_vault
+from paddock.model.base import count
+from paddock.secrets.vault import VALUE_BYTES, Vault, open_cluster_vault, open_vault
 from paddock.settings.loader import load
 
 _scope = click.option("--scope", default="global", show_default=True, help="Set of secrets to use.")
@@ -22,10 +23,11 @@ _scope = click.option("--scope", default="global", show_default=True, help="Set 
         "paddock vault set github-token",
         "pass show github | paddock vault set github-token --scope work",
         "paddock vault list --scope work",
+        "paddock vault rotate",
     ),
 )
 def command() -> None:
-    """Keep secrets for scripts, in the system's keyring or in an encrypted file.
+    """Keep secrets for scripts, in the system's keyring, in an encrypted file, or in a shared database.
 
     A script reads one with paddock.vault.get(NAME). Paddock removes its value from all output.
     """
@@ -81,6 +83,23 @@ def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_
         raise Failure(f"there is no secret {name} in the scope {scope}; paddock vault list shows the names")
 
 
+@command.command("rotate", epilog=render_examples("paddock vault rotate"))
+@options.workspace
+@options.settings
+@options.as_json
+def rotate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Encrypt the secrets in the shared database with the first key of vault.key_file.
+
+    Run it after a new key was added above the old one on every machine. Then remove the old one.
+    """
+    settings = load(workspace, flags=flags).settings
+    rotated = open_cluster_vault(settings.vault, settings.cluster.url).rotate()
+    if as_json:
+        print_json({"rotated": rotated})
+    else:
+        click.echo(f"{count(rotated, 'secret')} encrypted anew")
+
+
 def ask_secret(question: str) -> str:
     """Return a secret that a person types invisibly, twice, or that is piped in."""
     if not sys.stdin.isatty():
@@ -104,4 +123,5 @@ def _read_piped() -> str:
 
 
 def _open_vault(workspace: Path, flags: dict[str, str]) -> Vault:
-    return open_vault(load(workspace, flags=flags).settings.vault)
+    settings = load(workspace, flags=flags).settings
+    return open_vault(settings.vault, url=settings.cluster.url)

@@ -1,13 +1,13 @@
 """Paddock for programs without an event loop: the same methods, each waits for its result."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast, overload
 from weakref import finalize
 
 from paddock.client.loop_thread import NOT_OPEN, OpenLoop, start_loop
@@ -154,13 +154,19 @@ class BlockingPaddock:
     _map = _make_yielding(Paddock.map)
 
     def map(
-        self, programs: "Iterable[Program]", *, max_parallel: int | None = None
+        self,
+        programs: "Iterable[Program]",
+        *,
+        max_parallel: int | None = None,
+        engine: Literal["local", "ray"] = "local",
     ) -> "Generator[ProgramResult]":
         """Run many programs and yield their results as `Paddock.map` does.
 
         The iterator of the programs may wait, or use this Paddock itself: it runs in another thread.
         """
-        return self._map(_iterate_in_thread(programs), max_parallel=max_parallel)
+        if engine != "local" and isinstance(programs, Sequence):  # is checked before anything starts
+            return self._map(programs, max_parallel=max_parallel, engine=engine)
+        return self._map(_iterate_in_thread(programs), max_parallel=max_parallel, engine=engine)
 
     def session(self, language: str | None = None, **options: Any) -> BlockingSession:  # noqa: ANN401
         """Return a session, as `Paddock.session` does with the same arguments: `with p.session("python") as s:`."""

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import aclosing
 from functools import partial
@@ -18,7 +18,27 @@ from paddock.settings.schema import Settings
 if TYPE_CHECKING:
     from paddock.batch.program import Program, ProgramResult
 
-_ENDED = "this executor was shut down; make another one"
+ENDED = "this executor was shut down; make another one"
+
+
+def map_in_order(
+    submit: "Callable[[Program], Future[ProgramResult]]",
+    programs: "Iterable[Program]",
+    timeout_s: float | None,
+) -> "Iterator[ProgramResult]":
+    """Submit all programs, and yield their results in the order of the programs; the end cancels those that wait."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    futures = [submit(program) for program in programs]
+
+    def wait_for_each() -> "Iterator[ProgramResult]":
+        try:
+            for future in futures:
+                yield future.result(None if deadline is None else deadline - time.monotonic())
+        finally:
+            for future in futures:
+                future.cancel()
+
+    return wait_for_each()
 
 
 class ProgramExecutor(Executor):
@@ -58,7 +78,7 @@ class ProgramExecutor(Executor):
         future: Future[ProgramResult] = Future()
         with self._lock:
             if self._ended:
-                raise RuntimeError(_ENDED)
+                raise RuntimeError(ENDED)
             running = self._loop.submit(partial(self._run, program, future))
             self._waiting.add(future)
             self._running.add(running)
@@ -74,18 +94,7 @@ class ProgramExecutor(Executor):
         `timeout` is for all of them together, in seconds. Raises TimeoutError after it. `Paddock.map` reads its
         programs as they are needed instead.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        futures = [self.submit(program) for program in programs]
-
-        def wait_for_each() -> "Iterator[ProgramResult]":
-            try:
-                for future in futures:
-                    yield future.result(None if deadline is None else deadline - time.monotonic())
-            finally:
-                for future in futures:
-                    future.cancel()
-
-        return wait_for_each()
+        return map_in_order(self.submit, programs, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002 - the signature of Executor
         """Accept no more programs; wait for those that were submitted, or cancel those that have not started.

@@ -4,10 +4,10 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Parts, Session, open_session
@@ -282,7 +282,7 @@ class Paddock:
             "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or beside else below(self._workspace, path),
-            "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
+            "stdin": stdin,
             "output": {"combined": combined, "persist": keep},
             "files": await asyncio.to_thread(read_input_files, files),
             "env": env or {},
@@ -292,25 +292,25 @@ class Paddock:
         outcome = await self._execute_work(work, limits, on_output=on_output, stop=stop)
         return self._attach_readers(outcome)
 
-    async def map(
-        self, programs: "Iterable[Program] | AsyncIterable[Program]", *, max_parallel: int | None = None
+    def map(
+        self,
+        programs: "Iterable[Program] | AsyncIterable[Program]",
+        *,
+        max_parallel: int | None = None,
+        engine: Literal["local", "ray"] = "local",
     ) -> AsyncGenerator["ProgramResult"]:
         """Run many programs, and judge those that have tests; yield each result as soon as it is ready.
 
         At most `max_parallel` programs run at the same time, and at most `runtimes.max_jobs`, which is the default. The
         programs are read as they are needed, and no further ones start while earlier results wait. Each waits for its
-        slot, however busy this Paddock is. Closing the generator ends the programs that run.
-        Raises RequestError for an invalid `max_parallel`, and the error of an input that cannot be read.
+        slot, however busy this Paddock is. Closing the generator ends the programs that run. With the `engine` "ray"
+        they run on a Ray cluster, by default as many as it has CPUs.
+        Raises RequestError for an invalid argument or effects on Ray, PaddockError without it, and errors of the input.
         """
-        from paddock.batch.runner import Origin, Runner  # programs without a batch do not need it
+        from paddock.client.batches import Sender, map_programs  # programs without a batch do not need it
 
-        execute = self._require_running().execute_request
-        origin = Origin(self._workspace, self._caller.actor, self._caller.surface)
-        runner = Runner(execute, origin, self._settings.runtimes)
-        parallel = read_whole_number("max_parallel", max_parallel)
-        async with aclosing(runner.map(programs, parallel)) as results:
-            async for result in results:
-                yield result
+        sender = Sender(self._require_running(), self._workspace, self._caller, self._settings)
+        return map_programs(sender, programs, max_parallel, engine)
 
     def session(
         self,

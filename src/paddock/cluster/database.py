@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
     from psycopg import AsyncConnection
 
@@ -57,7 +57,8 @@ class Database:
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         # No prepared statements, and nothing that lasts longer than a transaction: PgBouncer may be in between.
         # A database without a locale would return text as bytes: therefore the encoding.
-        given: dict[str, Any] = {
+        self._url = url
+        self._given: dict[str, Any] = {
             "autocommit": True,
             "prepare_threshold": None,
             "application_name": name[:63],
@@ -66,7 +67,7 @@ class Database:
         }
         self._pool: AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]] = AsyncConnectionPool(
             url,
-            kwargs=given,
+            kwargs=self._given,
             min_size=0,
             max_size=max_connections,
             timeout=connect_s,
@@ -107,6 +108,31 @@ class Database:
             psycopg.errors.ReadOnlySqlTransaction,  # a standby, to which the address leads during a failover
             PoolTimeout,
         ) as error:
+            raise StoreUnavailable(describe_failure(error)) from None
+
+    @asynccontextmanager
+    async def listen(self, channel: str) -> "AsyncGenerator[Callable[[float], Awaitable[None]]]":
+        """Yield a function that waits for a notification on a channel, up to some seconds.
+
+        It has a connection of its own. Through a pooler that shares connections between transactions, such as PgBouncer
+        by default, no notification arrives. Raises StoreUnavailable, also for errors in the block.
+        """
+        import psycopg
+        from psycopg import sql
+
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                connection = await psycopg.AsyncConnection.connect(self._url, **self._given)
+            async with connection:
+                with _break_off_after(connection, CONNECT_S):
+                    await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+
+                async def wait(seconds: float) -> None:
+                    async for _ in connection.notifies(timeout=seconds, stop_after=1):
+                        pass
+
+                yield wait
+        except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
             raise StoreUnavailable(describe_failure(error)) from None
 
     async def fetch(

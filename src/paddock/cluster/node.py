@@ -1,5 +1,6 @@
 """The entry of this process in the table of nodes."""
 
+import hashlib
 from typing import NamedTuple
 
 from paddock.cluster.database import Database
@@ -7,6 +8,7 @@ from paddock.cluster.migrate import check_tables
 from paddock.cluster.status import LEASE_S
 from paddock.model.errors import ConfigurationError
 
+MARK_CHARS = 16
 CONNECT_S = 2.0
 """Maximum time until the connection of the lease is there, in seconds."""
 _STATEMENT_S = 4.0
@@ -32,6 +34,16 @@ class Node(NamedTuple):
     """Id of the process."""
     url: str | None = None
     """Address at which other replicas reach it: `cluster.node_url`."""
+
+    @property
+    def mark(self) -> str:
+        """What names it in handles; empty if others do not reach it."""
+        return "" if self.url is None else compute_mark(self.boot)
+
+
+def compute_mark(boot: str) -> str:
+    """Return the mark of a process in handles: 16 hexadecimal digits."""
+    return hashlib.sha256(f"mark {boot}".encode()).hexdigest()[:MARK_CHARS]
 
 
 class NodeLease:

@@ -14,11 +14,13 @@ from paddock.http_api.openapi import build_document
 from paddock.http_api.problems import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
+    UNAUTHORIZED,
     Problem,
     reject_fields,
 )
 from paddock.http_api.running import explain_fault
 from paddock.http_api.sandboxfusion import routes as sandboxfusion_routes
+from paddock.tenants import UnknownToken
 
 _log = logging.getLogger("paddock.http")
 
@@ -42,6 +44,7 @@ def build_api(server: ServerContext, routers: Sequence[APIRouter] = ROUTERS) -> 
     app.openapi = _cache_document(app)
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(UnknownToken, _answer_revoked)
     app.add_exception_handler(404, _answer_missing_path)
     app.add_exception_handler(405, _answer_missing_method)
     app.add_exception_handler(Exception, _answer_fault)
@@ -69,6 +72,11 @@ async def _answer_invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     faults = [(".".join(map(str, each["loc"])), str(each["msg"])) for each in error.errors()]
     return reject_fields(faults).respond()
+
+
+async def _answer_revoked(_request: Request, error: Exception) -> Response:
+    """Answer for a token that was revoked while its request was read."""
+    return Problem(UNAUTHORIZED, f"{error}.").respond()
 
 
 async def _answer_missing_path(request: Request, _error: Exception) -> Response:

@@ -4,7 +4,7 @@ A caller sees its own questions. One with the right to approve also sees those o
 answers a question of their own: whoever runs something must not be the one who allows it.
 """
 
-import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,16 +21,19 @@ from paddock.http_api.problems import (
     MALFORMED_BODY,
     NOT_FOUND,
     NOT_PERMITTED,
+    UNAVAILABLE,
     UNSUPPORTED_MEDIA_TYPE,
     Problem,
 )
-from paddock.model.errors import ApprovalError
+from paddock.model.errors import ApprovalError, StoreUnavailable
 from paddock.model.numbers import dumps
 from paddock.tenants import NotPermitted
 
 if TYPE_CHECKING:
-    from paddock.app.pending_approvals import WaitingQuestion
+    from paddock.model.approval import WaitingQuestion
     from paddock.tenants import Tenant
+
+_log = logging.getLogger("paddock.http")
 
 router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
 
@@ -44,8 +47,11 @@ router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
 async def list_approvals(call: ThisCall) -> Response:
     """Return the questions of this caller; and those of all others, if it may answer them."""
     tenant, now = call.tenant, time.time()
-    own = await asyncio.to_thread(_list_own, tenant)
-    others = await asyncio.to_thread(tenant.list_questions) if tenant.may_approve else []
+    try:
+        own = await _list_own(tenant)
+        others = await tenant.list_questions() if tenant.may_approve else []
+    except StoreUnavailable as error:
+        raise _explain_unavailable(error) from None
     waiting = [(each, each in others) for each in (*own, *others)]
     found = [
         {
@@ -58,10 +64,10 @@ async def list_approvals(call: ThisCall) -> Response:
     return Response(dumps({"approvals": found}), media_type="application/json")
 
 
-def _list_own(tenant: "Tenant") -> "list[WaitingQuestion]":
+async def _list_own(tenant: "Tenant") -> "list[WaitingQuestion]":
     """Return the questions of a caller itself; none if they cannot be kept at all."""
     try:
-        return tenant.list_own_questions()
+        return await tenant.list_own_questions()
     except ApprovalError:
         return []
 
@@ -86,17 +92,26 @@ async def answer(
     """Answer a question of another caller. The first answer counts; the record has the name of this caller."""
     body = (await read_model(call.request, call.server.bodies, AnswerBody)).model
     try:
-        await asyncio.to_thread(call.tenant.answer_question, id, body.verdict)
+        await call.tenant.answer_question(id, body.verdict)
     except NotPermitted as error:
         raise Problem(NOT_PERMITTED, f"{error}.") from None
+    except StoreUnavailable as error:
+        raise _explain_unavailable(error) from None
     except ApprovalError as error:
-        raise await asyncio.to_thread(_explain_refusal, call.tenant, id, body, error) from None
+        raise await _explain_refusal(call.tenant, id, body, error) from None
     given = {"id": id, "verdict": body.verdict, "by": call.tenant.actor}
     return Response(dumps(given), media_type="application/json")
 
 
-def _explain_refusal(tenant: "Tenant", id_: str, body: AnswerBody, error: ApprovalError) -> Problem:
-    waiting = next((each for each in tenant.list_questions() if each.question.id == id_), None)
+def _explain_unavailable(error: StoreUnavailable) -> Problem:
+    _log.error("questions cannot be read: %s", error)  # its text is for the owner of the server
+    return Problem(
+        UNAVAILABLE, "Questions cannot be read or answered just now. Send the request again later."
+    )
+
+
+async def _explain_refusal(tenant: "Tenant", id_: str, body: AnswerBody, error: ApprovalError) -> Problem:
+    waiting = next((each for each in await tenant.list_questions() if each.question.id == id_), None)
     if waiting is None:
         return Problem(NOT_FOUND, f"{error}. GET /v1/approvals lists the questions that wait.")
     if body.verdict == "run" and "run" not in waiting.question.scopes:

@@ -49,4 +49,4 @@ async def read_artifact(
     except ArtifactError as error:
         raise Problem(INVALID_REQUEST, f"{error}. Run `paddock output get` on the server.") from None
     media_type = _TEXT if found.manifest is None else found.manifest.media_type or _TEXT
-    return Response(data, headers={**DOWNLOAD_HEADERS, "Content-Type": media_type})
+    return call.server.downloads.respond(data, media_type, DOWNLOAD_HEADERS)

@@ -28,6 +28,8 @@ MAX_JSON_BYTES = 96 * MIB
 """Maximum size of a JSON body, in bytes: it has room for the input files of one program in base64."""
 MAX_FILE_BYTES = INPUT_BYTES
 """Maximum size of a body that is a file, in bytes."""
+_VALUE_BYTES = 64
+"""Memory of one decoded JSON value without its text, in bytes: an empty array and its place in another one."""
 MAX_BUFFERED_BYTES = 256 * MIB
 """Maximum size of all bodies that are in memory at the same time, in bytes."""
 
@@ -41,7 +43,7 @@ class ReadBody(NamedTuple, Generic[B]):
     value: dict[str, Json]
     """What it is without its model."""
     size: int
-    """In bytes."""
+    """How much memory it takes, in bytes; a rough estimate."""
 
 
 class BodyBuffer:
@@ -92,17 +94,20 @@ async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> Re
             "The body must be JSON. Send the header `Content-Type: application/json`.",
         )
     async with buffer.read(request, MAX_JSON_BYTES) as body:
-        value: Json = await _read_json(body) if body.strip() else {}
+        value, size = await _read_json(body)
         if not isinstance(value, dict):
             raise Problem(MALFORMED_BODY, "The body must be a JSON object, such as {}.")
         members = cast("dict[str, Json]", value)
         try:
-            return ReadBody(model.model_validate(members), members, len(body))
+            return ReadBody(model.model_validate(members), members, size)
         except ValidationError as problem:
             raise reject_invalid(problem) from None
 
 
-async def _read_json(body: bytes) -> Json:
+async def _read_json(body: bytes) -> tuple[Json, int]:
+    """Return the value of a JSON text, by default {}, and an estimate of its memory in bytes. Raises Problem."""
+    if not body.strip():
+        return {}, 0
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -126,7 +131,7 @@ async def _read_json(body: bytes) -> Json:
             MALFORMED_BODY,
             "A string of the body has half of a surrogate pair, which is not Unicode. Replace it by U+FFFD.",
         )
-    return value
+    return value, len(body) + _VALUE_BYTES * meter.values
 
 
 def _refuse_constant(name: str) -> Json:

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 from fastapi import Depends, Request
 
 from paddock.http_api.bodies import BodyBuffer
+from paddock.http_api.downloads import Downloads
 from paddock.http_api.running import Executions
 from paddock.mcp_server.requests import InFlightRequests
 
 if TYPE_CHECKING:
+    from paddock.app.cluster import Cluster
     from paddock.telemetry.metrics import Metrics
     from paddock.tenants import Tenant
 
 TENANT_KEY: Final = "paddock.tenant"
 """Where the entry keeps the caller of a request, in its scope."""
+HOP_KEY: Final = "paddock.hop"
+"""In the scope of a request: whether another replica has passed it on."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,11 @@ class ServerContext:
     requests: InFlightRequests
     executions: Executions
     bodies: BodyBuffer
+    downloads: Downloads
     metrics: "Metrics | None"
     """Those of all callers; None if they are off."""
+    cluster: "Cluster | None" = None
+    """What it shares with other replicas."""
 
 
 class Call(NamedTuple):

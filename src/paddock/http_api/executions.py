@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from paddock.http_api.bodies import ReadBody, read_model
 from paddock.http_api.context import Call, ThisCall, await_disconnect
+from paddock.http_api.elsewhere import find_elsewhere, find_ended
 from paddock.http_api.events import EVENT_SCHEMA, Listener
 from paddock.http_api.events import MEDIA_TYPE as EVENT_STREAM
 from paddock.http_api.idempotency import HEADER, REPLAYED_HEADER, KeyedRequest, read_key
@@ -25,6 +26,7 @@ from paddock.http_api.openapi import describe_answer, describe_body, describe_pr
 from paddock.http_api.problems import (
     BODY_TOO_LARGE,
     CANCELLED,
+    EXECUTION_LOST,
     INVALID_KEY,
     INVALID_REQUEST,
     KEY_REUSED,
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["executions"])
 
 RUN_PROBLEMS = (
-    *(MALFORMED_BODY, INVALID_KEY, CANCELLED, OUTCOME_LOST, BODY_TOO_LARGE),
+    *(MALFORMED_BODY, INVALID_KEY, CANCELLED, OUTCOME_LOST, EXECUTION_LOST, BODY_TOO_LARGE),
     *(UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, KEY_REUSED),
 )
 """The problems of a request that runs something."""
@@ -112,6 +114,8 @@ async def execute(call: ThisCall, key: KeyHeader, answering: ThisAnswering) -> R
     """Run a program, a computation, a tool or a script tool, and return its outcome."""
     read = await read_model(call.request, call.server.bodies, ExecutionBody)
     keyed = read_key(call.tenant.actor, key, ["execution", read.value])
+    if (elsewhere := await find_elsewhere(call, read.model.session, read.value)) is not None:
+        return elsewhere
     return await run_body(call, read, read.model.session, keyed=keyed, answering=answering)
 
 
@@ -246,7 +250,7 @@ def render_state(execution: Execution) -> bytes:
 
 _STATE_RESPONSES = {
     **describe_answer(ExecutionState, "The execution."),
-    **describe_problems(NOT_FOUND, INVALID_REQUEST),
+    **describe_problems(NOT_FOUND, OUTCOME_LOST, EXECUTION_LOST, INVALID_REQUEST),
 }
 
 
@@ -275,9 +279,10 @@ async def list_executions(call: ThisCall) -> Response:
 )
 async def show(id: str, call: ThisCall) -> Response:  # noqa: A002 - the name in the path
     """Return the state of an execution of this caller, and its outcome for some time after its end."""
-    return Response(
-        render_state(call.server.executions.find(call.tenant.actor, id)), media_type="application/json"
-    )
+    executions, actor = call.server.executions, call.tenant.actor
+    if not executions.has(actor, id) and (ended := await find_ended(call, id)) is not None:
+        return ended
+    return call.server.downloads.respond(render_state(executions.find(actor, id)), "application/json")
 
 
 @router.delete(
@@ -285,7 +290,10 @@ async def show(id: str, call: ThisCall) -> Response:  # noqa: A002 - the name in
 )
 async def cancel(id: str, call: ThisCall) -> Response:  # noqa: A002 - as above
     """Cancel an execution of this caller, and return it when it has ended. Does nothing after its end."""
-    execution = call.server.executions.find(call.tenant.actor, id)
+    executions, actor = call.server.executions, call.tenant.actor
+    if not executions.has(actor, id) and (ended := await find_ended(call, id)) is not None:
+        return ended
+    execution = executions.find(actor, id)
     execution.cancel()
     await execution.done.wait()
     return Response(render_state(execution), media_type="application/json")

@@ -55,14 +55,25 @@ class McpServers:
     def _find(self, tenant: "Tenant") -> _Running:
         token = tenant.token.sha256
         found = self._running.get(token)
-        if found is not None and found.session is tenant.session and not _has_failed(found):
+        if found is not None and found.session is tenant.session:
             return found
         if found is not None and found.task is not None:
             found.task.cancel()
         running = _Running(tenant, tenant.session, self._make_service(tenant))
         running.task = asyncio.create_task(running.run())
         self._running[token] = running
+        running.task.add_done_callback(lambda _: self._forget(token, running))
         return running
+
+    def holds_run(self, tenant: "Tenant", run: str) -> bool:
+        """Return whether a call of this caller waits here."""
+        found = self._running.get(tenant.token.sha256)
+        return found is not None and found.service.holds_run(run, tenant.actor)
+
+    def _forget(self, token: str, running: _Running) -> None:
+        """Forget a server that has ended: its token was revoked, or it could not start."""
+        if self._running.get(token) is running:
+            del self._running[token]
 
     async def drain(self) -> None:
         """Reject new requests of MCP, and let those in flight end."""
@@ -71,7 +82,3 @@ class McpServers:
     async def close(self) -> None:
         """End all MCP servers."""
         await cancel_all([each.task for each in self._running.values() if each.task is not None])
-
-
-def _has_failed(running: _Running) -> bool:
-    return running.task is not None and running.task.done()

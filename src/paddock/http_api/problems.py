@@ -43,6 +43,7 @@ CANCELLED = ProblemType("cancelled", 409, "The execution was cancelled before it
 OUTCOME_LOST = ProblemType("outcome-lost", 409, "The outcome of this Idempotency-Key is not kept")
 ALREADY_ANSWERED = ProblemType("already-answered", 409, "The question has an answer")
 SESSION_LOST = ProblemType("session-lost", 410, "The session has ended")
+EXECUTION_LOST = ProblemType("execution-lost", 410, "The server that ran it has ended")
 BODY_TOO_LARGE = ProblemType("body-too-large", 413, "The body is too large")
 UNSUPPORTED_MEDIA_TYPE = ProblemType("unsupported-media-type", 415, "The body has another media type")
 WRONG_HOST = ProblemType("wrong-host", 421, "The server does not answer to this name")

@@ -10,13 +10,13 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from paddock.app.approvals import ClientAsker
-from paddock.app.pending_approvals import PendingApprovals
-from paddock.cancellation import cancel_all
+from paddock.app.questions import Questions
+from paddock.cancellation import cancel_all, unless_stopped
 from paddock.client.attached import AttachedPaddock
 from paddock.client.requests import Caller
 from paddock.http_api.events import Listener, Publisher
@@ -47,12 +47,11 @@ from paddock.model.approval import Answer, Question
 from paddock.model.errors import AlreadyClaimed, ApprovalError, LedgerError, PaddockError
 from paddock.model.ids import mint_id
 from paddock.model.limits import MIB
-from paddock.model.outcome import Outcome, Status, as_json
+from paddock.model.outcome import Outcome, Status, write_outcome
 from paddock.model.path_privacy import hide_paths
 from paddock.model.request import KEY_REUSED as KEY_REUSED_ERROR
 from paddock.model.request import UNKEPT_OUTCOME
 from paddock.tenants import TenantBusy, UnknownToken
-from paddock.tenants.questions import ask_in_inbox
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,6 +176,11 @@ class Executions:
             )
         return known
 
+    def has(self, actor: str, id_: str) -> bool:
+        """Return whether an execution of a caller runs here, or its outcome is kept."""
+        found = self._running.get(id_) or self._kept.get(id_)
+        return found is not None and found.actor == actor
+
     def find(self, actor: str, id_: str) -> Execution:
         """Return an execution of a caller. Raises Problem."""
         self._forget_old()
@@ -184,7 +188,8 @@ class Executions:
         if found is None or found.actor != actor:
             raise Problem(
                 NOT_FOUND,
-                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago. "
+                f"There is no execution {id_[:64]!r} of this caller, or it ended more than {KEEP_S:.0f} s ago"
+                f"{', or with the replica that ran it' if self._shared else ''}. "
                 "The audit record knows it longer.",
             )
         return found
@@ -215,8 +220,16 @@ class Executions:
                 self._end(execution)
 
     async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
-        inbox = PendingApprovals(tenant.settings.approvals.directory)
-        async with tenant.admit(asker=_Questions(execution, inbox).ask) as admission:
+        async with AsyncExitStack() as admitted:
+            entering = admitted.enter_async_context(
+                tenant.admit(asker=_Asking(execution, tenant.questions).ask)
+            )
+            admission = await unless_stopped(entering, execution.stop)
+            if admission is None:
+                text = (
+                    f"The execution {execution.id} was cancelled while it waited for a slot. Nothing started."
+                )
+                raise Problem(CANCELLED, text, execution=execution.id)
             if execution.keyed is not None and not self._shared:
                 sink, now = tenant.session.gate.audit, current_time()
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
@@ -229,6 +242,7 @@ class Executions:
     def _end(self, execution: Execution) -> None:
         execution.ended_at = time.monotonic()
         self._running.pop(execution.id, None)
+        self._kept.pop(execution.id, None)  # an earlier attempt with the same key; the newest one is the last
         self._kept[execution.id] = execution
         if not _is_final(execution):
             self._forget_key(execution)
@@ -299,29 +313,30 @@ class Executions:
         await cancel_all([each.task for each in [*self._running.values()] if each.task is not None])
 
 
-class _Questions:
+class _Asking:
     """Asks the questions of one execution: they wait for another user or for `paddock approve`."""
 
-    def __init__(self, execution: Execution, inbox: PendingApprovals) -> None:
+    def __init__(self, execution: Execution, questions: Questions) -> None:
         self._execution = execution
-        self._inbox = inbox
+        self._questions = questions
 
     async def ask(self, question: Question) -> Answer:
         """Keep a question until it is answered."""
-        self._execution.question = question
-        self._execution.publisher.put("question", question.model_dump(mode="json"))
         try:
-            return await ask_in_inbox(self._inbox, question)
+            async with self._questions.keep_question(question):
+                self._execution.question = question  # from now on, others can answer it
+                self._execution.publisher.put("question", question.model_dump(mode="json"))
+                return await self._questions.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # its text is for the operator
             _log.warning("no person can be asked: %s", error)
-            told = "asking failed: the directory of questions cannot be used; see the log of the server"
+            told = "asking failed: questions cannot be kept; see the log of the server"
             return Answer(verdict="unasked", by="paddock", told=told)
         finally:
             self._execution.question = None
 
 
 def _encode(outcome: Outcome) -> bytes:
-    return as_json(outcome).encode("utf-8", "replace")
+    return write_outcome(outcome).encode("utf-8", "replace")
 
 
 def _check_key(outcome: Outcome, execution: Execution) -> None:

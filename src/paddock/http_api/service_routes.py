@@ -36,7 +36,7 @@ async def check_liveness() -> Response:
 
 async def check_readiness(server: ThisServer) -> Response:
     """Return `ok`, and a problem once the server ends."""
-    if server.requests.ending:
+    if server.requests.leaving:
         raise Problem(SERVER_ENDING, "The server is ending. Send requests to another one.")
     return Response("ok\n", headers=_FRESH, media_type="text/plain")
 

@@ -22,6 +22,7 @@ from paddock.http_api.openapi import describe_answer, describe_body, describe_pr
 from paddock.http_api.problems import (
     BODY_TOO_LARGE,
     DENIED,
+    EXECUTION_LOST,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     NOT_CARRIED_OUT,
@@ -49,7 +50,7 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
 SessionId = Annotated[str, Path(description="The handle of the session.")]
 FilePath = Annotated[str, Path(description="Path of the file, relative to the working directory.")]
-_ABSENCES = describe_problems(NOT_FOUND, SESSION_LOST, INVALID_REQUEST)
+_ABSENCES = describe_problems(NOT_FOUND, SESSION_LOST, EXECUTION_LOST, INVALID_REQUEST)
 _OUTCOME_PROBLEMS = (DENIED, SESSION_LOST, INVALID_REQUEST, NOT_CARRIED_OUT, UNAVAILABLE, INTERNAL_ERROR)
 _NO_CONTENT: dict[int | str, dict[str, Any]] = {204: {"description": "Done."}}
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -258,7 +259,7 @@ async def read_file(id: SessionId, path: FilePath, call: ThisCall) -> Response: 
         raise _explain_file(path, error) from None
     except PaddockError:
         raise _explain_absence(call.tenant, id) from None
-    return Response(data, media_type="application/octet-stream", headers=DOWNLOAD_HEADERS)
+    return call.server.downloads.respond(data, "application/octet-stream", DOWNLOAD_HEADERS)
 
 
 DOWNLOAD_HEADERS = {

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from paddock.files import JsonFile
+from paddock.files import JsonFile, Kept
 from paddock.hub.config import Server, StdioServer
 from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
@@ -59,15 +59,10 @@ class Change:
 class Pins:
     """The pinned definitions of the servers in one servers file, shared by all processes that use it."""
 
-    def __init__(self, state: Path, servers_file: Path) -> None:
-        """Use `state`, Paddock's directory for facts about servers."""
-        self._kept = JsonFile(memory_of(state, servers_file) / "pins.json", _is_sound)
+    def __init__(self, state: Path, servers_file: Path, kept: Kept | None = None) -> None:
+        """Use `state`, Paddock's directory for facts about servers; or `kept`, which other machines may share."""
+        self._kept = kept or JsonFile(memory_of(state, servers_file) / "pins.json", is_sound)
         self._file = str(servers_file)
-
-    @property
-    def path(self) -> Path:
-        """The file that holds the pins."""
-        return self._kept.path
 
     def review_listing(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, PinCheck]:
         """Compare a server's listing with the pins, and pin new tools. Raises ConfigurationError.
@@ -206,8 +201,8 @@ def memory_of(state: Path, servers_file: Path) -> Path:
     return state / hashlib.sha256(str(servers_file.absolute()).encode()).hexdigest()[:16]
 
 
-def _is_sound(pins: Mapping[str, Any]) -> bool:
-    """Return whether the file's contents are complete: half of a pin must not pass as no pin."""
+def is_sound(pins: Mapping[str, Any]) -> bool:
+    """Return whether pins are complete: half of a pin must not pass as no pin."""
     servers = pins.get("servers", {})
     return isinstance(servers, dict) and all(map(_is_entry, cast("dict[str, Any]", servers).values()))
 

@@ -252,8 +252,8 @@ class Hub:
                 if not isinstance(failed.error, ServerRejected):
                     raise
                 if self._checks is not None:
-                    self._checks.record_listing(
-                        record.server.name, []
+                    await asyncio.to_thread(
+                        self._checks.record_listing, record.server.name, []
                     )  # all its pinned tools are missing now
 
     async def _list_tools(self, record: _Record, connection: "AnyConnection", limit: float) -> list[ToolInfo]:
@@ -264,7 +264,7 @@ class Hub:
         record.left_out = (*hidden[:_MAX_WARNINGS], *filter(None, [cut]))
         self._add_warnings(record, "tool listing", [*record.left_out, *warnings])
         if self._checks is not None:
-            self._checks.record_listing(record.server.name, tools)
+            await asyncio.to_thread(self._checks.record_listing, record.server.name, tools)
         connection.listed = record.changes == changes
         return tools
 
@@ -348,7 +348,7 @@ class Hub:
             return
         try:
             try:
-                probe = not (record.legacy or self._is_silent(record))
+                probe = not (record.legacy or await self._is_silent(record))
                 await self._run_child(child, record, server, probe=probe)
             except CallFailed as failed:
                 if record.legacy or not failed.again:
@@ -398,7 +398,7 @@ class Hub:
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
-                self._note_silence(record, connection)
+                await self._note_silence(record, connection)
                 self._connections[child] = connection
                 self._feed_pool(on.Connected(child))
                 await connection.wait_until_lost()
@@ -426,14 +426,16 @@ class Hub:
             raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE)
         return await self._start_confined(server, self._environment)
 
-    def _note_silence(self, record: _Record, connection: "Connection") -> None:
+    async def _note_silence(self, record: _Record, connection: "Connection") -> None:
         """Record for later processes whether the server answered `server/discover`."""
-        answers = not connection.legacy and self._is_silent(record)
+        answers = not connection.legacy and await self._is_silent(record)
         if self._checks is not None and (connection.silent or answers):
-            self._checks.note_silent(record.server.name, silent=connection.silent)
+            await asyncio.to_thread(self._checks.note_silent, record.server.name, silent=connection.silent)
 
-    def _is_silent(self, record: _Record) -> bool:
-        return self._checks is not None and self._checks.is_silent(record.server.name)
+    async def _is_silent(self, record: _Record) -> bool:
+        return self._checks is not None and await asyncio.to_thread(
+            self._checks.is_silent, record.server.name
+        )
 
     def _on_tools_changed(self, record: _Record) -> None:
         record.changes += 1

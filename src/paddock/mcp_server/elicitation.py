@@ -249,6 +249,10 @@ class ElicitationRounds:
         current = self._start_or_resume(context, params, actor, work)
         return await current.wait_for_requests(None) or await current.task
 
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether the answer of a waiting call can be fetched here."""
+        return self._pending.holds_run(run, actor)
+
     async def close(self) -> None:
         """End all waiting work."""
         await self._pending.close()

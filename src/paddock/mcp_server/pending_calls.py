@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from paddock.app.approvals import ClientAsker
-from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import Questions
 from paddock.cancellation import cancel_all, wait_shielded
 from paddock.mcp_server.toolbox import Caller, ToolAnswer, build_refusal, text_block
 from paddock.model import approval
@@ -32,7 +32,7 @@ FETCH_TOOLS = {
     "compat": ("sdl.runtime.queryOutput", "artifactHandle"),
 }
 """By tool that fetches answers: its listed name, and the argument with the run's id."""
-QUESTIONS_UNUSABLE = "asking failed: the directory of questions cannot be used; see the log of the server"
+QUESTIONS_UNUSABLE = "asking failed: questions cannot be kept; see the log of the server"
 _WAIT_S = 20.0
 _MAX_ENDED_CALLS = 16
 """Maximum number of answers that wait to be fetched."""
@@ -41,7 +41,7 @@ _MAX_ENDED_CALLS = 16
 class PendingCall(Generic[T]):
     """The work of a request that continues without its caller; its questions are kept in the inbox."""
 
-    def __init__(self, actor: str, client: str, work: Work[T], inbox: PendingApprovals) -> None:
+    def __init__(self, actor: str, client: str, work: Work[T], inbox: Questions) -> None:
         self.actor = actor
         self.client = client
         self.question: Question | None = None
@@ -78,7 +78,7 @@ class PendingCall(Generic[T]):
 
     async def _ask_person(self, question: Question) -> approval.Answer:
         try:
-            with self._inbox.keep_question(question):
+            async with self._inbox.keep_question(question):
                 self.question = question
                 self.answered.clear()
                 self.asking.set()
@@ -96,9 +96,7 @@ class PendingCall(Generic[T]):
 class PendingCalls:
     """The calls of one server that wait for `paddock approve`, and the answers that are not fetched yet."""
 
-    def __init__(
-        self, inbox: PendingApprovals, fetching: tuple[str, str], patience_s: float = _WAIT_S
-    ) -> None:
+    def __init__(self, inbox: Questions, fetching: tuple[str, str], patience_s: float = _WAIT_S) -> None:
         """Keep questions in `inbox`. `fetching` is the tool that clients should come back with, and its argument.
 
         A client that comes back while its person decides waits up to `patience_s`.
@@ -140,6 +138,11 @@ class PendingCalls:
             return await errand.task
         self._keep_call(question.run, errand)
         return self._report_waiting(question)
+
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether a call of this actor waits, or its answer was not fetched yet."""
+        errand = self._calls.get(run)
+        return errand is not None and errand.actor == actor
 
     async def fetch_answer(self, run: str, actor: str) -> ToolAnswer:
         """Return the answer of a waiting call and forget it, or return that it still waits."""

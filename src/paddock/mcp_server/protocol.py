@@ -1,6 +1,8 @@
 """The MCP protocol around the table of tools, both eras: 2025-11-25 with sessions, 2026-07-28 without."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +50,12 @@ def build_protocol_server(
     offers: PromptsAndResources,
     rounds: ElicitationRounds,
     announcer: ChangeNotifier | None = None,
+    mark: str = "",
 ) -> "Server[Any]":
     """Return a protocol server for the tools of `toolbox`, prompts and resources.
 
     `rounds` asks clients and their people. With an announcer, clients are notified when the tools change.
+    `mark` names this replica of a server with several, in `requestState`.
     """
     logs = Logs()
 
@@ -97,12 +101,15 @@ def build_protocol_server(
     logs.attach(server)
     if announcer is not None:
         announcer.attach(server)
-    _seal_request_state(server, rounds.wait_ms)
+    _seal_request_state(server, rounds.wait_ms, mark)
     return server
 
 
-def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
-    """Encrypt `requestState`, and accept it only for this request of this client, for a limited time."""
+def _seal_request_state(server: "Server[Any]", wait_ms: int, mark: str) -> None:
+    """Encrypt `requestState`, and accept it only for this request of this client, for a limited time.
+
+    The mark before it is not encrypted: other replicas pass the request on to the one with this mark.
+    """
 
     @cache
     def get_boundary() -> "RequestStateBoundary":
@@ -116,8 +123,11 @@ def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
         return RequestStateBoundary(security, default_audience="paddock")
 
     async def seal_state(ctx: Context, call_next: CallNext) -> HandlerResult:
-        if (ctx.params or {}).get("requestState") is not None:
-            return await get_boundary()(ctx, call_next)
+        params = ctx.params or {}
+        if isinstance(state := params.get("requestState"), str):
+            ctx = replace(ctx, params={**params, "requestState": state.removeprefix(mark)})
+        if state is not None:
+            return _mark_state(await get_boundary()(ctx, call_next), mark)
         result = await call_next(ctx)
         if not is_input_required(result):
             return result
@@ -125,9 +135,16 @@ def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
         async def return_result(_ctx: Context) -> HandlerResult:
             return result
 
-        return await get_boundary()(ctx, return_result)
+        return _mark_state(await get_boundary()(ctx, return_result), mark)
 
     server.middleware.append(seal_state)
+
+
+def _mark_state(result: HandlerResult, mark: str) -> HandlerResult:
+    """Return a result with the mark before its `requestState`, if it has one."""
+    if isinstance(result, Mapping) and isinstance(state := result.get("requestState"), str):
+        return {**result, "requestState": f"{mark}{state}"}
+    return result
 
 
 def _build_result(answer: ToolAnswer, version: str) -> dict[str, Json]:

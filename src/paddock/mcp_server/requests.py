@@ -31,6 +31,8 @@ class InFlightRequests:
     """The requests in flight, by session and request id. One entry covers the handler and the HTTP exchange."""
 
     def __init__(self) -> None:
+        self.leaving = False
+        """Whether load balancers should send requests to other servers. They are still taken."""
         self.ending = False
         """Whether new requests are rejected."""
         self._in_flight: Counter[Hashable] = Counter()
@@ -71,7 +73,7 @@ class InFlightRequests:
 
     async def wait_until_drained(self, seconds: float) -> bool:
         """Reject new requests; wait until none is in flight, and return whether that took at most `seconds`."""
-        self.ending = True
+        self.leaving = self.ending = True
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:

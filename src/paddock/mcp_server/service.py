@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import Questions, open_local_questions
 from paddock.app.session import Session, open_session
 from paddock.cancellation import cancel_all
 from paddock.mcp_server.compat.profile import build_compat_profile
@@ -67,8 +67,14 @@ class Service:
         settings_of: SettingsOf,
         *,
         admit: "Admit | None" = None,
+        questions: Questions | None = None,
+        mark: str = "",
     ) -> None:
-        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs."""
+        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs.
+
+        `questions` keeps those of clients that cannot ask; by default it is the directory of the settings. `mark` names
+        this replica of a server with several.
+        """
         cap = settings.mcp.answer_characters
         rest = OverflowStore(session, workspace)
         own = [
@@ -96,10 +102,11 @@ class Service:
         )
         self._announcer = ChangeNotifier()
         self._metrics = session.metrics.render_page if session.metrics else None
+        self._mark = mark
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
-        self._inbox = PendingApprovals(settings.approvals.directory)
+        self._inbox = questions or open_local_questions(settings, None)
         self._rounds = ElicitationRounds(
             settings.approvals.wait_ms, PendingCalls(self._inbox, FETCH_TOOLS[tool_names])
         )
@@ -140,6 +147,10 @@ class Service:
                 serving.result()
                 return
 
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether the answer of a waiting call can be fetched here."""
+        return self._rounds.holds_run(run, actor)
+
     async def drain(self) -> None:
         """Let requests in flight end within the grace period; then stop them, and send their answers."""
         if not await self._requests.wait_until_drained(self._grace_s):
@@ -153,11 +164,11 @@ class Service:
         watching = [*map(asyncio.create_task, looks)]
         announcer = self._announcer if self._changes else None
         try:
-            self._inbox.remove_abandoned()
+            await self._inbox.remove_abandoned()
         except ApprovalError as error:
             _log.warning("questions cannot wait for `paddock approve`: %s", error)
         try:
-            server = build_protocol_server(self._tools, self._offers, self._rounds, announcer)
+            server = build_protocol_server(self._tools, self._offers, self._rounds, announcer, self._mark)
             server.middleware.append(self._requests.handle_message)
             yield server
         finally:

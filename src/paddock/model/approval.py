@@ -1,9 +1,10 @@
 """Questions to a person before something runs, and their answers."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Self
 
 from paddock.model.base import PositiveInt, Value
+from paddock.model.printable import make_printable
 
 Effect = Literal["allow", "ask", "deny"]
 """What a rule of the settings does. Deny beats ask, and ask beats allow."""
@@ -54,6 +55,19 @@ class Question(Value):
     """The possible kinds of yes."""
     wait_ms: PositiveInt
     """Maximum time for an answer, in milliseconds."""
+
+    def spell_out(self, max_chars: int) -> Self:
+        """Return the question for display, as nothing but printable lines, whoever has changed it meanwhile."""
+        texts = {name: make_printable(text, max_chars) for name, text in self if isinstance(text, str)}
+        reasons = tuple(make_printable(reason, max_chars) for reason in self.reasons)
+        return self.model_copy(update={**texts, "reasons": reasons})
+
+
+class WaitingQuestion(Value):
+    """A waiting question; `expires` is in seconds since the epoch."""
+
+    question: Question
+    expires: float
 
 
 class Answer(Value):

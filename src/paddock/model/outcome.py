@@ -253,7 +253,7 @@ class Outcome(RawResult):
         return _render_html(self)
 
 
-def as_json(outcome: Outcome) -> str:
+def write_outcome(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     fields = outcome.model_dump(mode="json", exclude={"value"})
@@ -268,7 +268,7 @@ def as_json(outcome: Outcome) -> str:
 
 
 def read_outcome(data: bytes) -> Outcome:
-    """Return the outcome of JSON that `as_json` made, with the digits of all numbers. Raises ValueError."""
+    """Return the outcome of JSON that `write_outcome` made, with the digits of all numbers. Raises ValueError."""
     return Outcome.model_validate(loads(data.decode()))
 
 

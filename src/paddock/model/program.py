@@ -30,6 +30,8 @@ OUTPUT_MODES: tuple[OutputMode, ...] = get_args(OutputMode)
 CODE_CHARS = 1024 * KIB
 STDIN_BYTES = 16 * MIB
 MAX_ARGUMENTS = 100
+MAX_VARIABLES = 1000
+"""Maximum number of environment variables of a request. Policy decides each of them."""
 ARGUMENT_BYTES = 128 * KIB - 1
 """MAX_ARG_STRLEN of Linux without the NUL, execve(2)."""
 ARGUMENTS_BYTES = 1024 * KIB

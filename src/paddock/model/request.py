@@ -21,6 +21,7 @@ from paddock.model.program import (
     CODE_CHARS,
     MAX_ARGUMENTS,
     MAX_TIMEOUT_MS,
+    MAX_VARIABLES,
     MIN_TIMEOUT_MS,
     STDIN_BYTES,
     Access,
@@ -153,7 +154,7 @@ class RuntimeRun(NetworkRequest):
     outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_PATTERNS)] | None = None
     """Patterns of files in that directory to keep, such as `*.csv`; by default images. Given, the program has such a
     directory without files, too."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], Field(max_length=MAX_VARIABLES)] = Field(default_factory=dict[str, str])
     """Environment variables for this program. Policy grants their names; values are never recorded."""
     session: SessionHandle | None = None
     """The session that runs the program after what ran in it before, or `new`; None for a process that ends with it."""

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import re
+import secrets
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
@@ -15,7 +16,8 @@ KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 """What runs the programs of a Python session: a driver of Paddock's own, or IPython's shell."""
 NEW = "new"
 """In place of a handle, it opens a session."""
-_HANDLE = re.compile(r"new|s_[0-9a-f]{32}")
+HANDLE_PREFIX = "s_"
+_HANDLE = re.compile(r"new|s_([0-9a-f]{16})?[0-9a-f]{32}")
 
 
 def is_handle(text: str) -> bool:
@@ -32,7 +34,17 @@ def _check_handle(text: str) -> str:
 
 
 SessionHandle = Annotated[str, AfterValidator(_check_handle)]
-"""The handle of a session, which cannot be guessed; or `new`."""
+"""The handle of a session, which cannot be guessed; or `new`. In a cluster it begins with the mark of its replica."""
+
+
+def make_handle(mark: str = "") -> str:
+    """Return a new handle, of a session on the replica with this mark."""
+    return f"{HANDLE_PREFIX}{mark}{secrets.token_hex(16)}"
+
+
+def has_other_mark(handle: str, mark: str) -> bool:
+    """Return whether a handle has the mark of another replica than this one, or of one that ran before it."""
+    return bool(mark) and len(handle) > len(make_handle()) and not handle.startswith(f"{HANDLE_PREFIX}{mark}")
 
 
 def name_session(handle: str) -> str:

@@ -163,17 +163,19 @@ def check_input_files(files: Iterable[InputFile]) -> None:
     Paths that differ in case alone are refused too, so that a program means the same on every file system.
     """
     spelled: dict[str, str] = {}
+    twice: str | None = None
     size = 0
     for file in files:
         size += file.size
+        if twice is None and spelled.get(file.path.casefold()) == file.path:
+            twice = file.path
         if (other := spelled.setdefault(file.path.casefold(), file.path)) != file.path:
             raise ValueError(f"{other!r} and {file.path!r} differ in case alone; rename one")
-    paths = [file.path for file in files]
     if size > INPUT_BYTES:
         raise ValueError(f"the files have {size} bytes, and at most {INPUT_BYTES} are allowed")
-    for path in paths:
-        if paths.count(path) > 1:
-            raise ValueError(f"{path!r} is given twice")
+    if twice is not None:
+        raise ValueError(f"{twice!r} is given twice")
+    for path in spelled.values():
         folders = path.casefold().split("/")[:-1]
         for depth in range(1, len(folders) + 1):
             if (file := spelled.get("/".join(folders[:depth]))) is not None:

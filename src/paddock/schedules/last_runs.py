@@ -1,16 +1,50 @@
 """The last run of each schedule, and a lock that one process holds during a run. One small file for each schedule."""
 
 import hashlib
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from paddock.files import hold_lock, replace_file
 from paddock.model.errors import SdkError
 from paddock.own_files import NotOursError, check_directory, read_own
+from paddock.settings.schema import Settings
 
 _MAX_FILE_BYTES = 100
+
+
+class ScheduleRuns(Protocol):
+    """When the schedules of a workspace last ran, and whose turn it is to run one. Its methods may block."""
+
+    def turn(self, name: str) -> AbstractContextManager[bool]:
+        """Hold a schedule during the context; yields False at once if another process holds it. Raises SdkError."""
+        ...
+
+    def last(self, name: str) -> datetime | None:
+        """Return when a schedule last ran or was first seen; None for never. Raises SdkError."""
+        ...
+
+    def note(self, name: str, moment: datetime) -> None:
+        """Record a run; call it while holding the schedule. Raises SdkError."""
+        ...
+
+
+FindRuns = Callable[[Path], ScheduleRuns]
+"""Returns the last runs of a workspace."""
+
+
+def choose_runs(settings: Settings) -> FindRuns:
+    """Return where last runs are kept: in files, or in a database that several machines share."""
+    state = settings.sdk.temporals
+    if settings.cluster.url is None:
+        return partial(LastRuns, state)
+    from paddock.cluster.blocking import BlockingDatabase
+    from paddock.schedules.shared_last_runs import SharedLastRuns
+
+    return partial(SharedLastRuns, BlockingDatabase(settings.cluster.url, name="paddock temporal"), state)
 
 
 class LastRuns:

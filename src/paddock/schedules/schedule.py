@@ -6,7 +6,8 @@ process served it runs once, however often it came due.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -15,11 +16,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 from pydantic import Field, model_validator
 
+from paddock.cancellation import run_shielded
 from paddock.model.base import Json, Value
 from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.schedules.last_runs import LastRuns
+from paddock.schedules.last_runs import FindRuns, ScheduleRuns
 from paddock.sequences.sequence import find, list_files, read
 
 _INTERVAL_PATTERN = re.compile(r"([1-9][0-9]{0,5})([smhd])")
@@ -104,9 +106,9 @@ Execute = Callable[[ExecutionRequest], Awaitable[Outcome]]
 class Scheduler:
     """The schedules of one session."""
 
-    def __init__(self, execute: Execute, state: Path, clock: Clock | None = None) -> None:
+    def __init__(self, execute: Execute, find_runs: FindRuns, clock: Clock | None = None) -> None:
         self._execute = execute
-        self._state = state
+        self._find_runs = find_runs
         self._clock = clock or SystemClock()
 
     async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
@@ -116,11 +118,9 @@ class Scheduler:
         SdkError for an invalid name or file, and if the schedule is already running.
         """
         temporal = read(find(name, request.workspace, "temporals"), Schedule)
-        runs = LastRuns(self._state, request.workspace)
-        with runs.turn(name) as mine:
-            if not mine:
-                raise SdkError(f"temporal {name} is already running; it never runs twice at the same time")
-            now, last = self._clock.now(), runs.last(name)
+        runs = self._find_runs(request.workspace)
+        async with _hold_turn(runs, name) as mine:
+            now, last = self._clock.now(), await asyncio.to_thread(runs.last, name)
             if (
                 due is not None
                 and last is not None
@@ -128,7 +128,9 @@ class Scheduler:
                 and last >= _parse_moment(due)
             ):
                 return {"name": name, "ok": True, "skipped": "it has run since"}
-            runs.note(name, now)
+            if not mine:
+                raise SdkError(f"temporal {name} is already running; it never runs twice at the same time")
+            await asyncio.to_thread(runs.note, name, now)
             outcome = await self._execute(
                 ExecutionRequest(
                     parent=request.id,
@@ -154,7 +156,7 @@ class Scheduler:
 
     def temporals(self, workspace: Path) -> Json:
         """Return the facts of every schedule: its file's contents, `last` and `next`; or `{name, problem}`."""
-        return listing(workspace, self._state, self._clock.now())
+        return listing(workspace, self._find_runs, self._clock.now())
 
     async def serve(self, workspace: Path, fire: Callable[[str, datetime], Awaitable[None]]) -> None:
         """Call `fire` with every schedule that comes due, until cancelled. Files are read once.
@@ -168,9 +170,7 @@ class Scheduler:
         try:
             async with asyncio.TaskGroup() as group:
                 for name, temporal in enabled.items():
-                    group.create_task(
-                        self._serve_turns(name, temporal, LastRuns(self._state, workspace), fire)
-                    )
+                    group.create_task(self._serve_turns(name, temporal, self._find_runs(workspace), fire))
         except ExceptionGroup as problems:
             raise problems.exceptions[0] from None
 
@@ -178,28 +178,31 @@ class Scheduler:
         self,
         name: str,
         temporal: Schedule,
-        runs: LastRuns,
+        runs: ScheduleRuns,
         fire: Callable[[str, datetime], Awaitable[None]],
     ) -> None:
-        last = self._first_seen(name, runs)
+        last = await self._first_seen(name, runs)
         while (due := temporal.due(last)) is not None:
             if (left := (due - self._clock.now()).total_seconds()) > 0:
                 await self._clock.wait(min(left, _POLL_S))
                 last = _count_from(last, self._clock.now())
                 continue
-            last = self._clock.now()
+            before, last = last, self._clock.now()
             await fire(name, due)
+            noted = await asyncio.to_thread(runs.last, name)
+            if noted is not None and before < noted < last:
+                last = noted  # all who serve this schedule count from the same run
             while (passed := temporal.due(last)) is not None and passed <= self._clock.now():
                 last = passed
 
-    def _first_seen(self, name: str, runs: LastRuns) -> datetime:
+    async def _first_seen(self, name: str, runs: ScheduleRuns) -> datetime:
         """Return when a schedule last ran. One that never ran counts from now on, also after restarts."""
-        with runs.turn(name) as mine:
-            last = runs.last(name)
+        async with _hold_turn(runs, name) as mine:
+            last = await asyncio.to_thread(runs.last, name)
             if last is None:
                 last = self._clock.now()
                 if mine:
-                    runs.note(name, last)
+                    await asyncio.to_thread(runs.note, name, last)
         return _count_from(last, self._clock.now())
 
 
@@ -208,15 +211,26 @@ def _count_from(last: datetime, now: datetime) -> datetime:
     return now if last - now > _MAX_CLOCK_SKEW else last
 
 
-def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:
+@asynccontextmanager
+async def _hold_turn(runs: ScheduleRuns, name: str) -> AsyncGenerator[bool]:
+    """Hold a schedule during the context, without blocking the event loop; yields False if another process does."""
+    turn = runs.turn(name)
+    mine = await asyncio.to_thread(turn.__enter__)
+    try:
+        yield mine
+    finally:
+        await run_shielded(asyncio.to_thread(turn.__exit__, None, None, None))
+
+
+def listing(workspace: Path, find_runs: FindRuns, now: datetime) -> list[dict[str, Any]]:
     """Return the facts of every schedule: its file's contents, `last` and `next`; or `{name, problem}`."""
     return [
-        _describe_schedule(name, path, LastRuns(state, workspace), now)
+        _describe_schedule(name, path, find_runs(workspace), now)
         for name, path in list_files(workspace, "temporals")
     ]
 
 
-def _describe_schedule(name: str, path: Path, runs: LastRuns, now: datetime) -> dict[str, Any]:
+def _describe_schedule(name: str, path: Path, runs: ScheduleRuns, now: datetime) -> dict[str, Any]:
     try:
         temporal = read(path, Schedule)
         last = runs.last(name)

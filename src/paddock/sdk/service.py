@@ -135,7 +135,7 @@ class Services:
     def _vault(self) -> "Vault":
         from paddock.secrets.vault import open_vault
 
-        return open_vault(self._settings.vault)
+        return open_vault(self._settings.vault, url=self._settings.cluster.url)
 
     @cached_property
     def _signals(self) -> "Signals":

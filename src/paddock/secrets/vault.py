@@ -1,4 +1,4 @@
-"""Secrets by scope and name, in the keyring of the operating system or in an encrypted file.
+"""Secrets by scope and name, in the keyring of the operating system, in an encrypted file, or in a shared database.
 
 The file is one Fernet token (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec) over all secrets. Its key is
 another file, made at the first use and readable only by its owner. A copy of one file without the other reveals
@@ -10,13 +10,17 @@ import json
 import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from paddock.files import hold_lock, replace_file
 from paddock.model.errors import NotASecret, VaultError
 from paddock.own_files import NotOursError, check_directory, read_own
 from paddock.settings.schema import VaultSettings
+
+if TYPE_CHECKING:
+    from paddock.secrets.cluster_vault import ClusterVault
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 VALUE_BYTES = 64 * 1024
@@ -52,12 +56,15 @@ class Vault(Protocol):
         ...
 
 
-def open_vault(settings: VaultSettings, part: str = "") -> Vault:
-    """Return the vault that the settings name. Raises VaultError if they require a keyring and there is none.
+def open_vault(settings: VaultSettings, part: str = "", *, url: str | None = None) -> Vault:
+    """Return the vault that the settings name; `url` is `cluster.url`.
 
-    A named part is a separate vault, which scripts cannot access.
+    A named part is a separate vault on this machine, which scripts cannot access. Raises VaultError if the settings
+    require a keyring and there is none, or a database and it is not configured.
     """
     directory = settings.directory / part
+    if settings.backend == "cluster" and not part:
+        return open_cluster_vault(settings, url)
     if settings.backend != "file":
         import keyring
 
@@ -75,6 +82,19 @@ def open_vault(settings: VaultSettings, part: str = "") -> Vault:
     return FileVault(directory)
 
 
+def open_cluster_vault(settings: VaultSettings, url: str | None) -> "ClusterVault":
+    """Return the vault in the database at `url`. Raises VaultError unless it is configured."""
+    from paddock.cluster.blocking import BlockingDatabase
+    from paddock.secrets.cluster_vault import ClusterVault
+
+    if settings.backend != "cluster":
+        raise VaultError('the vault is not in a database; set `backend = "cluster"` under [vault]')
+    if url is None or settings.key_file is None:
+        missing = "cluster.url" if url is None else "vault.key_file"
+        raise VaultError(f'`backend = "cluster"` under [vault] requires the setting {missing}')
+    return ClusterVault(partial(BlockingDatabase, url, name="paddock vault"), settings.key_file)
+
+
 class FileVault:
     """Secrets in one encrypted file below a directory."""
 
@@ -82,22 +102,22 @@ class FileVault:
         self._box = _EncryptedFile(directory, "secrets")
 
     def get(self, scope: str, name: str) -> str | None:
-        _check_names(scope, name)
+        check_names(scope, name)
         return self._box.read_secrets().get(scope, {}).get(name)
 
     def set(self, scope: str, name: str, value: str) -> None:
-        _check_names(scope, name)
-        _check_value(value)
+        check_names(scope, name)
+        check_value(value)
         with self._box.change_secrets() as secrets:
             secrets.setdefault(scope, {})[name] = value
 
     def delete(self, scope: str, name: str) -> bool:
-        _check_names(scope, name)
+        check_names(scope, name)
         with self._box.change_secrets() as secrets:
             return secrets.get(scope, {}).pop(name, None) is not None
 
     def names(self, scope: str) -> list[str]:
-        _check_names(scope)
+        check_names(scope)
         return sorted(self._box.read_secrets().get(scope, {}))
 
 
@@ -126,19 +146,19 @@ class KeyringVault:
         self._index = _EncryptedFile(directory, "names")
 
     def get(self, scope: str, name: str) -> str | None:
-        _check_names(scope, name)
+        check_names(scope, name)
         with _translate_errors():
             return self._backend.get_password(self._service, f"{scope}/{name}")
 
     def set(self, scope: str, name: str, value: str) -> None:
-        _check_names(scope, name)
-        _check_value(value)
+        check_names(scope, name)
+        check_value(value)
         with self._index.change_secrets() as names, _translate_errors():
             self._backend.set_password(self._service, f"{scope}/{name}", value)
             names.setdefault(scope, {})[name] = ""
 
     def delete(self, scope: str, name: str) -> bool:
-        _check_names(scope, name)
+        check_names(scope, name)
         with self._index.change_secrets() as names, _translate_errors():
             if self._backend.get_password(self._service, f"{scope}/{name}") is None:
                 return False
@@ -147,7 +167,7 @@ class KeyringVault:
             return True
 
     def names(self, scope: str) -> list[str]:
-        _check_names(scope)
+        check_names(scope)
         return sorted(self._index.read_secrets().get(scope, {}))
 
 
@@ -233,7 +253,8 @@ def _translate_errors() -> Generator[None]:
         raise VaultError(f"the keyring refused ({type(error).__name__}); unlock it and try again") from None
 
 
-def _check_names(*names: str) -> None:
+def check_names(*names: str) -> None:
+    """Raise NotASecret unless all can name a secret or a scope."""
     for name in names:
         if not NAME_PATTERN.fullmatch(name):
             raise NotASecret(
@@ -241,7 +262,8 @@ def _check_names(*names: str) -> None:
             )
 
 
-def _check_value(value: str) -> None:
+def check_value(value: str) -> None:
+    """Raise NotASecret for a value that cannot be a secret."""
     size = len(value.encode("utf-8", "surrogatepass"))
     if not 0 < size <= VALUE_BYTES:
         raise NotASecret(f"a secret has 1 to {VALUE_BYTES} bytes, not {size}")

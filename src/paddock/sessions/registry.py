@@ -51,8 +51,10 @@ class ProgramSession(OpenSession):
 class ProgramSessions(SessionTable):
     """The table of sessions, with what opens and uses those of programs in language runtimes."""
 
-    def __init__(self, settings: SessionSettings, engine: Callable[[], RuntimeEngine], read: Read) -> None:
-        super().__init__(settings)
+    def __init__(
+        self, settings: SessionSettings, engine: Callable[[], RuntimeEngine], read: Read, mark: str = ""
+    ) -> None:
+        super().__init__(settings, mark)
         self._engine = engine
         self._read = read
 

@@ -5,7 +5,6 @@ many, when its executor is lost, or with Paddock. Its handle then stays known fo
 """
 
 import asyncio
-import secrets
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -16,12 +15,13 @@ from typing import Protocol, TypeVar
 
 from paddock.cancellation import run_shielded
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.session import Result, SessionEnd, SessionInfo
+from paddock.model.session import Result, SessionEnd, SessionInfo, has_other_mark, make_handle
 from paddock.settings.schema import SessionSettings
 
 _MAX_REMEMBERED = 1000
 """Maximum number of ended sessions whose reason is remembered."""
 _UNKNOWN = "there is no such session, or it belongs to somebody else"
+_REPLICA_ENDED = "the replica of the server that had it has ended"
 _ANEW = 'open another one with the session "new"'
 
 
@@ -94,8 +94,10 @@ E = TypeVar("E", bound=Executor)
 class SessionTable:
     """Opens, finds and closes sessions of all kinds. `close` it."""
 
-    def __init__(self, settings: SessionSettings) -> None:
+    def __init__(self, settings: SessionSettings, mark: str = "") -> None:
+        """`mark` names this replica in the handles of a cluster."""
         self._settings = settings
+        self._mark = mark
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, int] = {}
         self._ended: OrderedDict[str, tuple[str, str]] = OrderedDict()
@@ -128,7 +130,7 @@ class SessionTable:
         if isinstance(executor, RawResult):
             return executor
         ends_at = time.monotonic() + self._settings.max_ms / 1000
-        session = make(f"s_{secrets.token_hex(16)}", actor, ends_at, executor)
+        session = make(make_handle(self._mark), actor, ends_at, executor)
         self._open[session.id] = session
         return session
 
@@ -272,13 +274,20 @@ class SessionTable:
 
     def explain_end(self, actor: str, handle: str) -> str:
         """Return why there is no session of a handle."""
+        why = self._find_reason(actor, handle)
+        return _UNKNOWN if why is None else f"the session is lost: {why}"
+
+    def _find_reason(self, actor: str, handle: str) -> str | None:
+        """Return why a session has ended; None if this actor never had one of this handle here."""
+        if has_other_mark(handle, self._mark):  # its replica would have answered
+            return _REPLICA_ENDED
         owner, why = self._ended.get(handle, ("", ""))
-        return f"the session is lost: {why}" if owner == actor else _UNKNOWN
+        return why if owner == actor else None
 
     def explain_absence(self, actor: str, handle: str) -> RawResult:
         """Return the result of a program whose session has ended, or never was."""
-        owner, why = self._ended.get(handle, ("", ""))
-        if owner != actor:
+        why = self._find_reason(actor, handle)
+        if why is None:
             error = ErrorInfo(name="Invalid", message=_UNKNOWN, hint=_ANEW, phase="decide")
             return RawResult(status=Status.INVALID, error=error)
         text = f"The session is lost: {why}. Nothing ran."

@@ -25,9 +25,12 @@ def _check_database(url: str) -> str:
     return url
 
 
-def _check_node_url(url: str) -> str:
+def check_node_url(url: str) -> str:
+    """Return the address of a replica, without a final slash. Raises ValueError for any other address."""
     parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
+    is_server = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    odd = not url.isprintable() or any(each in url for each in " @?#")
+    if odd or not is_server or parts.path.rstrip("/"):
         raise ValueError("not an address of a server: http://host:port or https://host:port")
     return url.rstrip("/")
 
@@ -48,11 +51,12 @@ class ClusterSettings(Value):
     the file of `PGPASSFILE`."""
     node: Annotated[str, Field(pattern=NODE_PATTERN)] = Field(default_factory=_name_node)
     """Name of this machine or replica, different from that of every other one; by default its host name."""
-    node_url: Annotated[str, AfterValidator(_check_node_url)] | None = None
+    node_url: Annotated[str, AfterValidator(check_node_url)] | None = None
     """Address at which the other replicas reach this one, such as `http://10.0.0.7:8700`."""
     key_file: Path | None = None
     """File with the keys that replicas authenticate to each other with: one per line, each at least 32 characters. The
-    first one signs, all are accepted."""
+    first one signs, all are accepted. They also seal answers and tokens in the database: without a key, writing a row
+    grants nothing."""
     checkpoint_key_file: Path | None = None
     """File with the Ed25519 key that signs checkpoints of the record, in PEM (PKCS #8). `paddock cluster key` makes
     one. Without it, this replica signs none."""

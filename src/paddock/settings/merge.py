@@ -74,6 +74,7 @@ OWNERS_ONLY = frozenset(
         "runtimes.workspace_environment",
         "vault.backend",
         "vault.directory",
+        "vault.key_file",
         "serve.directory",
         "serve.idle_ms",
         "serve.max_jobs",
@@ -181,7 +182,8 @@ def _refuse_unknown_runtimes(layers: Sequence[Layer], known: Collection[str]) ->
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
     """Return whether `value` allows no more than `bound`."""
-    return _NARROWS.get(key, _at_most)(bound, value)
+    usual = _is_same if key.startswith("cluster.") else _at_most
+    return _NARROWS.get(key, usual)(bound, value)
 
 
 def _refuse_widening(
@@ -330,6 +332,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "sdk.execute": _is_subset,
     "vault.backend": _is_same,
     "vault.directory": _is_same,
+    "vault.key_file": _is_same,
     "telemetry.traces": _accept_anything,
     "telemetry.endpoint": _accept_anything,
     "telemetry.metrics": _accept_anything,

@@ -176,11 +176,13 @@ class SdkSettings(Value):
 class VaultSettings(Value):
     """`[vault]`: where secrets are kept."""
 
-    backend: Literal["auto", "keyring", "file"] = "auto"
-    """Where secrets are kept: in the keyring of the operating system (`keyring`), in an encrypted file (`file`), or in
-    the keyring if there is one (`auto`)."""
+    backend: Literal["auto", "keyring", "file", "cluster"] = "auto"
+    """Where secrets are kept: in the keyring of the operating system (`keyring`), in an encrypted file (`file`), in the
+    keyring if there is one (`auto`), or encrypted in the database of `cluster.url` (`cluster`)."""
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "vault")
     """Directory of the encrypted file and its key; by default `paddock/vault` in the user's state directory."""
+    key_file: Path | None = None
+    """File with the Fernet keys of the vault in the database, one per line: the first one encrypts, all decrypt."""
 
 
 def _without_nul(text: str) -> str:

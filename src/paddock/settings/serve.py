@@ -65,5 +65,8 @@ class ServeSettings(Value):
     users take turns."""
     idle_ms: PositiveInt = 900_000
     """Time after which the processes of an unused token are ended, in milliseconds."""
+    drain_ms: Annotated[int, Field(ge=0, le=600_000)] = 0
+    """Time after SIGTERM in which the server still takes requests while `/readyz` fails already, in milliseconds: more
+    than a load balancer needs to notice. Then `mcp.shutdown_grace_ms` begins."""
     token: Annotated[tuple[ServeToken, ...], Field(max_length=MAX_TOKENS)] = ()
     """Tokens of all files together, beside those of `paddock serve token new`."""

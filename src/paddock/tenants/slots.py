@@ -8,6 +8,7 @@ import asyncio
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
+from paddock.cancellation import unless_stopped
 from paddock.tenants.errors import TenantBusy
 
 _SAFE = "Nothing started; it is safe to retry."
@@ -68,8 +69,10 @@ class Slots:
         self._active += 1
         share.active += 1
 
-    async def enter(self, share: Share, max_wait_ms: int | None = None) -> bool:
-        """Wait for a slot and take it, until `leave`; return true.
+    async def enter(
+        self, share: Share, max_wait_ms: int | None = None, stop: asyncio.Event | None = None
+    ) -> bool:
+        """Wait for a slot and take it, until `leave`; return false, without a slot, if `stop` is set during the wait.
 
         Raises TenantBusy if too many jobs of the token wait, or after `max_wait_ms` (by default that of the token).
         """
@@ -81,10 +84,9 @@ class Slots:
         wait_ms = share.max_wait_ms if max_wait_ms is None else min(max_wait_ms, share.max_wait_ms)
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                await self._wait_for_turn(share)
+                return await self._wait_for_turn(share, stop)
         except TimeoutError:
             raise TenantBusy(f"no slot became free within {wait_ms} ms. {_SAFE}") from None
-        return True
 
     async def enter_again(self, share: Share) -> None:
         """Wait for a slot for a job that gave its slot back. It waits as long as necessary."""
@@ -99,20 +101,22 @@ class Slots:
             self.take_beyond(waiter.share)
             waiter.turn.set_result(None)
 
-    async def _wait_for_turn(self, share: Share) -> None:
+    async def _wait_for_turn(self, share: Share, stop: asyncio.Event | None = None) -> bool:
+        """Wait in the task of the caller, which alone knows whether a slot that came with its cancellation is used."""
         waiter = _Waiter(share, asyncio.get_running_loop().create_future())
         self._lines.setdefault(share.actor, deque()).append(waiter)
         share.waiting += 1
+        entered = False
         try:
-            await waiter.turn
-        except BaseException:
-            if waiter.turn.done() and not waiter.turn.cancelled():
-                self.leave(share)  # the slot came together with the cancellation
-            else:
-                self._forget(waiter)
-            raise
+            await unless_stopped(waiter.turn, stop)
+            entered = not waiter.turn.cancelled()
         finally:
             share.waiting -= 1
+            if not waiter.turn.done() or waiter.turn.cancelled():
+                self._forget(waiter)
+            elif not entered:  # the slot came together with the cancellation
+                self.leave(share)
+        return entered
 
     def _pop_next(self) -> _Waiter | None:
         for actor, line in self._lines.items():

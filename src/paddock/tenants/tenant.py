@@ -9,18 +9,17 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
-from paddock.app.pending_approvals import PendingApprovals, WaitingQuestion
+from paddock.app.questions import Questions, QuestionStore, ask_and_wait
 from paddock.app.session import Session
 from paddock.audit.search import RecordFilter, find
 from paddock.audit.sink import AuditRecord
-from paddock.cancellation import run_shielded, unless_stopped
-from paddock.model.approval import Answer, Question
+from paddock.cancellation import run_shielded
+from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import OnConsole, Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.settings.schema import Settings
 from paddock.settings.serve import ServeToken
-from paddock.tenants import questions
 from paddock.tenants.admission import Admission, Asker
 from paddock.tenants.errors import NotPermitted, UnknownToken
 from paddock.tenants.slots import Share, Slots
@@ -38,11 +37,12 @@ _log = logging.getLogger("paddock.tenants")
 class Tenant:
     """A token that was identified. The same object serves all of its requests, until it is revoked."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts of a tenant
         self,
         token: ServeToken,
         settings: Settings,
         slots: Slots,
+        asked: QuestionStore,
         opening: OpenSession,
         flush: Callable[[], object],
     ) -> None:
@@ -57,7 +57,9 @@ class Tenant:
         max_jobs = min(token.max_jobs or settings.serve.max_jobs, settings.serve.max_jobs)
         limits = settings.runtimes
         self._share = Share(self.actor, max_jobs, limits.max_waiting, limits.max_wait_ms)
-        self._inbox = PendingApprovals(settings.approvals.directory)
+        self.questions: Questions = asked.of_actor(self.actor)
+        """The questions of its own requests."""
+        self._others = asked.of_others(self.actor)
         self._session: Session | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -121,10 +123,8 @@ class Tenant:
         TenantBusy if too many jobs of the token wait, or after `max_wait_ms`; and UnknownToken if it was revoked.
         """
         with self.in_use():
-            if not self._slots.take(self._share):
-                entering = self._slots.enter(self._share, max_wait_ms)
-                if not await unless_stopped(entering, self.revoked):
-                    raise UnknownToken
+            if not await self._slots.enter(self._share, max_wait_ms, self.revoked):
+                raise UnknownToken
             admission = Admission(self._slots, self._share, asker or self._ask)
             try:
                 await self.open()
@@ -171,31 +171,36 @@ class Tenant:
                 raise UnknownToken
             raise PaddockError("the server ends; nothing more runs")
 
-    def list_own_questions(self) -> list[WaitingQuestion]:
-        """Return the questions of its own requests that wait for a person, oldest first. Raises ApprovalError."""
-        return self._inbox.list_waiting()
+    async def list_own_questions(self) -> list[WaitingQuestion]:
+        """Return the questions of its own requests that wait for a person, oldest first.
 
-    def list_questions(self) -> list[WaitingQuestion]:
-        """Return the waiting questions of other users, oldest first. Raises NotPermitted without that right."""
-        self._require_approval_right()
-        return questions.list_waiting(self.settings.serve.directory, without=self.actor)
+        Raises ApprovalError and StoreUnavailable.
+        """
+        return await self.questions.list_waiting()
 
-    def answer_question(self, id_: str, verdict: Literal["once", "run", "denied"]) -> Question:
-        """Answer the question of another user, and return it.
+    async def list_questions(self) -> list[WaitingQuestion]:
+        """Return the waiting questions of other users, oldest first.
 
-        Raises NotPermitted without that right and for a question of its own, and ApprovalError.
+        Raises NotPermitted without that right, ApprovalError and StoreUnavailable.
         """
         self._require_approval_right()
-        if any(each.question.id == id_ for each in self._inbox.list_waiting()):
+        return await self._others.list_waiting()
+
+    async def answer_question(self, id_: str, verdict: Literal["once", "run", "denied"]) -> Question:
+        """Answer the question of another user, and return it.
+
+        Raises NotPermitted without that right and for a question of its own; ApprovalError and StoreUnavailable.
+        """
+        self._require_approval_right()
+        if any(each.question.id == id_ for each in await self.questions.list_waiting()):
             raise NotPermitted(
                 "users cannot answer their own questions; another user with the right `approve` can, or a person at a "
                 f"terminal of the server: paddock approve {id_}"
             )
-        others = questions.list_inboxes(self.settings.serve.directory, without=self.actor)
-        inbox, waiting = questions.find_question(others, id_)
+        waiting = await self._others.find_question(id_)
         if verdict == "run" and "run" not in waiting.question.scopes:
             raise ApprovalError(f"{id_} can only be approved once")
-        inbox.give_answer(waiting, verdict, self.actor)
+        await self._others.give_answer(waiting, verdict, self.actor)
         return waiting.question
 
     async def find_records(
@@ -264,7 +269,7 @@ class Tenant:
                 ready.set_exception(error)
 
     async def _ask(self, question: Question) -> Answer:
-        return await questions.ask_in_inbox(self._inbox, question)
+        return await ask_and_wait(self.questions, question)
 
     def _require_approval_right(self) -> None:
         if not self.may_approve:
@@ -272,12 +277,3 @@ class Tenant:
                 "this token may not answer questions; the owner of the server can make one that may: "
                 "paddock serve token new NAME --approve"
             )
-
-
-def remove_abandoned_questions(settings: Settings) -> None:
-    """Remove the questions of servers that have ended, of all users."""
-    for inbox in questions.list_inboxes(settings.serve.directory):
-        try:
-            inbox.remove_abandoned()
-        except ApprovalError as error:
-            _log.warning("questions of a user cannot wait for an answer: %s", error)

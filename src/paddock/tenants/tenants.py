@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from paddock.app.stored_output import open_artifacts
 from paddock.cancellation import cancel_all, run_shielded
 from paddock.files import make_private
 from paddock.javascript.launch import Launcher
-from paddock.model.errors import ConfigurationError, PaddockError
+from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavailable
 from paddock.settings.schema import Settings
 from paddock.settings.serve import ServeToken
 from paddock.tenants.admission import Asker
@@ -24,8 +24,8 @@ from paddock.tenants.errors import UnknownToken
 from paddock.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.tenants.rate import RateLimit
 from paddock.tenants.slots import Slots
-from paddock.tenants.tenant import Tenant, remove_abandoned_questions
-from paddock.tenants.token_file import TokenFile
+from paddock.tenants.stores import open_stores
+from paddock.tenants.tenant import Tenant
 from paddock.tenants.tokens import find_token, hash_token
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from paddock.app.cluster import Cluster
     from paddock.telemetry.metrics import Metrics
+    from paddock.tenants.token_file import StoredToken
 
 _WATCH_S = 1.0
 """Time between two looks at the file of tokens, at expired tokens and at idle sessions, in seconds."""
@@ -65,8 +66,8 @@ class Tenants:
         """Serve the tokens of the settings, those of `paddock serve token new`, and one `token` of the caller's own.
 
         The actor of that one is `http`, without limits. The caller closes `launcher` and `cluster`. `metrics` count all
-        requests. `clock` returns seconds since the epoch, for `expires` of tokens. Raises ConfigurationError for tokens
-        of the settings that cannot be used.
+        requests. With a `cluster`, all of its servers have the same tokens and questions. `clock` returns seconds since
+        the epoch, for `expires` of tokens. Raises ConfigurationError for tokens of the settings that cannot be used.
         """
         self._settings = settings
         self._workspace = workspace
@@ -76,7 +77,9 @@ class Tenants:
         self._clock = clock
         own = () if token is None else (_OwnToken(name="http", sha256=hash_token(token)),)
         self._fixed = (*settings.serve.token, *own)
-        self._file = TokenFile(settings.serve.directory)
+        self._tokens, self._questions, self._shared_rates = open_stores(settings, cluster)
+        self._stored: tuple[StoredToken, ...] = ()
+        """The tokens of the store when it was last read."""
         self._slots = Slots(settings.serve.max_jobs)
         self._tenants: dict[str, Tenant] = {}
         """By the hash of the token."""
@@ -95,7 +98,7 @@ class Tenants:
         audit = self._stack.enter_context(open_audit(self._settings.audit))
         self._audit = audit
         self._flush = partial(audit.query, limit=0)
-        remove_abandoned_questions(self._settings)
+        await self._questions.remove_abandoned()
         watching = asyncio.create_task(self._watch())
         self._stack.push_async_callback(self._end, watching)
         return self
@@ -116,31 +119,40 @@ class Tenants:
         """Number of jobs of all tenants that wait for a slot."""
         return self._slots.waiting
 
-    async def identify(self, token: str) -> Tenant:
-        """Return the tenant of a token, with an open session, and count the request.
+    async def identify(self, token: str, *, counts: bool = True) -> Tenant:
+        """Return the tenant of a token, with an open session, and count the request, unless another replica has.
 
         Raises UnknownToken, RateExceeded, and ConfigurationError if the file of tokens is damaged or the session cannot
-        be opened; LedgerError without a ledger.
+        be opened; StoreUnavailable if the token may be one of a database that is away; LedgerError without a ledger.
         """
-        entry = find_token(self._list_valid(), token)
-        if entry is None:
-            raise UnknownToken
-        if entry.rate is not None:
+        entry = await self._find_entry(token)
+        if entry.rate is not None and counts:
             if (limit := self._rates.get(entry.sha256)) is None or limit.requests != entry.rate:
                 limit = self._rates[entry.sha256] = RateLimit(entry.rate)
-            limit.count_request()
+            shared = self._shared_rates
+            limit.count_request(shared.find_elsewhere(entry.sha256) if shared else ())
         tenant = self._tenants.get(entry.sha256)
         if tenant is None or tenant.token != entry:
             tenant = self._make_tenant(entry)
         await tenant.open()
         return tenant
 
-    def refresh(self) -> None:
-        """Read the tokens again if their file changed, and begin to end what runs under those no longer valid.
+    async def refresh(self) -> None:
+        """Read the tokens again, and begin to end what runs under those no longer valid.
 
-        Raises ConfigurationError if the file is damaged. Then nothing is ended, and no token is accepted.
+        Raises ConfigurationError if their file is damaged. Then nothing is ended, and no token is accepted. Raises
+        StoreUnavailable if their database is away. Then nothing is ended except what runs under expired tokens.
         """
-        valid = {entry.sha256: entry for entry in self._list_valid()}
+        problem: StoreUnavailable | None = None
+        try:
+            self._stored = await self._tokens.refresh()
+        except StoreUnavailable as error:
+            problem = error
+        self._end_invalid({entry.sha256: entry for entry in self._select_valid(self._stored)})
+        if problem is not None:
+            raise problem
+
+    def _end_invalid(self, valid: Mapping[str, ServeToken]) -> None:
         for sha256, tenant in [*self._tenants.items()]:
             if valid.get(sha256) != tenant.token:
                 del self._tenants[sha256]
@@ -155,11 +167,26 @@ class Tenants:
             *(each.close() for each in self._tenants.values() if each.is_open and each.idle_s > limit_s)
         )
 
-    def _list_valid(self) -> list[ServeToken]:
-        """Return the tokens that may be used now. Raises ConfigurationError."""
-        found: Iterable[ServeToken] = (*self._fixed, *self._file.read())
+    async def _find_entry(self, token: str) -> ServeToken:
+        """Return the entry of a token. Raises UnknownToken, ConfigurationError and StoreUnavailable."""
+        try:
+            entry = find_token(self._select_valid(await self._tokens.read()), token)
+            # It may have been made just now.
+            entry = entry or find_token(self._select_valid(await self._tokens.refresh()), token)
+        except StoreUnavailable:
+            entry = find_token(self._select_valid(()), token)
+            if entry is None:
+                raise
+        if entry is None:
+            raise UnknownToken
+        return entry
+
+    def _select_valid(self, stored: Iterable[ServeToken]) -> list[ServeToken]:
+        """Return the tokens of the settings and of the store that may be used now."""
         now = self._clock()
-        return [each for each in found if each.expires is None or each.expires.timestamp() > now]
+        return [
+            each for each in (*self._fixed, *stored) if each.expires is None or each.expires.timestamp() > now
+        ]
 
     def _make_tenant(self, entry: ServeToken) -> Tenant:
         try:
@@ -170,7 +197,7 @@ class Tenants:
                 _log.error("the token %s is refused: %s", entry.name, problem)
             raise UnknownToken from None
         _make_directories(self._settings, settings)
-        tenant = Tenant(entry, settings, self._slots, self._open_session, self._flush)
+        tenant = Tenant(entry, settings, self._slots, self._questions, self._open_session, self._flush)
         before = self._tenants.get(entry.sha256)
         if before is not None:  # its limits were changed
             self._end_soon(before.revoke())
@@ -199,11 +226,16 @@ class Tenants:
         swept_at = -math.inf
         while True:
             try:
-                self.refresh()
+                await self.refresh()
                 await self.close_idle()
+                if self._shared_rates is not None:
+                    await self._shared_rates.exchange(
+                        {sha256: limit.count_by_age() for sha256, limit in self._rates.items()}
+                    )
                 if time.monotonic() - swept_at >= _SWEEP_S:
                     swept_at = time.monotonic()
                     await asyncio.to_thread(sweep_artifacts, self._settings)
+                    await self._questions.remove_abandoned()
                 self._problem = ""
             except Exception as problem:  # noqa: BLE001 - whatever it was, revoked tokens must end also after it
                 if str(problem) != self._problem:

@@ -1,5 +1,6 @@
 """`paddock serve http`: where it listens, and what it refuses."""
 
+import resource
 import ssl
 import subprocess
 from pathlib import Path
@@ -33,6 +34,18 @@ def test_behind_a_proxy_it_listens_there(place: ApiPlace) -> None:
         proxied = httpx2.get(url, headers={**headers, "Host": "paddock.test"}, timeout=PATIENCE_S)
         direct = httpx2.get(url, headers=headers, timeout=PATIENCE_S)
     assert (proxied.status_code, direct.status_code) == (200, 421)
+
+
+def test_it_may_open_more_files_than_a_shell_allows(place: ApiPlace) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
+    try:
+        with place.serve() as server, server.client() as api:
+            assert api.get("/v1/ping").status_code == 200
+            limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert limits == (min(16_384, before[1]), before[1])
 
 
 def test_certificate_and_key_belong_together(place: ApiPlace, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import socket
 from contextlib import ExitStack
 
 import pytest
-from tests.support.http_api import ApiClient, ApiServer, make_head, read_pong, read_problem
+from tests.support.http_api import ApiClient, ApiPlace, ApiServer, make_head, read_pong, read_problem
 from tests.support.processes import PATIENCE_S, has_ended
 
 from paddock.http_api.entry import MAX_REQUESTS
@@ -46,6 +46,17 @@ def test_too_many_requests_are_refused_with_a_time_to_retry(api: ApiClient, serv
         assert api.get("/livez").status_code == 200
     while api.get("/v1/ping").status_code != 200:
         pass
+
+
+def test_a_user_with_too_many_requests_does_not_shut_out_others(place: ApiPlace) -> None:
+    token = place.make_token("bob")
+    with place.serve() as server, server.client() as api, server.client(token) as bob, ExitStack() as stack:
+        for _ in range(MAX_REQUESTS):
+            plain = stack.enter_context(connect(server))
+            plain.sendall(make_head(server, "Content-Length: 5"))
+        while api.get("/v1/ping").status_code == 200:
+            pass
+        assert bob.run(language="javascript", code="return 1")["value"] == 1
 
 
 @pytest.mark.parametrize(

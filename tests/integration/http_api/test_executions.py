@@ -202,6 +202,21 @@ def test_a_client_that_disconnects_without_events_cancels_as_well(api: ApiClient
     assert [api.wait_for_end(id_)["outcome"]["status"] for id_ in new] == ["cancelled"]
 
 
+def test_an_execution_that_waits_for_a_slot_is_cancelled_at_once(place: ApiPlace) -> None:
+    place.settings("[serve]\nmax_jobs = 1\n")
+    with place.serve() as server, server.client() as api:
+        with api.events(language="javascript", code=f"console.log(1); {SPIN}") as events:
+            assert [next(events)[0], next(events)[0]] == ["started", "console"]
+            id_ = api.begin(language="javascript", code="return 1")
+            problem = api.delete(f"/v1/executions/{id_}").json()["problem"]
+            assert (problem["type"], problem["status"], problem["detail"]) == (
+                "urn:paddock:problem:cancelled",
+                409,
+                f"The execution {id_} was cancelled while it waited for a slot. Nothing started.",
+            )
+        assert api.run(language="javascript", code="return 2")["value"] == 2
+
+
 def list_own(api: ApiClient) -> list[dict[str, Any]]:
     return api.get("/v1/executions").json()["executions"]
 

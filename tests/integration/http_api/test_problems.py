@@ -2,10 +2,11 @@
 
 import json
 import re
+import socket
 from typing import Any
 
 import pytest
-from tests.support.http_api import JSON, TOKEN, ApiClient, ApiPlace, ApiServer, read_problem
+from tests.support.http_api import JSON, TOKEN, ApiClient, ApiPlace, ApiServer, make_head, read_problem
 
 from paddock.http_api.problems import TYPES
 
@@ -264,6 +265,24 @@ def test_a_revoked_token_ends_what_runs(place: ApiPlace) -> None:
             *_, (name, problem) = events
         assert (name, problem["status"]) == ("problem", 401)
         assert alice.problem("GET", "/v1/ping")[:2] == (401, "unauthorized")
+
+
+def test_a_token_that_is_revoked_while_a_body_arrives(place: ApiPlace) -> None:
+    token = place.make_token("alice")
+    body = b'{"session": "s_%s", "code": ""}' % (b"0" * 32)
+    with (
+        place.serve() as server,
+        server.client(token) as alice,
+        socket.create_connection(("127.0.0.1", server.port)) as plain,
+    ):
+        with alice.events(language="javascript", code="console.log(1); while (true) {}") as events:
+            assert [next(events)[0], next(events)[0]] == ["started", "console"]
+            head = make_head(server, f"Content-Length: {len(body)}")
+            plain.sendall(head.replace(TOKEN.encode(), token.encode()) + body[:1])
+            place.paddock("serve", "token", "revoke", "alice", "--json")
+            assert [name for name, _ in events] == ["problem"]
+        plain.sendall(body[1:])
+        assert plain.recv(65536).startswith(b"HTTP/1.1 401 ")
 
 
 def test_every_type_is_in_the_document(server: ApiServer) -> None:

@@ -377,6 +377,25 @@ def test_packed_tests_are_unpacked_in_a_sandbox(grader: Grader) -> None:
     assert post("no tests at all")[0] == 422
 
 
+@pytest.mark.parametrize(
+    ("tests", "fault"),
+    [
+        pytest.param("[" * 100_000, "there are more than 250000 values or 200 levels", id="levels"),
+        pytest.param(f"[{'0,' * 250_000}0]", "there are more than 250000 values or 200 levels", id="values"),
+        ('["\\ud800"]', "a string has half of a surrogate pair, which is not Unicode"),
+    ],
+)
+def test_hostile_packed_tests_are_422(grader: Grader, tests: str, fault: str) -> None:
+    error = {"type": "value_error", "loc": ["body", "tests"], "msg": f"Value error, {fault}", "input": None}
+    for path in ("/test_program", "/test_program_stdio"):
+        assert grader.post(path, {"program": "1", "tests": tests}) == (422, {"detail": [error]})
+
+
+def test_a_body_with_too_many_values_is_413(grader: Grader) -> None:
+    status, answer = grader.post("/test_program", {"program": "1", "tests": [0] * 250_001})
+    assert (status, answer["detail"]) == (413, "The body has more than 250000 JSON values.")
+
+
 class _Writing:
     """A pickle that writes a file when it is loaded."""
 

@@ -263,8 +263,7 @@ def test_nobody_can_be_asked_through_a_directory_of_others(place: Place) -> None
             result = await client.call_tool("execute_code", {"code": CAUGHT % ECHO})
             assert result.structured_content["value"] == [
                 "approval_unavailable",
-                "echoes carry far: asking failed: the directory of questions cannot be used; "
-                "see the log of the server",
+                "echoes carry far: asking failed: questions cannot be kept; see the log of the server",
             ]
         _, err, code = await approve(place)
         assert (code, err) == (

@@ -12,7 +12,7 @@ import pytest
 from paddock.app.script_tool_service import make_tool_run
 from paddock.model.limits import MIB
 from paddock.model.nesting import MAX_DEPTH
-from paddock.model.outcome import Status, as_json
+from paddock.model.outcome import Status, write_outcome
 from paddock.model.request import ToolRun
 
 READ = """
@@ -300,4 +300,4 @@ def test_output_that_is_nested_too_deep_to_be_written_again_stays_text(workshop:
         outcome = workshop.outcome(workshop.make(f"print({text!r})"))
         taken = json.loads(text) if depth == MAX_DEPTH else {"output": text}
         assert (outcome.status, outcome.value) == (Status.OK, taken)
-        assert json.loads(as_json(outcome))["tool"]["output"] == taken
+        assert json.loads(write_outcome(outcome))["tool"]["output"] == taken

@@ -7,7 +7,7 @@ import pytest
 from tests.support.number_table import NUMBERS, TABLE, digits_in
 
 from paddock.model.numbers import dumps, loads
-from paddock.model.outcome import ConsoleLine, Outcome, as_json
+from paddock.model.outcome import ConsoleLine, Outcome, write_outcome
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
 from paddock.redaction.known import KnownSecrets
 from paddock.sdk.webhooks import Webhooks
@@ -48,7 +48,7 @@ def carry_out(desk: Any, work: Any) -> Outcome:
 def kept(outcome: Outcome) -> tuple[str, ...]:
     """Return the digits of the table in the value of an outcome that ended well, without a word on the console."""
     assert (outcome.status.value, outcome.error, outcome.console) == ("ok", None, ())
-    assert digits_in(as_json(outcome).partition('"value":')[2]) == digits_in(dumps(outcome.value))
+    assert digits_in(write_outcome(outcome).partition('"value":')[2]) == digits_in(dumps(outcome.value))
     return digits_in(dumps(outcome.value))
 
 
@@ -117,7 +117,7 @@ def test_the_steps_of_a_sequence_keep_digits(desk: Any, *, as_text: bool) -> Non
         output = second["output"]
         for each in (first, output["whole"], output["text"], second["stdout"]):
             assert digits_in(dumps(each)) == NUMBERS
-        assert digits_in(as_json(outcome)) == NUMBERS
+        assert digits_in(write_outcome(outcome)) == NUMBERS
 
 
 def test_conditions_compare_all_digits(desk: Any) -> None:

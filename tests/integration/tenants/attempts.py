@@ -75,8 +75,8 @@ def prepare(runner: TenantsRunner, owner: Tenant, port: int) -> Belongings:
         runner.begin(owner.execute(asking)),
         runner.begin(owner.execute(running, on_output=lambda *_: started.set())),
     )
-    runner.wait_until(lambda: bool(owner.list_own_questions()) and started.is_set())
-    (waiting,) = owner.list_own_questions()
+    runner.wait_until(lambda: bool(runner.list_questions_of(owner)) and started.is_set())
+    (waiting,) = runner.list_questions_of(owner)
     return Belongings(
         owner,
         mark,
@@ -94,7 +94,7 @@ def is_untouched(runner: TenantsRunner, own: Belongings) -> bool:
     """Return whether everything is as it was."""
     tenant = own.tenant
     assert [task.done() for task in own.tasks] == [False, False]
-    assert [each.question.id for each in tenant.list_own_questions()] == [own.question]
+    assert [each.question.id for each in runner.list_questions_of(tenant)] == [own.question]
     assert [each.id for each in tenant.session.programs.list_sessions(tenant.actor)] == [own.session]
     read = runner.run(tenant.session.programs.sessions.read_file(tenant.actor, own.session, "secret.txt"))
     stored = tenant.session.output.artifacts().read(own.artifact, runner.workspace)

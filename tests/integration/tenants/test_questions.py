@@ -47,12 +47,12 @@ def runner(tmp_path: Path) -> Iterator[TenantsRunner]:
 
 def ask(runner: TenantsRunner, tenant: Tenant) -> "tuple[asyncio.Task[Any], Question]":
     """Send a request that a person must allow, and return its question."""
-    known = {each.question.id for each in tenant.list_own_questions()}
+    known = {each.question.id for each in runner.list_questions_of(tenant)}
     request = runner.make_request(WRITES)
     task = runner.begin(tenant.execute(request))
 
     def list_new_questions() -> list[Question]:
-        return [each.question for each in tenant.list_own_questions() if each.question.id not in known]
+        return [each.question for each in runner.list_questions_of(tenant) if each.question.id not in known]
 
     runner.wait_until(lambda: task.done() or bool(list_new_questions()))
     return task, list_new_questions()[0]
@@ -62,8 +62,8 @@ def test_another_user_with_the_right_allows_it(runner: TenantsRunner) -> None:
     alice, rita = runner.enter("alice"), runner.enter("rita", approve=True)
     task, question = ask(runner, alice)
     assert (question.actor, question.surface, question.reasons) == ("token:alice", "http", ("it writes",))
-    assert [each.question for each in rita.list_questions()] == [question]
-    assert rita.answer_question(question.id, "once") == question
+    assert [each.question for each in runner.run(rita.list_questions())] == [question]
+    assert runner.run(rita.answer_question(question.id, "once")) == question
     outcome = runner.run(task)
     assert (outcome.status, outcome.program.stdout.text) == ("ok", "ran\n")
     assert (runner.workspace / "made").read_text() == "x"
@@ -71,12 +71,12 @@ def test_another_user_with_the_right_allows_it(runner: TenantsRunner) -> None:
     assert [(each.fields["answer"], each.fields["answered_by"]) for each in records] == [
         ("once", "token:rita")
     ]
-    assert rita.list_questions() == []
+    assert runner.run(rita.list_questions()) == []
 
 
 def test_a_refusal_of_another_user_holds(runner: TenantsRunner) -> None:
     task, question = ask(runner, runner.enter("alice"))
-    runner.enter("rita", approve=True).answer_question(question.id, "denied")
+    runner.run(runner.enter("rita", approve=True).answer_question(question.id, "denied"))
     outcome = runner.run(task)
     assert (outcome.status, outcome.error.message) == ("denied", "it writes: denied by token:rita")
     assert not (runner.workspace / "made").exists()
@@ -87,10 +87,10 @@ def test_nobody_answers_their_own_question(runner: TenantsRunner) -> None:
     rita, second = runner.enter("rita", approve=True), runner.enter("rita-phone", actor="rita", approve=True)
     task, question = ask(runner, rita)
     for own in (rita, second):
-        assert own.list_questions() == []
+        assert runner.run(own.list_questions()) == []
         for verdict in ("once", "run", "denied"):
             with pytest.raises(NotPermitted) as refused:
-                own.answer_question(question.id, verdict)
+                runner.run(own.answer_question(question.id, verdict))
             assert str(refused.value) == NOT_OWN.format(id=question.id)
     inbox = PendingApprovals(rita.settings.approvals.directory)
     with pytest.raises(ApprovalError) as refused_by_inbox:
@@ -98,10 +98,10 @@ def test_nobody_answers_their_own_question(runner: TenantsRunner) -> None:
     assert str(refused_by_inbox.value) == (
         f"{question.id} is a question of token:rita, which cannot answer its own questions"
     )
-    assert [each.question.id for each in rita.list_own_questions()] == [question.id]
+    assert [each.question.id for each in runner.run(rita.list_own_questions())] == [question.id]
     task.cancel()
     runner.wait_until(task.done)
-    assert rita.list_own_questions() == []
+    assert runner.run(rita.list_own_questions()) == []
 
 
 def test_without_the_right_there_is_nothing_to_see_or_answer(runner: TenantsRunner) -> None:
@@ -109,11 +109,11 @@ def test_without_the_right_there_is_nothing_to_see_or_answer(runner: TenantsRunn
     task, question = ask(runner, alice)
     for tenant in (alice, bob):
         with pytest.raises(NotPermitted) as unseen:
-            tenant.list_questions()
+            runner.run(tenant.list_questions())
         with pytest.raises(NotPermitted) as unanswered:
-            tenant.answer_question(question.id, "once")
+            runner.run(tenant.answer_question(question.id, "once"))
         assert (str(unseen.value), str(unanswered.value)) == (NO_RIGHT, NO_RIGHT)
-    assert bob.list_own_questions() == []
+    assert runner.run(bob.list_own_questions()) == []
     task.cancel()
     runner.wait_until(task.done)
 
@@ -122,7 +122,7 @@ def test_without_the_right_there_is_nothing_to_see_or_answer(runner: TenantsRunn
 def test_an_id_that_does_not_wait_is_no_question(runner: TenantsRunner, id_: str) -> None:
     task, _ = ask(runner, runner.enter("alice"))
     with pytest.raises(ApprovalError):
-        runner.enter("rita", approve=True).answer_question(id_, "once")
+        runner.run(runner.enter("rita", approve=True).answer_question(id_, "once"))
     assert not task.done()
     task.cancel()
     runner.wait_until(task.done)
@@ -130,9 +130,9 @@ def test_an_id_that_does_not_wait_is_no_question(runner: TenantsRunner, id_: str
 
 def test_the_first_answer_counts(runner: TenantsRunner) -> None:
     task, question = ask(runner, runner.enter("alice"))
-    runner.enter("rita", approve=True).answer_question(question.id, "denied")
+    runner.run(runner.enter("rita", approve=True).answer_question(question.id, "denied"))
     with pytest.raises(ApprovalError) as late:
-        runner.enter("rob", approve=True).answer_question(question.id, "once")
+        runner.run(runner.enter("rob", approve=True).answer_question(question.id, "once"))
     assert str(late.value) == f"{question.id} already has an answer; the first answer counts"
     assert runner.run(task).status == "denied"
 
@@ -146,7 +146,7 @@ def test_a_request_that_waits_for_a_person_takes_no_slot(runner: TenantsRunner) 
 
     holding = AsyncExitStack()
     runner.run(holding.enter_async_context(bob.admit()))
-    rita.answer_question(question.id, "once")
+    runner.run(rita.answer_question(question.id, "once"))
     runner.wait_until(lambda: alice.waiting == 1)
     assert (task.done(), runner.tenants.running) == (False, 1)
     runner.run(holding.aclose())
@@ -195,7 +195,7 @@ def test_questions_of_clients_on_the_machine_are_not_for_users_of_a_server(
     asked = question.model_copy(update={"actor": "claude"})
     with local.keep_question(asked):
         rita = runner.enter("rita", approve=True)
-        assert [each.question.actor for each in rita.list_questions()] == ["token:alice"]
+        assert [each.question.actor for each in runner.run(rita.list_questions())] == ["token:alice"]
         listed = json.loads(approve(runner, monkeypatch, "--json").stdout)
         assert sorted(each["actor"] for each in listed) == ["claude", "token:alice"]
     task.cancel()

@@ -24,6 +24,9 @@ def test_a_line_is_a_program():
         (b"{", None, "the line is not JSON: Expecting property name enclosed in double quotes"),
         (b"\xff", None, "the line is not JSON: it is not UTF-8, or not JSON"),
         (b"[" * 100_000, None, "the line is not JSON: it is not UTF-8, or not JSON"),
+        pytest.param(
+            b"[%s1]" % (b"1," * 1_250_000), None, "the line has more than 1250000 JSON values", id="values"
+        ),
         (b"[1]", None, "the line must be an object with `id`, `language` and `code`, not an array"),
         (b'{"code": "1"}', None, "id: give each program an `id`, with which its answer can be found"),
         (b'{"id": "a"}', "a", "language: is missing; code: is missing"),

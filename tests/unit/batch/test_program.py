@@ -37,6 +37,14 @@ def test_a_program_has_an_id_of_its_own():
             "each test needs `expect`, the output to compare with, unless there is a `checker`",
         ),
         (
+            {
+                "tests": [Case(expect="1")],
+                "checker": Checker(language="python", code=""),
+                "output_bytes": 32 * 1024 * 1024 + 1,
+            },
+            "a checker takes at most 33554432 bytes of output; give a lower `output_bytes`",
+        ),
+        (
             {"tests": [Case(expect="1")], "stdin": "2"},
             "a program with tests gets their `stdin`; leave its own out",
         ),

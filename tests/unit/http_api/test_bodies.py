@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from fastapi import Request
 
-from paddock.http_api.bodies import BodyBuffer
+from paddock.http_api.bodies import BodyBuffer, read_model
+from paddock.http_api.models import ExecutionBody
 from paddock.http_api.problems import BODY_TOO_LARGE, MALFORMED_BODY, SERVER_BUSY, Problem, ProblemType
 
 
@@ -39,6 +40,22 @@ def test_a_body_has_a_maximum() -> None:
     buffer = BodyBuffer()
     assert refusal(buffer, make_request(b"a" * 60, b"a" * 60)) is BODY_TOO_LARGE
     assert refusal(buffer, make_request(b"a", ends=False)) is MALFORMED_BODY
+
+
+def test_the_values_of_a_body_count_as_its_size() -> None:
+    body = b'{"language": "javascript", "code": "", "input": [%s0]}' % (b"0," * 999)
+    read = asyncio.run(read_model(make_request(body), BodyBuffer(), ExecutionBody))
+    assert read.size == len(body) + 1004 * 64  # 1,000 numbers, an array, two texts and the object
+
+
+def test_a_body_with_thousands_of_faults_has_a_single_one() -> None:
+    fields = b", ".join(b'"%d": 1' % number for number in range(1001))
+    with pytest.raises(Problem) as raised:
+        asyncio.run(read_model(make_request(b"{%s}" % fields), BodyBuffer(), ExecutionBody))
+    assert (raised.value.document["detail"], raised.value.document["errors"]) == (
+        "1001 values are not valid, which are too many to list",
+        [{"field": "", "message": "1001 values are not valid, which are too many to list"}],
+    )
 
 
 def test_all_bodies_together_have_a_maximum() -> None:

@@ -113,6 +113,31 @@ def test_an_error_repeats_the_head_of_a_long_string_and_no_large_object() -> Non
     assert (error["loc"], error["input"]) == (["body", "language"], None)
 
 
+def test_many_files_are_refused_before_they_are_compared() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        decode_files({f"{number}.txt": "" for number in range(100_000)})
+    assert caught.value.errors == [
+        {
+            "type": "value_error",
+            "loc": ["body", "files"],
+            "msg": "Value error, there are 100000 files, and at most 100 are allowed",
+            "input": None,
+        }
+    ]
+    assert len(decode_files({**dict.fromkeys(map(str, range(1000))), **dict.fromkeys("abc", "")})) == 3
+
+
+def test_a_body_with_thousands_of_errors_has_a_single_one() -> None:
+    assert list_errors({**MINIMAL, "files": {str(number): 1 for number in range(1001)}}) == [
+        {
+            "type": "value_error",
+            "loc": ["body"],
+            "msg": "Value error, 1001 values are not valid, which are too many to list",
+            "input": None,
+        }
+    ]
+
+
 @pytest.mark.parametrize(
     ("body", "position", "reason"),
     [

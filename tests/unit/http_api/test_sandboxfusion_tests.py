@@ -86,6 +86,10 @@ def test_a_report_is_shown_without_secrets() -> None:
         b'{"cells": 1}',
         b'{"cells": []}',
         b"[" * 100_000,
+        pytest.param(
+            json.dumps({"cells": [{**CELL, "display": [{"application/json": [0] * 100_000}]}]}).encode(),
+            id="values",
+        ),
         json.dumps({"cells": [{**CELL, "more": 1}]}).encode(),
         json.dumps({"cells": [{**CELL, "stdout": 1}]}).encode(),
         json.dumps({"cells": [{**CELL, "display": ["text"]}]}).encode(),

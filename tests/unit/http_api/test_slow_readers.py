@@ -58,6 +58,37 @@ def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(main())
 
 
+def test_requests_of_many_clients_that_connect_at_once_are_read() -> None:
+    async def main() -> list[bytes]:
+        async with serving(Answering(), IdleConnections(2, 75, counts_reused=True, spared_s=300)) as port:
+            clients = [
+                socket.create_connection(("127.0.0.1", port)) for _ in range(20)
+            ]  # the kernel accepts them
+            for each in clients:
+                each.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                each.setblocking(False)
+            loop = asyncio.get_running_loop()
+            begun = [await asyncio.wait_for(loop.sock_recv(each, 15), 300) for each in clients]
+            for each in clients:
+                each.close()
+            return begun
+
+    assert asyncio.run(main()) == [b"HTTP/1.1 200 OK"] * 20
+
+
+def test_the_oldest_idle_connection_is_closed_for_a_new_one_once_it_is_not_spared() -> None:
+    async def main() -> bytes:
+        idle = IdleConnections(2, 75, counts_reused=True, spared_s=0.05)
+        async with serving(Answering(), idle) as port:
+            opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            closed = await asyncio.wait_for(opened[0][0].read(), 300)
+            for _, writer in opened:
+                writer.close()
+            return closed
+
+    assert asyncio.run(main()) == b""
+
+
 def test_the_oldest_idle_connection_is_closed_for_a_new_one() -> None:
     async def main() -> bytes:
         async with serving(Answering(), IdleConnections(2, 75, counts_reused=True)) as port:

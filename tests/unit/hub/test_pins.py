@@ -117,7 +117,7 @@ def test_the_diff_of_a_tool_that_nobody_accepted_does_not_call_it_pinned(pins):
     assert not change.is_new
 
 
-def test_a_definition_that_is_too_long_to_keep_is_still_pinned(pins):
+def test_a_definition_that_is_too_long_to_keep_is_still_pinned(pins, tmp_path):
     long = LOG._replace(description="x" * (MAX_DEFINITION_CHARS + 1))
     pins.review_listing(SERVER, [long])
     assert pins.review_listing(SERVER, [long]) == {"log": PinCheck(long)}
@@ -125,13 +125,13 @@ def test_a_definition_that_is_too_long_to_keep_is_still_pinned(pins):
         "log"
     ]
     assert changed == PinCheck(ToolInfo("log", "", {"type": "object"}, None, {}), changed=True)
-    [kept] = [path for path in pins.path.parent.iterdir() if path.suffix == ".json"]
+    [kept] = tmp_path.glob("state/*/*.json")
     assert kept.stat().st_size < 2_000
 
 
-def test_pins_that_cannot_be_read_stop_calls(pins):
+def test_pins_that_cannot_be_read_stop_calls(pins, tmp_path):
     pins.review_listing(SERVER, [LOG])
-    path = pins.path
+    [path] = tmp_path.glob("state/*/pins.json")
     path.write_text("{")
     with pytest.raises(ConfigurationError, match="remove it to start afresh"):
         pins.review_listing(SERVER, [LOG])

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import FileQuestions
 from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import build_application
 from paddock.mcp_server.list_changes import ChangeNotifier
@@ -79,7 +80,9 @@ class Server:
             Tool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
             Tool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
-        rounds = ElicitationRounds(1000, PendingCalls(PendingApprovals(directory), FETCH_TOOLS["default"]))
+        rounds = ElicitationRounds(
+            1000, PendingCalls(FileQuestions(PendingApprovals(directory)), FETCH_TOOLS["default"])
+        )
         nothing: Any = Nothing()
         server = build_protocol_server(
             Toolbox(tools), PromptsAndResources(nothing, nothing), rounds, ChangeNotifier()

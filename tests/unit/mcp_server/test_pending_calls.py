@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paddock.app.pending_approvals import PendingApprovals
+from paddock.app.questions import FileQuestions
 from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls, Work, find_run_to_fetch
 from paddock.mcp_server.toolbox import Caller, ToolAnswer, text_block
 from paddock.model.approval import Question
@@ -41,7 +42,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = PendingCalls(inbox, FETCH_TOOLS["default"], patience_s=0)
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], patience_s=0)
         first = await held.run_call("me", "client", asking(name), None)
         assert await held.fetch_answer(name, "me") == first
         assert status(first) == "waiting"
@@ -62,7 +63,7 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
     inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = PendingCalls(inbox, FETCH_TOOLS["default"])
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
         await held.run_call("me", "client", asking(name), None)
         both = [asyncio.create_task(held.fetch_answer(name, "me")) for _ in range(2)]
         given_up = asyncio.create_task(held.fetch_answer(name, "me"))
@@ -79,7 +80,7 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
     inbox = PendingApprovals(tmp_path / "approvals")
 
     async def main() -> None:
-        held = PendingCalls(inbox, FETCH_TOOLS["default"])
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
         names = [new_id() for _ in range(20)]
         for name in names:
             await held.run_call("me", "client", asking(name), None)
@@ -95,7 +96,7 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
     inbox = PendingApprovals(tmp_path / "approvals")
 
     async def main() -> None:
-        held = PendingCalls(inbox, FETCH_TOOLS["default"])
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
         await held.run_call("me", "client", asking(new_id()), None)
         assert len(inbox.list_waiting()) == 1
         await held.close()
@@ -123,7 +124,7 @@ def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None
     inbox, mine, other = PendingApprovals(tmp_path / "approvals"), new_id(), new_id()
 
     async def main() -> None:
-        held = PendingCalls(inbox, FETCH_TOOLS["default"], patience_s=0)
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], patience_s=0)
         assert [held.add_client(client) for client in ("a", "b", "a")] == [True, True, False]
         await held.run_call("me", "a", asking(mine), None)
         await held.run_call("me", "b", asking(other), None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, Status, as_json
+from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, Status, write_outcome
 from paddock.rendering.render import error_text, output_text, value_text
 from paddock.rendering.terminal import escape_except_colour, make_encodable
 
@@ -139,7 +139,7 @@ def test_json_is_one_line_with_everything() -> None:
     value: object = "\ud800"
     for _ in range(400):
         value = [value]
-    text = as_json(returned(value))
+    text = write_outcome(returned(value))
     assert "\n" not in text
     assert json.loads(text)["value"] == value
     assert Outcome.model_validate({**json.loads(text), "value": None}) == returned(None)

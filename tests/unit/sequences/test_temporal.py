@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -59,7 +60,7 @@ def served(tmp_path, workspace, end, *, takes=timedelta(0)):
         answer = {"ok": True}
         return Outcome(id="x", status=Status.OK, value=answer, has_value=True)
 
-    temporals = Scheduler(execute, tmp_path / "state", clock)
+    temporals = Scheduler(execute, partial(LastRuns, tmp_path / "state"), clock)
 
     async def fire(name, due):
         work = SdkCall(method="temporal.fire")
@@ -95,7 +96,7 @@ def test_what_somebody_else_has_run_since_is_left_out(tmp_path, workspace):
     async def never(_request):
         raise AssertionError
 
-    temporals = Scheduler(never, tmp_path / "state", clock)
+    temporals = Scheduler(never, partial(LastRuns, tmp_path / "state"), clock)
     request = ExecutionRequest(workspace=workspace, work=SdkCall(method="temporal.fire"))
     with runs.turn("often"):
         runs.note("often", START)
@@ -115,7 +116,9 @@ def test_a_damaged_state_runs_nothing(tmp_path, workspace):
     file.write_bytes(b"\xff")
     with pytest.raises(SdkError, match=r"this is not a time .*; remove the file to start again"):
         runs.last("often")
-    (listed,) = Scheduler(lambda _: None, tmp_path / "state", FakeClock(timedelta(0))).temporals(workspace)
+    (listed,) = Scheduler(
+        lambda _: None, partial(LastRuns, tmp_path / "state"), FakeClock(timedelta(0))
+    ).temporals(workspace)
     assert "remove the file" in listed["problem"]
 
 
@@ -163,4 +166,4 @@ def test_there_must_be_something_to_serve(tmp_path, workspace):
         raise AssertionError
 
     with pytest.raises(SdkError, match="there is no temporal to serve in "):
-        asyncio.run(Scheduler(fire, tmp_path / "state").serve(workspace, fire))
+        asyncio.run(Scheduler(fire, partial(LastRuns, tmp_path / "state")).serve(workspace, fire))

@@ -137,6 +137,47 @@ def test_a_slot_that_comes_together_with_a_cancellation_is_passed_on() -> None:
     assert asyncio.run(main()) == (1, 1, 0)
 
 
+@pytest.mark.parametrize("turns", range(5))
+def test_a_slot_is_passed_on_whenever_its_job_is_cancelled(turns: int) -> None:
+    async def main() -> tuple[int, int, int]:
+        slots, alice, bob = Slots(1), share("alice"), share("bob")
+        never = asyncio.Event()
+
+        async def work() -> None:
+            assert await slots.enter(bob, stop=never)
+            try:
+                await never.wait()
+            finally:
+                slots.leave(bob)
+
+        await slots.enter(alice)
+        working = begin(work())
+        await settle()
+        slots.leave(alice)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.wait({working})
+        assert working.cancelled()
+        return slots.active, bob.active, slots.waiting
+
+    assert asyncio.run(main()) == (0, 0, 0)
+
+
+def test_a_job_that_is_stopped_while_it_waits_gets_no_slot() -> None:
+    async def main() -> tuple[bool, int, int]:
+        slots, alice, bob, stop = Slots(1), share("alice"), share("bob"), asyncio.Event()
+        await slots.enter(alice)
+        waiting = begin(slots.enter(bob, stop=stop))
+        await settle()
+        stop.set()
+        entered = await waiting
+        slots.leave(alice)
+        return entered, slots.active, bob.waiting
+
+    assert asyncio.run(main()) == (False, 0, 0)
+
+
 @given(st.integers(1, 4), st.integers(0, 2**32), st.lists(st.integers(1, 3), min_size=1, max_size=5))
 def test_whatever_ends_in_whatever_order_no_slot_is_lost_or_doubled(
     max_jobs: int, seed: int, limits: list[int]
@@ -150,7 +191,7 @@ def test_whatever_ends_in_whatever_order_no_slot_is_lost_or_doubled(
 
         async def work(own: Share) -> None:
             nonlocal at_most
-            await slots.enter(own)
+            await slots.enter(own, stop=asyncio.Event() if chance.random() < 0.5 else None)
             try:
                 running[own.actor] += 1
                 at_most = max(at_most, running.total())

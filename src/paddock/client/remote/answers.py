@@ -12,7 +12,7 @@ from paddock.model.limits import MIB
 from paddock.model.nesting import MAX_DEPTH
 from paddock.model.numbers import decoder_for
 from paddock.model.printable import make_printable
-from paddock.texts import explain
+from paddock.texts import MAX_LISTED_FAULTS, explain
 
 MAX_JSON_BYTES = 64 * MIB
 """Maximum size of an outcome or another JSON answer, in bytes."""
@@ -67,6 +67,8 @@ def make_answers(kind: type[V], value: Json, member: str) -> tuple[V, ...]:
 
 def _drop_unknown(value: Json, problem: ValidationError) -> Json:
     """Return a value without the fields that its model does not have; None if something else is wrong with it."""
+    if problem.error_count() > MAX_LISTED_FAULTS:
+        return None
     for error in problem.errors(include_url=False, include_input=False):
         *path, name = error["loc"] or ("",)
         if error["type"] != "extra_forbidden":

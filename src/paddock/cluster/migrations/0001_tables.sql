@@ -59,19 +59,23 @@ create table checkpoint (
     note text not null
 );
 
--- A question to a person, asked on one replica and answered on any. The first answer counts.
+-- A question to a person, asked on one replica and answered on any. The first answer counts. `sha256` is that of what
+-- was asked; an answer repeats that of what was shown. `seal` is a MAC over the answer, if replicas have a common key.
 create table question (
     id text primary key,
     tenant text not null,
     run text not null,
     sha256 bytea not null,
     node text not null,
+    boot text not null,
     body jsonb not null,
     expires timestamptz not null,
     verdict text,
     by text,
+    seal bytea,
     answered timestamptz
 );
+create index question_by_node on question (node);
 
 -- Small facts that all replicas share, such as pins, tokens and last runs: compare `version` and set.
 create table kept (

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from paddock.http_api.problems import Problem
 from paddock.model.base import Json
+from paddock.texts import MAX_LISTED_FAULTS
 
 _MAX_INPUT_CHARS = 1000
 """Maximum size of the value that an error repeats, in characters of JSON."""
@@ -52,6 +53,8 @@ def answer_problem(problem: Problem) -> Response:
 
 def explain_validation(problem: ValidationError, *path: str) -> InvalidRequest:
     """Return the error for a body, or a value in it at `path`, that does not fit its model, as FastAPI reports it."""
+    if (number := problem.error_count()) > MAX_LISTED_FAULTS:
+        return reject_value(path, f"{number} values are not valid, which are too many to list", None)
     faults = problem.errors(include_url=False, include_context=False)
     if not path and faults[0]["type"] == "json_invalid":
         return _reject_json(faults[0]["msg"], faults[0]["input"])

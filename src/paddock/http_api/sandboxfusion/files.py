@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from paddock.http_api.sandboxfusion.errors import InvalidRequest, reject_value
 from paddock.model.limits import MIB
-from paddock.model.work_files import InputFile, check_input_files, normalize_path
+from paddock.model.work_files import MAX_INPUT_FILES, InputFile, check_input_files, normalize_path
 from paddock.runtimes.workdir import IrregularFileError, read_below
 from paddock.texts import explain
 
@@ -30,10 +30,12 @@ def decode_files(files: Mapping[str, str | None]) -> tuple[InputFile, ...]:
     Raises InvalidRequest for a path that is not relative, for too many or too large files, and for files that one
     directory cannot hold; PaddingError for base64 that ends too early.
     """
+    taken = [(path, text) for path, text in files.items() if text is not None and _IGNORED not in path]
+    if len(taken) > MAX_INPUT_FILES:
+        fault = f"there are {len(taken)} files, and at most {MAX_INPUT_FILES} are allowed"
+        raise reject_value(["files"], fault, None)
     given: list[InputFile] = []
-    for path, text in files.items():
-        if text is None or _IGNORED in path:
-            continue
+    for path, text in taken:
         try:
             data = base64.b64decode(text.encode("utf-8", "replace"))
         except binascii.Error as error:

@@ -4,15 +4,17 @@
     /test_program_stdio   each test is standard input and the expected output; the first failure ends the tests
 
 The expected output never reaches the program. The statements of a test run in its process, as this contract has it. A
-program that ends before its test does not pass it, because the end of the test is reported by a random word.
+program that just ends before its test does not pass it, because the end of the test is reported by a random word. One
+that searches its own process finds the word, and the test.
 
 Source: allenai/open-instruct, `open_instruct/code/api.py`, and LiveCodeBench's comparison of output.
 """
 
+import asyncio
 import json
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -30,7 +32,9 @@ from paddock.http_api.sandboxfusion.models import (
 from paddock.http_api.sandboxfusion.programs import OUTPUT_BYTES, make_pure_program, to_milliseconds
 from paddock.http_api.sandboxfusion.responses import explain, raise_refusal
 from paddock.http_api.sandboxfusion.running import PureRunner
-from paddock.model.limits import LimitOverrides
+from paddock.large_json import count_in_slices
+from paddock.model.limits import KIB, LimitOverrides
+from paddock.model.nesting import MAX_DEPTH
 from paddock.model.outcome import Outcome, Status
 
 _ASSERT_TESTS: TypeAdapter[AssertTests] = TypeAdapter(AssertTests)
@@ -38,6 +42,10 @@ _STDIO_TESTS: TypeAdapter[StdioTests] = TypeAdapter(StdioTests)
 _MAX_NUMBER_CHARS = 400
 """Maximum length of a number that is compared as one; a longer one has to be written the same way."""
 _UNPACK_MS = 10_000
+_MAX_TEST_VALUES = 250_000
+"""Maximum number of JSON values of packed tests."""
+_QUICK_BYTES = 64 * KIB
+"""Maximum size of an output that is compared faster than a thread starts."""
 
 _UNPACKER = """\
 import base64, json, pickle, sys, zlib
@@ -93,7 +101,12 @@ async def run_stdio_tests(body: TestProgramRequest, runner: PureRunner) -> TestP
     async def passes(test: StdioTest, *, first: bool) -> float:
         given = test.input if isinstance(test.input, str) else "\n".join(test.input)
         outcome, written = await _run(runner, code, given, limits, patient=not first)
-        return _measure(outcome, passed=outcome.ok and is_same_output(test.output, written))
+        quick = len(written) <= _QUICK_BYTES
+        compared = test.output, written
+        same = outcome.ok and (
+            is_same_output(*compared) if quick else await asyncio.to_thread(is_same_output, *compared)
+        )
+        return _measure(outcome, passed=same)
 
     return await _judge(tests, passes, stop_on_failure=True)
 
@@ -125,14 +138,30 @@ async def _read_tests(
 async def _unpack(packed: str, runner: PureRunner) -> object:
     """Return tests that are packed as JSON, or as base64 of a compressed pickle. Raises InvalidRequest, Refused."""
     try:
-        return json.loads(packed)
+        return await _read_unpacked(packed.encode())
     except ValueError:
         limits = LimitOverrides(timeout_ms=_UNPACK_MS, output_bytes=OUTPUT_BYTES)
         outcome, written = await _run(runner, _UNPACKER, packed, limits, patient=False)
     try:
-        return json.loads(written) if outcome.ok else None
+        return await _read_unpacked(written) if outcome.ok else None
     except ValueError:
         raise reject_value(["tests"], "the tests cannot be unpacked", packed) from None
+
+
+async def _read_unpacked(text: bytes) -> object:
+    """Return tests in a JSON text, which is hostile. Raises ValueError if it is not JSON, and InvalidRequest."""
+    meter = await count_in_slices(text, _MAX_TEST_VALUES)
+    if meter.too_deep or meter.values > _MAX_TEST_VALUES:
+        fault = f"there are more than {_MAX_TEST_VALUES} values or {MAX_DEPTH} levels"
+        raise reject_value(["tests"], fault, None)
+    tests = json.loads(text)
+    try:
+        json.dumps(tests, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise reject_value(
+            ["tests"], "a string has half of a surrogate pair, which is not Unicode", None
+        ) from None
+    return tests
 
 
 async def _run(
@@ -173,13 +202,20 @@ def _add_test(program: str, test: str, word: str) -> str:
 
 
 def is_same_output(expected: str, written: bytes) -> bool:
-    """Return whether output is as expected: line by line without white space around, or equal as numbers."""
+    """Return whether output is as expected: line by line without white space around, or equal as numbers.
+
+    The output is hostile, and is read up to its first difference.
+    """
     pairs = zip_longest(_list_lines(expected), _list_lines(written.decode("utf-8", "replace")))
     return all(one is not None and two is not None and _is_same_line(one, two) for one, two in pairs)
 
 
-def _list_lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().split("\n")]
+def _list_lines(text: str) -> Iterator[str]:
+    text, start = text.strip(), 0
+    while (end := text.find("\n", start)) != -1:
+        yield text[start:end].strip()
+        start = end + 1
+    yield text[start:].strip()
 
 
 def _is_same_line(expected: str, written: str) -> bool:

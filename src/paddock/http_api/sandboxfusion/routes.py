@@ -41,10 +41,13 @@ from paddock.http_api.sandboxfusion.program_tests import run_assert_tests, run_s
 from paddock.http_api.sandboxfusion.run_code import run_code
 from paddock.http_api.sandboxfusion.run_jupyter import run_jupyter
 from paddock.http_api.sandboxfusion.running import PureRunner
+from paddock.large_json import count_in_slices
 from paddock.model.limits import MIB
 
 router = APIRouter(tags=["sandboxfusion"])
 
+_MAX_JSON_VALUES = 250_000
+"""Maximum number of JSON values of a body. All of them are decoded at once, while other requests wait."""
 _QUICK_BYTES = MIB
 """Maximum size of a body that is read faster than a thread starts."""
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
@@ -138,9 +141,12 @@ def _check_type(request: Request) -> None:
 
 
 async def _read_body(body: bytes, model: type[B]) -> B:
-    """Return the body of a request as a value. Raises InvalidRequest."""
+    """Return the body of a request as a value. Raises InvalidRequest, and Problem for too many JSON values."""
     if not body.strip():
         raise reject_body("missing")
+    many = len(body) > 2 * _MAX_JSON_VALUES
+    if many and (await count_in_slices(body, _MAX_JSON_VALUES)).values > _MAX_JSON_VALUES:
+        raise Problem(BODY_TOO_LARGE, f"The body has more than {_MAX_JSON_VALUES} JSON values.")
     try:
         if len(body) <= _QUICK_BYTES:
             return model.model_validate_json(body)

@@ -4,6 +4,7 @@ The interpreter is a pure program like any other. What it reports about the cell
 ended is what the parent saw.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -33,6 +34,7 @@ from paddock.http_api.sandboxfusion.responses import (
 )
 from paddock.http_api.sandboxfusion.running import PureRunner
 from paddock.model.base import Json
+from paddock.model.json_meter import holds_more
 from paddock.model.limits import MIB, LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.sessions.bundles import MAX_RESULTS, read_result
@@ -40,6 +42,10 @@ from paddock.sessions.languages import NOTEBOOK
 
 REPORT_BYTES = 32 * MIB
 """Maximum size of what all cells write and show, in bytes."""
+_MAX_REPORT_VALUES = 100_000
+"""Maximum number of JSON values in it: decoding and removing secrets take microseconds for each of them."""
+_QUICK_BYTES = 64 * 1024
+"""Maximum size of a report that is read faster than a thread starts."""
 
 
 class _ReportedCell(BaseModel):
@@ -85,7 +91,9 @@ async def run_jupyter(body: RunJupyterRequest, runner: PureRunner) -> RunJupyter
         on_workdir=fetched.read if paths else None,
         on_raw_stdout=report.append,
     )
-    answer = _render(outcome, output, b"".join(report), len(body.cells), runner)
+    given = outcome, output, b"".join(report), len(body.cells), runner
+    quick = len(given[2]) <= _QUICK_BYTES
+    answer = _render(*given) if quick else await asyncio.to_thread(_render, *given)
     if answer.status != "Success":
         return answer
     if fetched.refusal is not None:
@@ -126,7 +134,9 @@ def _render(
 
 
 def read_report(report: bytes, count: int, hide: Hiding) -> list[CellResult] | None:
-    """Return what an interpreter reports about its cells; None if it is no such report."""
+    """Return what an interpreter reports about its cells; None if it is no such report, or has too many values."""
+    if holds_more(report, _MAX_REPORT_VALUES):
+        return None
     try:
         found = json.loads(report)
         if b"\\ud" in report.lower():  # half of a surrogate pair cannot be sent

@@ -28,21 +28,36 @@ class IdleConnections:
         keep_alive_s: float = KEEP_ALIVE_S,
         *,
         counts_reused: bool = False,
+        spared_s: float = 0,
     ) -> None:
         """Keep a connection open for `keep_alive_s` after an answer.
 
         With `counts_reused`, `max_idle` also counts connections that have been answered and wait for another request.
+        No connection is closed for a further one before it has waited for `spared_s`. If thousands of clients connect
+        at once, the kernel holds the requests of all of them before the first one is read.
         """
         self.keep_alive_s = keep_alive_s
         self.counts_reused = counts_reused
         self._max_idle = max_idle
-        self._waiting: dict[TimedConnection, None] = {}
+        self._spared_s = spared_s
+        self._waiting: dict[TimedConnection, float] = {}
+        """Since when they wait, on the clock of the event loop; the oldest first."""
+        self._trimming: asyncio.TimerHandle | None = None
 
     def add(self, connection: "TimedConnection") -> None:
         """Add a connection that waits for a head."""
-        self._waiting[connection] = None
-        if len(self._waiting) > self._max_idle:
-            oldest = next(iter(self._waiting))
+        self._waiting[connection] = connection.loop.time()
+        if len(self._waiting) > self._max_idle and self._trimming is None:
+            self._trim(connection.loop)
+
+    def _trim(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the oldest connections beyond the maximum, now or as soon as they are not spared any more."""
+        self._trimming = None
+        while len(self._waiting) > self._max_idle:
+            oldest, since = next(iter(self._waiting.items()))
+            if loop.time() < (until := since + self._spared_s):
+                self._trimming = loop.call_at(until, self._trim, loop)
+                return
             self.discard(oldest)
             oldest.transport.abort()
 

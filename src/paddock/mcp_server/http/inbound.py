@@ -10,13 +10,14 @@ any request while the server ends        503 with a retry time, except requests 
 from collections.abc import MutableMapping
 from contextlib import ExitStack
 from math import ceil
-from typing import Any
+from typing import Any, Final, Protocol, cast
 
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 
 from paddock.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send
 from paddock.mcp_server.http.answers import CLOSE_HEADER, header_values, send_text
 from paddock.mcp_server.http.endpoint import MCP_PATH
+from paddock.mcp_server.pending_calls import find_run_to_fetch
 from paddock.mcp_server.requests import LISTEN_METHOD, SERVER_ENDING, InFlightRequests
 from paddock.mcp_server.stdio import (
     SURROGATE_ESCAPE,
@@ -39,6 +40,33 @@ _SINGLE_HEADERS = (
     SESSION_HEADER,
 )
 """Headers that determine how a request is handled."""
+_ELSEWHERE = (
+    'is on another replica of the server than this MCP session; open another interpreter with the session "new", or '
+    "use a client of the revision 2026-07-28"
+)
+
+
+FORWARDING_KEY: Final = "paddock.forwarding"
+"""In the scope of a request: its `Forwarder`, if it may be about what another replica of this server has."""
+
+
+class Forwarder(Protocol):
+    """Finds the replicas that have what requests are about, and passes requests on to them."""
+
+    async def find_owner(self, scope: Scope, name: str) -> Any:  # noqa: ANN401 - only `pass_on` knows it
+        """Return the other replica that has the thing of this name: a handle, a `requestState` or an id; or None."""
+        ...
+
+    async def pass_on(
+        self,
+        owner: Any,  # noqa: ANN401 - from `find_owner`
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        body: bytes,
+    ) -> None:
+        """Answer a request with the answer of its owner."""
+        ...
 
 
 class Inbound:
@@ -88,6 +116,8 @@ class Inbound:
         if self._requests.ending and not _is_continuation(message):
             await self._refuse_late(send)
             return
+        if await self._forward(message, scope, receive, send, body):
+            return
         session = header_values(scope, SESSION_HEADER)
         key = (session[0].decode("latin-1"), str(message.id)) if session else object()
         if self._requests.has_request(key):
@@ -98,6 +128,26 @@ class Inbound:
             with ExitStack() as flight:
                 flight.enter_context(self._requests.in_flight(key))
                 await self._app(scope, replay, _end_flight_on_answer(flight, send))
+
+    async def _forward(
+        self, request: JSONRPCRequest, scope: Scope, receive: Receive, send: Send, body: bytes
+    ) -> bool:
+        """Pass a request on if another replica has what it is about, and return whether that was so.
+
+        In a session of 2025-11-25 it is refused: the other replica does not know that session.
+        """
+        forwarder: Forwarder | None = scope.get(FORWARDING_KEY)
+        for name in _list_names(request) if forwarder is not None else ():
+            assert forwarder is not None
+            if (owner := await forwarder.find_owner(scope, name)) is None:
+                continue
+            if header_values(scope, SESSION_HEADER):
+                await _send_refusal(send, f"{name[:64]} {_ELSEWHERE}")
+                return True
+            with self._requests.in_flight(object()):
+                await forwarder.pass_on(owner, scope, receive, send, body)
+            return True
+        return False
 
     async def _refuse_late(self, send: Send) -> None:
         await send_text(send, 503, f"{SERVER_ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE_HEADER)
@@ -126,6 +176,17 @@ def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
         await send(message)
 
     return send_and_close
+
+
+def _list_names(request: JSONRPCRequest) -> list[str]:
+    """Return the names of what a request is about and one replica has: a paused or waiting call, a session."""
+    params = request.params or {}
+    arguments = params.get("arguments")
+    found = [params.get("requestState")]
+    if isinstance(arguments, dict):
+        given = cast("dict[str, Any]", arguments)
+        found += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
+    return [each for each in found if isinstance(each, str)]
 
 
 def _is_continuation(request: JSONRPCRequest) -> bool:

@@ -1,0 +1,11 @@
+"""Batches on a Ray cluster: `Paddock.map(programs, engine="ray")`, an executor, and a class for Ray Data.
+
+    programs -> feed: policy and effects -> driver: batches -> Ray task -> worker: one Paddock in its process
+                                            frames: JSON as values <-------/
+
+Only programs without effects are sent, because Ray repeats a task whose worker or node died. What crosses Ray is JSON:
+no object of a program is ever unpickled, and answers are checked like those of a server. Nothing here schedules: Ray
+chooses nodes, and its retries replace dead workers.
+
+Ray is imported when it is used. Paddock never starts a cluster: the caller has connected to one with `ray.init`.
+"""

@@ -1,0 +1,118 @@
+"""The living replicas of a cluster, as their leases in the database show them, and the marks that handles carry.
+
+A handle of something that is in one replica's memory has the mark of that replica in it. A replica has a new mark after
+each start, so that a handle from before is known to be lost. The address of a replica is only ever taken from its row.
+"""
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from paddock.cluster.database import Database
+from paddock.cluster.node import MARK_CHARS, compute_mark
+from paddock.cluster.status import LEASE_S
+from paddock.model.errors import StoreUnavailable
+from paddock.settings.cluster import check_node_url
+
+_log = logging.getLogger("paddock.cluster")
+
+_STATEMENT_S = 2.0
+"""Maximum time of a look at the leases, in seconds."""
+_SETTLE_S = 4.0
+"""Time after an outage of the database in which no replica is taken for dead, in seconds."""
+_QUERY = (
+    "select id, url, boot from node where url is not null and state <> 'ended' "
+    "and seen > now() - make_interval(secs => %s)"
+)
+_MARK = re.compile(rf"[0-9a-f]{{{MARK_CHARS}}}")
+
+
+class Replica(NamedTuple):
+    """A living replica."""
+
+    id: str
+    url: str
+    """Address at which the others reach it."""
+    mark: str
+
+
+def is_mark(text: str) -> bool:
+    """Return whether a string can be a mark."""
+    return _MARK.fullmatch(text) is not None
+
+
+class Replicas:
+    """The living replicas other than this one, as of the last `refresh`. Call that about once a second."""
+
+    def __init__(self, database: Database, mark: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`mark` is that of this replica. `clock` returns seconds."""
+        self._clock = clock
+        self.mark = mark
+        self._database = database
+        self._known: dict[str, Replica] = {}
+        self._refused: set[str] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._read_at = self._reads_since = -math.inf
+
+    async def find(self, mark: str) -> Replica | None:
+        """Return the living replica with a mark; None for this one, and for one that has ended.
+
+        Raises StoreUnavailable if the mark is not known, and the database does not say whether it is that of a replica.
+        """
+        if mark == self.mark or not is_mark(mark):
+            return None
+        if mark not in self._known:  # it may have begun just now
+            try:
+                async with asyncio.timeout(_STATEMENT_S):
+                    await self.refresh()
+            except TimeoutError:
+                raise StoreUnavailable("The database of cluster.url does not answer.") from None
+        return self._known.get(mark)
+
+    async def list_others(self) -> list[Replica]:
+        """Return all other living replicas."""
+        return [*self._known.values()]
+
+    async def wait_for_end(self, mark: str) -> None:
+        """Wait until a replica has ended, or its lease has."""
+        while mark in self._known:
+            await self._changed.wait()
+
+    async def refresh(self) -> None:
+        """Read the leases. Callers at the same time share one look. Raises StoreUnavailable."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+        await asyncio.shield(self._reading)
+
+    async def _read(self) -> None:
+        rows = await self._database.fetch(_QUERY, (LEASE_S,), timeout_s=_STATEMENT_S)
+        listed = (Replica(str(id_), str(url), compute_mark(str(boot))) for id_, url, boot in rows)
+        living = {each.mark: each for each in listed if self._is_usable(each)}
+        now = self._clock()
+        if now - self._read_at > _SETTLE_S:
+            self._reads_since = now
+        self._read_at = now
+        # After an outage of the database, all leases are old until they are renewed.
+        settled = now - self._reads_since > _SETTLE_S
+        self._known = living if settled else {**self._known, **living}
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _is_usable(self, replica: Replica) -> bool:
+        if replica.mark == self.mark:
+            return False
+        try:
+            check_node_url(replica.url)
+        except ValueError:
+            if replica.id not in self._refused:
+                self._refused.add(replica.id)
+                _log.error(
+                    "the address of the replica %r is not used: it is not http://host:port", replica.id
+                )
+            return False
+        return True

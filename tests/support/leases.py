@@ -1,0 +1,26 @@
+"""Leases of nodes in the database of a test, without the nodes."""
+
+import psycopg
+
+
+def execute(url: str, statement: str, *values: object) -> list[tuple[object, ...]]:
+    """Run one statement as somebody who may write to the database, and return its rows."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
+
+def hold_lease(url: str, node: str, boot: str) -> None:
+    """Give a node a lease for an hour."""
+    execute(
+        url,
+        "insert into node (id, boot, seen) values (%s, %s, now() + interval '1 hour') "
+        "on conflict (id) do update set boot = excluded.boot, seen = excluded.seen, state = 'serving'",
+        node,
+        boot,
+    )
+
+
+def end_lease(url: str, node: str) -> None:
+    """Let the lease of a node be over, as if it had died a minute ago."""
+    execute(url, "update node set seen = now() - interval '1 minute' where id = %s", node)

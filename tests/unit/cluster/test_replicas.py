@@ -1,0 +1,154 @@
+"""The living replicas, as rows of the database name them."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from paddock.cluster.node import compute_mark
+from paddock.cluster.replicas import Replica, Replicas
+from paddock.model.errors import StoreUnavailable
+
+OWN = compute_mark("own")
+
+
+class Rows:
+    """Stands in for the database."""
+
+    def __init__(self, *rows: tuple[str, str, str]) -> None:
+        self.rows: list[tuple[str, str, str]] | None = [*rows]
+        self.looks = 0
+
+    async def fetch(self, _query: str, _values: tuple[object, ...] = (), **_options: Any) -> list[Any]:
+        self.looks += 1
+        await asyncio.sleep(0)
+        if self.rows is None:
+            raise StoreUnavailable("away")
+        return self.rows
+
+
+def make_replicas(rows: Rows) -> Replicas:
+    return Replicas(rows, OWN)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_mark_selects_a_row() -> None:
+    async def find() -> list[Replica | None]:
+        replicas = make_replicas(
+            Rows(("b", "http://10.0.0.2:8700", "boot"), ("a", "http://10.0.0.1:8700", "own"))
+        )
+        await replicas.refresh()
+        marks = [compute_mark("boot"), OWN, compute_mark("earlier boot"), "", "../../etc", "B" * 16]
+        return [await replicas.find(mark) for mark in marks]
+
+    found = Replica("b", "http://10.0.0.2:8700", compute_mark("boot"))
+    assert asyncio.run(find()) == [found, None, None, None, None, None]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "gopher://10.0.0.2:70",
+        "unix:/run/docker.sock",
+        "javascript:alert(1)",
+        "//10.0.0.2:8700",
+        "http://",
+        "http://user:secret@10.0.0.2:8700",
+        "http://10.0.0.2:8700@evil.test",
+        "http://10.0.0.2:8700/latest/meta-data",
+        "http://10.0.0.2:8700?x=",
+        "http://10.0.0.2:8700#x",
+        "http://10.0.0.2:8700#",
+        "http://10.0.0.2:8700?",
+        "http://10.0.0.2:0",
+        "http://10.0.0.2:99999",
+        "http://10.0.0.2\r\nHost: evil.test:80",
+        "http://10.0.0.2 :8700",
+        "http://[::1",
+    ],
+)
+def test_the_address_of_a_row_must_be_that_of_a_server(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def find() -> Replica | None:
+        replicas = make_replicas(Rows(("b", url, "boot")))
+        await replicas.refresh()
+        await replicas.refresh()
+        return await replicas.find(compute_mark("boot"))
+
+    with caplog.at_level(logging.ERROR, "paddock.cluster"):
+        assert asyncio.run(find()) is None
+    assert caplog.messages == ["the address of the replica 'b' is not used: it is not http://host:port"]
+
+
+def test_callers_share_a_look_at_the_leases() -> None:
+    async def find() -> int:
+        rows = Rows(("b", "http://10.0.0.2:8700", "boot"))
+        replicas = make_replicas(rows)
+        found = await asyncio.gather(*(replicas.find(compute_mark("boot")) for _ in range(10)))
+        assert {each.id for each in found if each is not None} == {"b"}
+        return rows.looks
+
+    assert asyncio.run(find()) == 1
+
+
+def test_replicas_stay_known_while_the_database_is_away() -> None:
+    async def find() -> Replica | None:
+        rows = Rows(("b", "http://10.0.0.2:8700", "boot"))
+        replicas = make_replicas(rows)
+        await replicas.refresh()
+        rows.rows = None
+        with pytest.raises(StoreUnavailable, match="away"):
+            await replicas.refresh()
+        with pytest.raises(StoreUnavailable, match="away"):
+            await replicas.find(compute_mark("unknown"))
+        assert await replicas.find("no mark") is None
+        return await replicas.find(compute_mark("boot"))
+
+    found = asyncio.run(find())
+    assert found is not None
+    assert found.id == "b"
+
+
+class Clock:
+    """Goes on by three seconds at each look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 3
+        return self.now
+
+
+def test_leases_that_are_old_after_an_outage_are_not_taken_for_ended() -> None:
+    async def find() -> list[int]:
+        rows, clock = Rows(("b", "http://10.0.0.2:8700", "boot")), Clock()
+        replicas = Replicas(rows, OWN, clock)  # pyright: ignore[reportArgumentType]
+        await replicas.refresh()
+        rows.rows = []
+        clock.now += 100
+        found: list[int] = []
+        for _ in range(3):
+            await replicas.refresh()
+            found.append(len(await replicas.list_others()))
+        return found
+
+    assert asyncio.run(find()) == [1, 1, 0]
+
+
+def test_waiting_for_the_end_of_a_replica() -> None:
+    async def wait() -> None:
+        rows = Rows(("b", "http://10.0.0.2:8700", "boot"), ("c", "http://10.0.0.3:8700", "other"))
+        replicas = Replicas(rows, OWN, Clock())  # pyright: ignore[reportArgumentType]
+        await replicas.refresh()
+        waiting = asyncio.create_task(replicas.wait_for_end(compute_mark("boot")))
+        rows.rows = [("b", "http://10.0.0.2:8700", "boot")]
+        for _ in range(3):
+            await replicas.refresh()
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        rows.rows = [("b", "http://10.0.0.2:8700", "a new start")]
+        await replicas.refresh()
+        await waiting
+
+    asyncio.run(wait())
