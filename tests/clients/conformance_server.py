@@ -10,6 +10,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import uvicorn
 from conformance_asking import ask, asking_tools
@@ -211,10 +212,20 @@ class FixtureResources:
 
 async def main(directory: Path, replica: list[str]) -> None:
     announcer = ChangeNotifier()
+    changed = directory.parent / "changed"
+    """Replicas watch what they have in common, as those of a server do."""
+    seen = ""
 
     async def change(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
-        await announcer.announce_tools()
+        changed.write_text(uuid4().hex)
+        await watch()
         return ToolAnswer([text_block("changed")])
+
+    async def watch() -> None:
+        nonlocal seen
+        before, seen = seen, changed.read_text() if changed.exists() else ""
+        if seen != before:
+            await announcer.announce_tools()
 
     tools = [
         *(constant(name, content) for name, content in CONTENT.items()),
@@ -242,6 +253,7 @@ async def main(directory: Path, replica: list[str]) -> None:
         server = build_protocol_server(Toolbox(tools), offers, rounds, announcer, mark)
         app = KnownHosts(build_application(server, InFlightRequests()), names)
         if cluster is not None:
+            cluster.repeat("changes", watch, pause_s=0.05)
             app = Probes(pass_on(app, settings, cluster), lambda: True)
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()

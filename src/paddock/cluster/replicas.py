@@ -10,7 +10,6 @@ import math
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 
 from paddock.cluster.database import Database
@@ -61,13 +60,18 @@ class Replicas:
         self._read_at = self._reads_since = -math.inf
 
     async def find(self, mark: str) -> Replica | None:
-        """Return the living replica with a mark; None for this one, and for one that has ended."""
+        """Return the living replica with a mark; None for this one, and for one that has ended.
+
+        Raises StoreUnavailable if the mark is not known, and the database does not say whether it is that of a replica.
+        """
         if mark == self.mark or not is_mark(mark):
             return None
         if mark not in self._known:  # it may have begun just now
-            with suppress(StoreUnavailable, TimeoutError):
+            try:
                 async with asyncio.timeout(_STATEMENT_S):
                     await self.refresh()
+            except TimeoutError:
+                raise StoreUnavailable("The database of cluster.url does not answer.") from None
         return self._known.get(mark)
 
     async def list_others(self) -> list[Replica]:

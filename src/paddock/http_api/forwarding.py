@@ -29,6 +29,7 @@ from paddock.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scop
 from paddock.mcp_server.http.answers import header_values, send_text
 from paddock.mcp_server.http.endpoint import MCP_PATH
 from paddock.mcp_server.http.inbound import FORWARDING_KEY
+from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import find_mint_time
 from paddock.model.numbers import dumps
 from paddock.model.session import HANDLE_PREFIX
@@ -64,6 +65,8 @@ class Forwarding:
         self._requests = requests
         self._holds = holds
         self._relay = Relay()
+        self._missed: set[str] = set()
+        """Marks of replicas that could not be reached, which the log has been told."""
 
     async def close(self) -> None:
         """Close the connections to other replicas."""
@@ -126,7 +129,7 @@ class Forwarding:
         if path == MCP_PATH:
             sessions = header_values(scope, SESSION_HEADER)
             mark = sessions[0][:MARK_CHARS].decode("latin-1") if len(sessions) == 1 else ""
-            return await self._replicas.find(mark)
+            return await self._find(mark)
         if found := _SESSION_PATH.fullmatch(path):
             return await self.find_owner(scope, found[1])
         if found := _EXECUTION_PATH.fullmatch(path):
@@ -140,7 +143,13 @@ class Forwarding:
         """
         if find_mint_time(name) is not None:
             return None if self._holds(scope[TENANT_KEY], name) else await self._ask_others(scope, name)
-        return await self._replicas.find(name.removeprefix(HANDLE_PREFIX)[:MARK_CHARS])
+        return await self._find(name.removeprefix(HANDLE_PREFIX)[:MARK_CHARS])
+
+    async def _find(self, mark: str) -> Replica | None:
+        try:
+            return await self._replicas.find(mark)
+        except StoreUnavailable as error:  # what is not found is not therefore lost
+            raise Problem(UNAVAILABLE, f"{error} Nothing was started. Send it again later.") from None
 
     async def _ask_others(self, scope: Scope, name: str) -> Replica | None:
         others = await self._replicas.list_others()
@@ -197,12 +206,23 @@ class Forwarding:
                     ended=lambda: self._replicas.wait_for_end(owner.mark),
                 )
             except NotReachedError:
-                await _report_absence(owner, scope, send)
+                await self._report_absence(owner, scope, send)
             except BrokenOffError as broken:
                 if reads and not broken.begun:
-                    await _report_absence(owner, scope, send)
+                    await self._report_absence(owner, scope, send)
                 else:
                     await _report_loss(owner, broken, scope, send)
+
+    async def _report_absence(self, owner: Replica, scope: Scope, send: Send) -> None:
+        """Answer a request that did not reach its owner. Raises Problem."""
+        if owner.mark not in self._missed:  # clients ask again and again
+            self._missed.add(owner.mark)
+            _log.warning("the replica %s cannot be reached", owner.id)
+        if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
+            await send_text(send, 404, _NO_SESSION, kind=b"application/json")
+            return
+        text = "The replica that has this cannot be reached. Nothing was started. Send it again later."
+        raise Problem(UNAVAILABLE, text)
 
     async def _answer_list(self, app: App, member: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with a list of this replica, and after it those of all others that can be reached."""
@@ -247,16 +267,6 @@ def _describe(scope: Scope) -> HopRequest:
     """Return what a proof for a request is about."""
     given = b"\n".join(header_values(scope, b"authorization"))
     return HopRequest(scope["method"], read_target(scope).decode("latin-1"), given)
-
-
-async def _report_absence(owner: Replica, scope: Scope, send: Send) -> None:
-    """Answer a request that did not reach its owner. Raises Problem."""
-    _log.warning("the replica %s cannot be reached", owner.id)
-    if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
-        await send_text(send, 404, _NO_SESSION, kind=b"application/json")
-        return
-    text = "The replica that has this cannot be reached. Nothing was started. Send it again later."
-    raise Problem(UNAVAILABLE, text)
 
 
 async def _report_loss(owner: Replica, broken: BrokenOffError, scope: Scope, send: Send) -> None:

@@ -4,61 +4,74 @@ import threading
 from pathlib import Path
 
 from tests.integration.cluster.test_forwarding import call_stateless
-from tests.support.http_api import TOKEN, Background
+from tests.support.http_api import TOKEN, ApiClient, Background
 from tests.support.replicas import ReplicaSet
 
-SETTINGS = "[serve]\ndrain_ms = 1500\n"
+SETTINGS = "[serve]\ndrain_ms = 3000\n"
+
+
+class Load:
+    """Clients that send short requests, one after the other, until it ends."""
+
+    def __init__(self, replicas: ReplicaSet) -> None:
+        self.answers: list[object] = []
+        self.errors: list[BaseException] = []
+        self._replicas = replicas
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(4)]
+        for thread in self._threads:
+            thread.start()
+
+    def _send(self, number: int) -> None:
+        try:
+            with self._replicas.front.client(TOKEN) as client:
+                while not self._over.is_set():
+                    self.answers.append(self._call(client, number))
+        except BaseException as error:  # noqa: BLE001 - the test reports it
+            self.errors.append(error)
+
+    def _call(self, client: ApiClient, number: int) -> object:
+        code = f"return {number}"
+        if number % 2:
+            return client.run(language="javascript", code=code)["value"]
+        result = call_stateless(client, "tools/call", "execute_code", arguments={"code": code})
+        return result["structuredContent"]["value"]
+
+    def await_answers(self) -> None:
+        """Wait for some more answers."""
+        before = len(self.answers)
+        while len(self.answers) < before + 8 and not self.errors:
+            pass
+
+    def end(self) -> None:
+        """Wait for the last answers."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
 
 
 def test_no_request_fails_in_a_rolling_restart(url: str, tmp_path: Path) -> None:
     replicas = ReplicaSet(tmp_path, url, SETTINGS)
-    over = threading.Event()
-    answers: list[object] = []
-
-    def send(number: int) -> None:
-        with replicas.front.client(TOKEN) as client:
-            while not over.is_set():
-                if number % 2:
-                    outcome = client.run(language="javascript", code=f"return {number}")
-                    answers.append(outcome["value"])
-                else:
-                    params = {"arguments": {"code": f"return {number}"}}
-                    result = call_stateless(client, "tools/call", "execute_code", **params)
-                    answers.append(result["structuredContent"]["value"])
-
-    errors: list[BaseException] = []
-
-    def send_until_over(number: int) -> None:
-        try:
-            send(number)
-        except BaseException as error:  # noqa: BLE001 - reported below
-            errors.append(error)
-
     with replicas.run():
-        threads = [threading.Thread(target=send_until_over, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
+        load = Load(replicas)
         for number in range(len(replicas.ports)):
-            before = len(answers)
+            load.await_answers()
             replicas.servers[number].stop()
             assert replicas.servers[number].wait() == 0
             replicas.servers[number] = replicas.start(number)
             with replicas.servers[number].client() as client:
                 while client.get("/readyz").status_code != 200:
                     pass
-            assert len(answers) > before
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert errors == []
-    assert {0, 1, 2, 3} == set(answers)
+        load.await_answers()
+        load.end()
+    assert load.errors == []
+    assert set(load.answers) == {0, 1, 2, 3}
 
 
 def test_what_outlasts_the_grace_period_is_cancelled_and_never_refused(url: str, tmp_path: Path) -> None:
     replicas = ReplicaSet(tmp_path, url, "[mcp]\nshutdown_grace_ms = 1\n", count=1)
     with replicas.run(), replicas.front.client() as client, replicas.servers[0].client() as direct:
-        code = "print('begun', flush=True)\nwhile True: pass"
-        waiting = Background(lambda: client.run(language="python", code=code, workspace="write"))
+        waiting = Background(lambda: client.run(language="javascript", code="while (true) {}"))
         while not direct.get("/v1/executions").json()["executions"]:
             pass
         replicas.servers[0].stop()

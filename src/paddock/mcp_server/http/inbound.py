@@ -181,10 +181,10 @@ def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
 def _list_names(request: JSONRPCRequest) -> list[str]:
     """Return the names of what a request is about and one replica has: a paused or waiting call, a session."""
     params = request.params or {}
-    arguments: object = params.get("arguments")
+    arguments = params.get("arguments")
     found = [params.get("requestState")]
     if isinstance(arguments, dict):
-        given = cast("dict[str, object]", arguments)
+        given = cast("dict[str, Any]", arguments)
         found += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
     return [each for each in found if isinstance(each, str)]
 
