@@ -97,9 +97,6 @@ def test_the_base_is_valid_from_the_version_of_the_page_on(kubernetes_tools, tmp
     file = tmp_path / "built.yaml"
     file.write_text(build_shipped(kubernetes_tools, "base"))
     assert [line for line in validate(kubernetes_tools, file, version) if not line.startswith("INFO")] == []
-    before = f"1.{int(version.removeprefix('1.')) - 5}"
-    [fault] = [line for line in validate(kubernetes_tools, file, before) if not line.startswith("INFO")]
-    assert "lifecycle.preStop" in fault
 
 
 def test_the_base_has_every_part():

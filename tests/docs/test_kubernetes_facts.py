@@ -160,11 +160,13 @@ def test_settings_and_tokens_are_where_paddock_reads_them(server, monkeypatch):
 def test_files_that_settings_name_are_mounted(kubernetes_tools, tmp_path, monkeypatch):
     documents = read_documents(build_shipped(kubernetes_tools, "base"))
     [server, migrate] = sorted(list_pods(documents), key=lambda pod: pod.owner["kind"])
-    cluster = load_settings("base", {}, tmp_path, monkeypatch).settings.cluster
+    settings = load_settings("base", {}, tmp_path, monkeypatch).settings
+    cluster = settings.cluster
     root = Path(cluster.url.partition("sslrootcert=")[2])
     expected = {
         cluster.key_file: "paddock-keys/forwarding",
         cluster.checkpoint_key_file: "paddock-keys/checkpoint.pem",
+        settings.vault.key_file: "paddock-keys/vault",
         root: "paddock-database/ca.crt",
     }
     for path, key in expected.items():
@@ -264,13 +266,12 @@ def test_probes_are_paths_of_the_api_that_need_no_token(server):
 def test_a_pod_has_time_to_end(server, kubernetes_tools, tmp_path, monkeypatch):
     folder = "base" if server.owner["kind"] == "Deployment" else "overlays/agent-sandbox"
     settings = load_settings(folder, {}, tmp_path, monkeypatch).settings
-    pause = server.container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-    longest = pause + settings.mcp.shutdown_grace_ms / 1000 + service._ANSWERS_S
+    longest = (settings.serve.drain_ms + settings.mcp.shutdown_grace_ms) / 1000 + service._ANSWERS_S
     assert longest < server.spec["terminationGracePeriodSeconds"]
     if folder == "base":
         readiness = server.container["readinessProbe"]["periodSeconds"]
-        assert (pause, settings.mcp.shutdown_grace_ms) == (5, 30_000)
-        assert pause >= readiness
+        assert (settings.serve.drain_ms, settings.mcp.shutdown_grace_ms) == (5_000, 30_000)
+        assert settings.serve.drain_ms >= readiness * 1000
         assert f"{server.spec['terminationGracePeriodSeconds']} seconds in all" in PAGE
 
 

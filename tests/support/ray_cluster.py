@@ -26,22 +26,21 @@ def install_ray() -> Path:
 
     The versions are those of uv.lock. Several processes may ask at the same time.
     """
-    digest = hashlib.sha256((ROOT / "uv.lock").read_bytes() + sys.version.encode()).hexdigest()
+    beside = Path(sys.executable).with_name("uv")
+    uv = str(beside) if beside.exists() else shutil.which("uv") or "uv"
+    own = getattr(sys, "_base_executable", sys.executable)
+    locked = ["--quiet", "--frozen", "--project", str(ROOT), "--python", own]
+    locked += ["--no-default-groups", "--group", "ray", "--extra", "ray"]
+    wanted = subprocess.run([uv, "export", *locked, "--no-emit-project"], stdout=subprocess.PIPE, check=True)
+    digest = hashlib.sha256(wanted.stdout + sys.version.encode()).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     place = cache / "paddock-tests" / f"ray-{digest[:16]}"
     place.mkdir(parents=True, exist_ok=True)
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "complete").exists():
-            beside = Path(sys.executable).with_name("uv")
-            uv = str(beside) if beside.exists() else shutil.which("uv") or "uv"
-            own = getattr(sys, "_base_executable", sys.executable)
-            wanted = ["--no-default-groups", "--group", "ray", "--extra", "ray", "--no-install-project"]
-            subprocess.run(
-                [uv, "sync", "--quiet", "--frozen", "--project", str(ROOT), "--python", own, *wanted],
-                env={**os.environ, "UV_PROJECT_ENVIRONMENT": str(place / "venv")},
-                check=True,
-            )
+            environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(place / "venv")}
+            subprocess.run([uv, "sync", *locked, "--no-install-project"], env=environment, check=True)
             (place / "complete").touch()
     return place / "venv" / "bin" / "python"
 

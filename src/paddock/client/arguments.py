@@ -59,6 +59,15 @@ def read_value(value: object, name: str) -> Json:
         raise RequestError(f"{name} {_NESTED_TOO_DEEP}") from None
 
 
+def encode_text(text: str, name: str) -> bytes:
+    """Return a text as UTF-8. Raises RequestError for half of a surrogate pair, which names the argument `name`."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        fault = "has half of a surrogate pair, which is not Unicode; replace it by U+FFFD, or give bytes"
+        raise RequestError(f"{name} {fault}") from None
+
+
 def read_object(value: object, name: str) -> dict[str, Json]:
     """Return a mapping as a JSON object, an empty one for None. Raises RequestError, also for another type."""
     if value is None:
@@ -169,7 +178,7 @@ def _read_content(path: str, content: object) -> bytes:
         case bytes():
             return content
         case str():
-            return content.encode()
+            return encode_text(content, f"files[{path!r}]")
         case Path():
             with content.open("rb") as stream:
                 return stream.read(INPUT_BYTES + 1)

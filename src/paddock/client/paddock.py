@@ -282,7 +282,7 @@ class Paddock:
             "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or beside else below(self._workspace, path),
-            "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
+            "stdin": stdin,
             "output": {"combined": combined, "persist": keep},
             "files": await asyncio.to_thread(read_input_files, files),
             "env": env or {},

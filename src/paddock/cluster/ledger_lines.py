@@ -23,6 +23,7 @@ from paddock.audit.sink import AuditRecord
 
 CHAIN_DIGITS: Final = 16
 """Length of a chain's name: the first hexadecimal digits of the hash of its first record."""
+MAX_SEQ: Final = 2**63 - 1
 _SEQ_PATTERN = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
 
 
@@ -97,17 +98,19 @@ class LedgerLines:
         They are on the disk when this returns: a power failure cannot take them back.
         """
         batch: list[ChainLine] = []
+        # The writer syncs every fifth of a second. What it has synced is read first, and the rest is synced here.
+        synced = self._read_head().synced
+        last = synced if synced > self.position.seq else MAX_SEQ
         taken = 0
         for name, size in self._list_files():
-            if name < self._file:
-                continue
             start = self._offset if name == self._file else 0
-            if start >= size:
+            if name < self._file or start >= size:
                 continue
-            end = start
             for line in self._read(name, start, size):
-                end = line.end
                 record = _parse_line(line)
+                if record is not None and record.seq > last:
+                    return batch
+                self._file, self._offset = name, line.end
                 # A line that is no record, or out of order, is not part of the chain. A verifier reports the gap.
                 if record is not None and record.seq > self.position.seq:
                     batch.append(ChainLine(line.data, record))
@@ -115,8 +118,7 @@ class LedgerLines:
                     taken += len(line.data)
                 if taken >= max_bytes:
                     break
-            self._file, self._offset = name, end
-            if batch:
+            if batch and last == MAX_SEQ:
                 self._sync(name, new=start == 0)
             if taken >= max_bytes:
                 break

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from paddock.model.errors import ConfigurationError
-from paddock.own_files import read_own
+from paddock.own_files import read_secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -77,12 +77,12 @@ class SigningKey:
 
     @classmethod
     def read(cls, path: Path, name: str) -> Self:
-        """Read a private key in PEM (PKCS #8) from a file of this user. Raises ConfigurationError."""
+        """Read a private key in PEM (PKCS #8) from a file that other users cannot read. Raises ConfigurationError."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
-            key = load_pem_private_key(read_own(path, _MAX_KEY_BYTES), password=None)
+            key = load_pem_private_key(read_secret(path, _MAX_KEY_BYTES), password=None)
         except OSError as error:
             raise ConfigurationError(
                 f"the checkpoint key {path} cannot be read: {error.strerror}; make one: paddock cluster key {path}"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -94,18 +94,20 @@ async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> Re
             "The body must be JSON. Send the header `Content-Type: application/json`.",
         )
     async with buffer.read(request, MAX_JSON_BYTES) as body:
-        found: tuple[Json, int] = await _read_json(body) if body.strip() else ({}, 0)
-        value, size = found
+        value, size = await _read_json(body)
         if not isinstance(value, dict):
             raise Problem(MALFORMED_BODY, "The body must be a JSON object, such as {}.")
+        members = cast("dict[str, Json]", value)
         try:
-            return ReadBody(model.model_validate(value), value, size)
+            return ReadBody(model.model_validate(members), members, size)
         except ValidationError as problem:
             raise reject_invalid(problem) from None
 
 
 async def _read_json(body: bytes) -> tuple[Json, int]:
-    """Return the value of a JSON text, and an estimate of its memory in bytes. Raises Problem."""
+    """Return the value of a JSON text, by default {}, and an estimate of its memory in bytes. Raises Problem."""
+    if not body.strip():
+        return {}, 0
     try:
         text = body.decode()
     except UnicodeDecodeError:

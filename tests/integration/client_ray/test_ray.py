@@ -12,7 +12,7 @@ import pytest
 from tests.support.ray_cluster import Cluster, run_with_ray
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "ray.md"
-PROGRAMS = int(os.environ.get("PADDOCK_RAY_PROGRAMS", "500"))
+PROGRAMS = int(os.environ.get("PADDOCK_RAY_PROGRAMS", "300"))
 NODE_KILLS = 3 if PROGRAMS >= 10_000 else 1
 WORKER_KILLS = max(5, PROGRAMS // 100)
 PRINTS = {"id": "prints", "language": "python", "code": "print(1)"}

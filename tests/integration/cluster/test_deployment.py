@@ -5,6 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.support.command import PADDOCK, make_environment, run_paddock
@@ -58,7 +59,11 @@ def test_the_commands_of_the_base_make_the_tables_and_serve(
     user = f'[[serve.token]]\nname = "ci"\nsha256 = "{hashlib.sha256(CI_TOKEN.encode()).hexdigest()}"\n'
     # One file for both: no variable says where the system's settings are.
     lay_out(tmp_path / "secrets/config/paddock", {FILE_NAME: (settings + user).encode()})
-    keys = {"forwarding": b"0123456789abcdef" * 4 + b"\n", "checkpoint.pem": make_key()}
+    keys = {
+        "forwarding": b"0123456789abcdef" * 4 + b"\n",
+        "checkpoint.pem": make_key(),
+        "vault": Fernet.generate_key(),
+    }
     lay_out(tmp_path / "secrets/keys", keys)
     state, workspace = tmp_path / "state", tmp_path / "workspace"
     workspace.mkdir()

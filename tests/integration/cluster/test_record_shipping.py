@@ -259,6 +259,25 @@ def test_flush_fails_without_the_database_and_shipping_goes_on_later(directory: 
     asyncio.run(work())
 
 
+def test_a_locked_table_delays_shipping_alone(url: str, directory: Path) -> None:
+    """A node records and goes on while the database does not take its lines."""
+
+    async def work(database: Database) -> None:
+        running = asyncio.create_task(Shipper(database, directory, "a").run())
+        async with Database(url) as other:
+            async with other.connect() as connection, connection.transaction():
+                await connection.execute("lock table record in exclusive mode")
+                write_records(directory, 5)
+                shipping = "select count(*) > 0 from pg_locks where mode = 'RowExclusiveLock' and not granted"
+                await wait_for(database, shipping, value=True)
+                write_records(directory, 5)
+                assert await database.fetch("select count(*) from record") == [(0,)]
+            await wait_for(database, "select count(*) from record", 10)
+        running.cancel()
+
+    run(url, work)
+
+
 def test_an_absent_database_gets_everything_when_it_is_back(directory: Path) -> None:
     async def work(server: Postgres) -> None:
         async with Database(server.url) as database:

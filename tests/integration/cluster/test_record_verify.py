@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.support.cluster_record import ClusterRecord, list_files, list_places,
 from tests.support.postgres import Postgres
 
 from paddock.audit.line_format import encode_record, new_entry, parse_record
+from paddock.audit.verify import MAX_FINDINGS
 from paddock.cluster.checkpoint import ChainHead, Checkpoint, add_heads
 from paddock.cluster.database import Database
 from paddock.cluster.merkle import MerkleTree
@@ -370,6 +372,29 @@ def test_hostile_rows_take_bounded_memory_and_end_no_check(built: Built) -> None
     report = run_edits(built, edit)
     assert {(None, None, 1), (None, None, 2)} <= list_places(report.problems)
     assert max(len(str(each.node)) for each in report.problems) <= 100
+
+
+def test_a_large_record_is_read_in_pieces(built: Built) -> None:
+    runner, record = built
+
+    async def measure() -> int:
+        async with record.database.connect() as connection, connection.transaction(force_rollback=True):
+            await connection.execute(
+                "insert into record (node, chain, seq, ts, event, request, line) "
+                "select 'd', 'd', n, now(), 'x', 'x', convert_to(repeat('x', 20000), 'UTF8') "
+                "from generate_series(1, 2000) as n"
+            )
+            tracemalloc.start()
+            report = await check_record(connection, [record.key.public])
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert (len(report.problems), report.problems[-1].message) == (
+                MAX_FINDINGS,
+                "there are more than are listed here",
+            )
+            return peak
+
+    assert runner.run(measure()) < 15_000_000  # all lines together have 40 MB
 
 
 @st.composite

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.client.arguments import read_object, read_value
+from paddock.client.arguments import encode_text, read_object, read_value
+from paddock.model.errors import RequestError
 from paddock.model.numbers import ExactFloat, dumps, loads
 
 JSON = "None, booleans, finite numbers, texts, lists, and dicts with texts as keys"
@@ -91,3 +92,12 @@ def test_an_object_is_a_mapping() -> None:
 def test_a_whole_number_beyond_what_python_spells_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^input is a number that JSON parsers reject; give a text$"):
         read_value(10**5000, "input")
+
+
+def test_a_text_that_is_not_unicode_is_refused() -> None:
+    assert encode_text("\u00e9", "stdin") == b"\xc3\xa9"
+    with pytest.raises(RequestError) as refused:
+        encode_text("\ud800", "files['a']")
+    assert str(refused.value) == (
+        "files['a'] has half of a surrogate pair, which is not Unicode; replace it by U+FFFD, or give bytes"
+    )
