@@ -3213,6 +3213,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `execution-lost`: The server that ran it has ended. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description `body-too-large`: The body is too large. */
             413: {
                 headers: {
@@ -3325,6 +3334,24 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `outcome-lost`: The outcome of this Idempotency-Key is not kept. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `execution-lost`: The server that ran it has ended. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description `wrong-host`: The server does not answer to this name. */
             421: {
                 headers: {
@@ -3412,6 +3439,24 @@ export interface operations {
             };
             /** @description `not-found`: There is no such resource. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `outcome-lost`: The outcome of this Idempotency-Key is not kept. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `execution-lost`: The server that ran it has ended. */
+            410: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3749,7 +3794,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description `session-lost`: The session has ended. */
+            /** @description `execution-lost`: The server that ran it has ended. `session-lost`: The session has ended. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -3871,7 +3916,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description `session-lost`: The session has ended. */
+            /** @description `session-lost`: The session has ended. `execution-lost`: The server that ran it has ended. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -3973,7 +4018,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description `session-lost`: The session has ended. */
+            /** @description `session-lost`: The session has ended. `execution-lost`: The server that ran it has ended. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -4116,6 +4161,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `execution-lost`: The server that ran it has ended. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description `body-too-large`: The body is too large. */
             413: {
                 headers: {
@@ -4229,7 +4283,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description `session-lost`: The session has ended. */
+            /** @description `session-lost`: The session has ended. `execution-lost`: The server that ran it has ended. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -4335,7 +4389,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description `session-lost`: The session has ended. */
+            /** @description `session-lost`: The session has ended. `execution-lost`: The server that ran it has ended. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -4556,7 +4610,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description `session-lost`: The session has ended. */
+            /** @description `session-lost`: The session has ended. `execution-lost`: The server that ran it has ended. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -4658,7 +4712,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description `session-lost`: The session has ended. */
+            /** @description `session-lost`: The session has ended. `execution-lost`: The server that ran it has ended. */
             410: {
                 headers: {
                     [name: string]: unknown;
