@@ -127,7 +127,7 @@ class Relay:
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout):
             raise NotReachedError from None
         except httpx2.HTTPError:
-            if client.gone:
+            if client.has_disconnected:
                 return
             raise BrokenOffError from None
         async with aclosing(response):
@@ -147,7 +147,7 @@ class _Client:
         self._begun = False
         self._sends_events = False
         self._last = b"\n\n"
-        self.gone = False
+        self.has_disconnected = False
         self.headers: Headers = [each for each in scope["headers"] if each[0] not in _OF_ONE_CONNECTION]
         self._receive = receive
         self._send = send
@@ -166,7 +166,7 @@ class _Client:
         while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                self.gone = True
+                self.has_disconnected = True
                 raise httpx2.ReadError("the client has disconnected")
             if piece := message.get("body", b""):
                 yield piece
@@ -178,7 +178,7 @@ class _Client:
         await self._read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.gone = True
+        self.has_disconnected = True
 
     async def begin(self, response: httpx2.Response) -> None:
         """Send status and headers of an answer."""
