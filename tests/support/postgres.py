@@ -70,7 +70,8 @@ class Postgres:
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
         command = [
-            str(self._programs / "postgres"),
+            # It ends with the process that started it, also if that is killed.
+            *("setpriv", "--pdeathsig", "KILL", "--", str(self._programs / "postgres")),
             *("-D", str(self._root / "data"), "-p", str(self.port), "-c", "listen_addresses=127.0.0.1"),
             *("-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "shared_buffers=32MB"),
         ]
@@ -187,7 +188,16 @@ backend replicas
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        command = ["/usr/sbin/haproxy", "-db", "-f", str(self._root / "haproxy.cfg")]
+        command = [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "--",
+            "/usr/sbin/haproxy",
+            "-db",
+            "-f",
+            str(self._root / "haproxy.cfg"),
+        ]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
         while not self._accepts():
