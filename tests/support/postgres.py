@@ -176,6 +176,7 @@ frontend front
 backend replicas
   balance roundrobin
   option httpchk GET {check_path}
+  http-response set-header x-served-by %s
 {lines}
 """
         )
