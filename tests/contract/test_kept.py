@@ -14,6 +14,7 @@ from paddock.cluster.blocking import BlockingDatabase
 from paddock.cluster.database import Database
 from paddock.cluster.json_row import JsonRow
 from paddock.cluster.migrate import migrate
+from paddock.cluster.seals import Seals
 from paddock.files import JsonFile, Kept
 from paddock.model.errors import ConfigurationError
 
@@ -42,7 +43,7 @@ def open_kept(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
             await migrate(database)
 
     asyncio.run(make_tables())
-    return lambda: JsonRow(BlockingDatabase(url), "kind", "name", is_sound)
+    return lambda: JsonRow(BlockingDatabase(url), "kind", "name", Seals([b"k" * 32]), is_sound)
 
 
 def test_another_process_sees_what_was_kept(open_kept: Open) -> None:

@@ -238,11 +238,13 @@ class Servers:
             return None
         from paddock.cluster.blocking import BlockingDatabase
         from paddock.cluster.json_row import JsonRow
+        from paddock.cluster.seals import open_seals
         from paddock.hub.pins import memory_of
 
         # The file with the servers has the same path on all of them.
         name = memory_of(self._settings.state, self._memory).name
-        return JsonRow(BlockingDatabase(self._all.cluster.url, name=f"paddock {kind}"), kind, name, sound)
+        database = BlockingDatabase(self._all.cluster.url, name=f"paddock {kind}")
+        return JsonRow(database, kind, name, open_seals(self._all.cluster), sound)
 
     @cached_property
     def catalog(self) -> "Catalog":

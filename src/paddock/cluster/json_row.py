@@ -1,4 +1,7 @@
-"""One JSON object in a row that several machines share, changed by compare-and-set; see `paddock.files.Kept`."""
+"""One JSON object in a row that several machines share, changed by compare-and-set; see `paddock.files.Kept`.
+
+{"text": "{...}", "seal": "9f86..."}      the object as JSON, and the seal of that text where machines have keys
+"""
 
 import json
 import random
@@ -8,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from paddock.cluster.blocking import BlockingDatabase
 from paddock.cluster.kept import CREATE, READ, REPLACE
+from paddock.cluster.seals import Seals
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 T = TypeVar("T")
@@ -27,12 +31,14 @@ class JsonRow:
         database: BlockingDatabase,
         kind: str,
         name: str,
+        seals: Seals,
         sound: Callable[[dict[str, Any]], bool] | None = None,
     ) -> None:
-        """Reject a row whose object is not `sound`: others may write to the database."""
+        """Reject a row without a seal, or whose object is not `sound`: others may write to the database."""
         self._database = database
         self._kind = kind
         self._name = name
+        self._seals = seals
         self._sound = sound
         self._seen: tuple[float, dict[str, Any]] | None = None
         """When the content was read, and the content."""
@@ -69,14 +75,14 @@ class JsonRow:
     def _read(self) -> tuple[int, dict[str, Any]]:
         """Return the version, 0 for an absent row, and the content."""
         began = time.monotonic()
-        rows = self._fetch(READ, MAX_ROW_CHARS + 1, self._kind, self._name)
+        rows = self._fetch(READ, 2 * MAX_ROW_CHARS, self._kind, self._name)
         version, held = (int(rows[0][1]), self._parse(rows[0][2])) if rows else (0, {})
         self._seen = (began, held)
         return version, held
 
-    def _parse(self, text: str) -> dict[str, Any]:
+    def _parse(self, body: str) -> dict[str, Any]:
         try:
-            value: object = json.loads(text)
+            value = self._open(json.loads(body))
         except (ValueError, RecursionError):
             value = None
         held = cast("dict[str, Any]", value)
@@ -84,10 +90,21 @@ class JsonRow:
             raise ConfigurationError(f"{self._where}: was damaged or changed; delete the row to start afresh")
         return held
 
+    def _open(self, row: object) -> object:
+        """Return the value in a row; None unless it has its seal. Raises ValueError."""
+        match row:
+            case {"text": str() as text, "seal": (str() | None) as seal}:
+                given = None if seal is None else bytes.fromhex(seal)
+            case _:
+                return None
+        return json.loads(text) if self._seals.accepts(given, self._kind, self._name, text) else None
+
     def _write(self, text: str, version: int) -> bool:
+        seal = self._seals.seal(self._kind, self._name, text)
+        body = json.dumps({"text": text, "seal": None if seal is None else seal.hex()})
         if version == 0:
-            return bool(self._fetch(CREATE, self._kind, self._name, text))
-        return bool(self._fetch(REPLACE, text, self._kind, self._name, version))
+            return bool(self._fetch(CREATE, self._kind, self._name, body))
+        return bool(self._fetch(REPLACE, body, self._kind, self._name, version))
 
     def _fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:

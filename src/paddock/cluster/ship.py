@@ -39,7 +39,6 @@ TIMEOUT_S: Final = 30.0
 """Maximum time of one batch, in seconds."""
 FLUSH_S: Final = 10.0
 """Maximum time that a record waits to be in the database, in seconds."""
-_LOCK_TIMEOUT = "5s"
 _ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 _log = logging.getLogger("paddock.cluster")
@@ -123,18 +122,24 @@ class Shipper:
         before, self._at = self._at, None
         rows = await asyncio.to_thread(encode_rows, self._node_of_chain, self._chain, batch)
         last = self._lines.position
-        async with self._begin() as connection:
-            await connection.execute("select 1 from chain where chain = %s for update", (self._chain,))
-            if await _read_head(connection, self._node_of_chain, self._chain) != before:
-                return True  # another process has shipped this chain
-            async with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-                await copy.write(rows)
-            await connection.execute(
-                "update chain set seq = %s, fault = null where chain = %s", (last.seq, self._chain)
-            )
-        self._at, self.shipped = last, last.seq
+        if await self._copy(rows, before, last):
+            self._at, self.shipped = last, last.seq
         self._free_waiters()
         return True
+
+    async def _copy(self, rows: bytes, before: Position, last: Position) -> bool:
+        """Copy rows after the record `before`; return False if the database has another last record."""
+        from psycopg import Rollback
+
+        async with self._begin() as connection, connection.cursor() as cursor:
+            await cursor.execute(_LOCK_CHAIN, (last.seq, self._chain))
+            is_locked = cursor.rowcount == 1
+            if not is_locked or await _read_head(connection, self._node_of_chain, self._chain) != before:
+                raise Rollback  # another process has shipped this chain
+            async with cursor.copy(_COPY) as copy:
+                await copy.write(rows)
+            return True
+        return False  # after the rollback
 
     async def _find_position(self) -> Position | None:
         """Find the chain of the ledger in the database, and continue after its last record there."""
@@ -190,7 +195,6 @@ class Shipper:
 
         try:
             async with self._database.connect(TIMEOUT_S) as connection, connection.transaction():
-                await connection.execute("select set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
                 yield connection
         except psycopg.Error as error:
             raise StoreUnavailable(describe_failure(error)) from None
@@ -214,6 +218,8 @@ class Shipper:
         self._reported = text
 
 
+_LOCK_CHAIN = "update chain set seq = %s, fault = null where chain = %s"
+"""Locks the row of the chain, so that the last record is read and the next ones are copied by one process."""
 _COPY = "copy record (node, chain, seq, ts, event, request, parent, line) from stdin"
 
 

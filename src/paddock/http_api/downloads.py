@@ -4,9 +4,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from fastapi import Response
-from starlette.types import Receive, Scope, Send
 
 from paddock.http_api.problems import SERVER_BUSY, Problem
+from paddock.mcp_server.http.abandoned import Receive, Scope, Send
 from paddock.model.limits import MIB
 
 MAX_SENT_BYTES = 256 * MIB

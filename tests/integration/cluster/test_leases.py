@@ -172,7 +172,7 @@ def test_a_connection_that_the_database_closed_is_not_used(url: str, postgres: P
         assert await database.fetch("select 1") == [(1,)]
         ended = await asyncio.to_thread(
             postgres.query,
-            f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{url.rpartition('/')[2]}'",
+            f"select pg_terminate_backend(pid, 300000) from pg_stat_activity where datname = '{url.rpartition('/')[2]}'",
         )
         assert "t" in ended
         assert await database.fetch("select 1") == [(1,)]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.leases import end_lease, execute, hold_lease
+from tests.support.postgres import Postgres
 
 from paddock.app.questions import ask_and_wait
 from paddock.cluster.database import Database
@@ -15,8 +16,8 @@ from paddock.cluster.migrate import migrate
 from paddock.cluster.node import Node
 from paddock.cluster.questions import LOCAL, QuestionView, SharedQuestions
 from paddock.cluster.seals import Seals
-from paddock.model.approval import Answer, Question
-from paddock.model.errors import ApprovalError
+from paddock.model.approval import Answer, Question, WaitingQuestion
+from paddock.model.errors import ApprovalError, StoreUnavailable
 from paddock.model.ids import new_id
 
 ACTOR = "token:ada"
@@ -192,6 +193,34 @@ def test_an_answer_arrives_without_polls(url: str) -> None:
         assert [answer.by for answer in await asyncio.gather(*tasks)] == [each.id for each in asked]
 
     run(url, work)
+
+
+def test_an_answer_arrives_after_the_database_was_away() -> None:
+    """Its own database, because that of the other tests takes long to recover."""
+
+    async def work(cluster: Cluster) -> None:
+        question = make_question()
+        task = await begin(cluster, question)
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            await cluster.everybody.list_waiting()
+        assert not task.done()
+        server.start()
+        while (waiting := await find_again(cluster, question.id)) is None:
+            pass
+        await cluster.everybody.give_answer(waiting, "once", "grace")
+        assert await task == Answer(verdict="once", by="grace")
+
+    with Postgres() as server:
+        run(server.url, work)
+
+
+async def find_again(cluster: Cluster, id_: str) -> WaitingQuestion | None:
+    """Return a question as soon as the database can be used again."""
+    try:
+        return await cluster.everybody.find_question(id_)
+    except StoreUnavailable:
+        return None
 
 
 def hash_of(url: str, id_: str) -> str:

@@ -64,6 +64,22 @@ def test_a_file_without_a_key_is_refused_and_not_shown(tmp_path: Path, content: 
     )
 
 
+def test_a_key_may_be_a_link_that_the_group_reads_but_not_every_user(tmp_path: Path) -> None:
+    """As in a mounted Secret of Kubernetes."""
+    path, link = tmp_path / "content.pem", tmp_path / "key.pem"
+    made = SigningKey.make(path, "paddock")
+    link.symlink_to(path.name)
+    path.chmod(0o440)
+    assert SigningKey.read(link, "paddock").public == made.public
+    path.chmod(0o444)
+    with pytest.raises(ConfigurationError) as refused:
+        SigningKey.read(link, "paddock")
+    assert str(refused.value) == (
+        f"the checkpoint key {link} cannot be read: it can be read by every user; run: chmod 600 {link}; "
+        f"make one: paddock cluster key {link}"
+    )
+
+
 def test_a_missing_key_names_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     with pytest.raises(ConfigurationError) as missing:
