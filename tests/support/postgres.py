@@ -177,6 +177,7 @@ frontend front
 backend replicas
   balance roundrobin
   option httpchk GET {check_path}
+  http-response set-header x-served-by %s
 {lines}
 """
         )

@@ -65,10 +65,15 @@ class ReplicaSet:
             front = ApiServer(self.servers[0].process, self.balancer.url)
             self.front = front
             """The balancer, as if it were a server."""
-            with front.client(None) as client:
-                while client.get("/livez").status_code != 200:
-                    pass
+            for number in range(len(self.ports)):
+                self.await_balanced(number)
             yield self
+
+    def await_balanced(self, number: int) -> None:
+        """Wait until the balancer sends requests to a replica."""
+        with self.front.client(None) as client:
+            while client.get("/livez").headers.get("x-served-by") != f"s{self.ports[number]}":
+                pass
 
 
 def make_token_settings(*names: str, approve: str = "") -> tuple[str, dict[str, str]]:

@@ -59,12 +59,10 @@ def test_no_request_fails_in_a_rolling_restart(url: str, tmp_path: Path) -> None
             replicas.servers[number].stop()
             assert replicas.servers[number].wait() == 0
             replicas.servers[number] = replicas.start(number)
-            with replicas.servers[number].client() as client:
-                while client.get("/readyz").status_code != 200:
-                    pass
+            replicas.await_balanced(number)
         load.await_answers()
         load.end()
-    assert load.errors == []
+    assert not load.errors, load.errors
     assert set(load.answers) == {0, 1, 2, 3}
 
 
