@@ -15,6 +15,7 @@ from tests.support.processes import PATIENCE_S
 MAX_AT_ONCE = 12
 """Number of requests in flight."""
 _AGAIN_S = 0.05
+_REFUSED_S = 2.0
 
 
 class Answer(NamedTuple):
@@ -73,6 +74,17 @@ class Load:
         async with self._answered:
             await self._answered.wait_for(lambda: len(self.answers) >= min(answered, self._count))
 
+    async def wait_for_more(self, status: str, more: int) -> None:
+        """Wait until so many further requests have an answer with this status, or all are answered."""
+        wanted = self._count_status(status) + more
+        async with self._answered:
+            await self._answered.wait_for(
+                lambda: self._count_status(status) >= wanted or len(self.answers) == self._count
+            )
+
+    def _count_status(self, status: str) -> int:
+        return sum(each.status == status for each in self.answers.values())
+
     async def _send(self, http: httpx2.AsyncClient, number: int) -> Answer:
         code = f"echo x >> starts-{number}; sleep {self._pause_s}; echo {number}"
         program = {"language": "shell", "code": code, "access": "workspace-write"}
@@ -93,6 +105,10 @@ class Load:
             document = answer.json()
             if answer.status_code != 200:
                 return Answer(number, document["type"].rpartition(":")[2], document["detail"], sent)
+            if (
+                document["status"] == "unavailable"
+            ):  # otherwise all would be refused before the database is back
+                await asyncio.sleep(_REFUSED_S)
             program_end = document["program"]
             return Answer(
                 number, document["status"], program_end["stdout"]["head"] if program_end else "", sent

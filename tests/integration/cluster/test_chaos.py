@@ -61,9 +61,10 @@ def test_nothing_starts_without_the_database_and_nothing_twice(tmp_path: Path) -
             async def kill_database() -> None:
                 await asyncio.to_thread(postgres.kill)
                 sent_before = {*load.sent}
-                await load.wait_for(len(load.answers) + 2 * MAX_AT_ONCE)
+                await load.wait_for_more("unavailable", MAX_AT_ONCE)
                 without_database.append(list_started(replicas.places) - sent_before)
                 await asyncio.to_thread(postgres.start)
+                await load.wait_for_more("ok", 20)
 
             for kill in range(DATABASE_KILLS):
                 load.after((kill + 1) * count // (DATABASE_KILLS + 1), kill_database)
