@@ -34,6 +34,15 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 
 
+def kill(pid):
+    """Kill a process, and return whether it was still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 class Node:
     """A node of the cluster: a raylet, its workers, and on the head the control service."""
 
@@ -51,7 +60,7 @@ class Node:
         """Kill everything of this node at once, as a machine dies."""
         ending = [self.process.pid, *descendants(self.process.pid)]
         for pid in ending:
-            os.kill(pid, signal.SIGKILL)
+            kill(pid)
         self.process.wait()
 
 
@@ -213,8 +222,7 @@ def survive(programs, worker_kills, node_kills):
                 nodes.add()
                 lost += 1
             elif count // kill_worker > killed < worker_kills and (workers := find_workers()):
-                os.kill(workers[count % len(workers)], signal.SIGKILL)
-                killed += 1
+                killed += kill(workers[count % len(workers)])
     nodes.lose()
     return {"answered": len(seen), "wrong": wrong, "worker kills": killed, "node kills": lost}
 
