@@ -264,7 +264,7 @@ def outlive_worker(marker):
 
         first = wait_until(running)
         for pid in find_workers():
-            os.kill(pid, signal.SIGKILL)
+            kill(pid)
         wait_until(lambda: not first & running() and running())
         results.cancel()
     return True
