@@ -66,14 +66,14 @@ _MATCHING = """
 """
 _NAMED = f"""
     SELECT place FROM record NOT INDEXED WHERE place IN (SELECT place FROM name WHERE key = :key) AND {_MATCHING}
-"""  # noqa: S608 - of constants, as are those below
+"""
 _AMONG_NEXT = f"""
     SELECT place FROM (
         SELECT * FROM record NOT INDEXED WHERE place > :above AND place < :below ORDER BY place DESC LIMIT 50000
     ) WHERE {_MATCHING}
-"""  # noqa: S608
+"""
 """Only among the next records: frequent values are found there without sorting all of them."""
-_ANYWHERE = f"SELECT place FROM record INDEXED BY record_facts WHERE {_MATCHING}"  # noqa: S608
+_ANYWHERE = f"SELECT place FROM record INDEXED BY record_facts WHERE {_MATCHING}"
 _FILES = (INDEX_FILE_NAME, f"{INDEX_FILE_NAME}-wal", f"{INDEX_FILE_NAME}-shm", f"{INDEX_FILE_NAME}-journal")
 _HASH_TAIL_BYTES = 80
 """Number of bytes at the end of a line that identify it by its hash."""

@@ -35,17 +35,17 @@ values (:tenant, :key, :attempt, :request, :digest, :node, :boot, :pure, 'starte
 on conflict do nothing returning 1"""
 _READ = f"""
 select attempt, request, digest, epoch, node, pure, state, status, outcome, {_ALIVE} from run
-where tenant = :tenant and key = :key and attempt = coalesce(:attempt, attempt) order by attempt desc limit 1"""  # noqa: S608
+where tenant = :tenant and key = :key and attempt = coalesce(:attempt, attempt) order by attempt desc limit 1"""
 _TAKE_OVER = f"""
 update run set epoch = epoch + 1, request = :request, node = :node, boot = :boot
-where {_NAME} and epoch = :epoch and state = 'started' and pure and not {_ALIVE} returning epoch"""  # noqa: S608
+where {_NAME} and epoch = :epoch and state = 'started' and pure and not {_ALIVE} returning epoch"""
 _LOSE = f"""
 update run set state = 'lost'
-where {_NAME} and epoch = :epoch and state = 'started' and not pure and not {_ALIVE} returning 1"""  # noqa: S608
+where {_NAME} and epoch = :epoch and state = 'started' and not pure and not {_ALIVE} returning 1"""
 _FINISH = f"""
 update run set state = 'finished', status = :status, outcome = :outcome
 where {_NAME} and epoch = :epoch and boot = :boot
-    and (state = 'started' or (state = 'finished' and status = :status and outcome is :outcome)) returning 1"""  # noqa: S608
+    and (state = 'started' or (state = 'finished' and status = :status and outcome is :outcome)) returning 1"""
 _FENCE = """
 insert into run (tenant, key, attempt, request, digest, node, boot, pure, state)
 values (:tenant, :key, :attempt, :request, :digest, :node, :boot, false, 'fenced')

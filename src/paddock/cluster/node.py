@@ -21,7 +21,7 @@ on conflict (id) do update set
     boot = excluded.boot, url = excluded.url, state = 'serving', seen = now(),
     others_until = case when node.boot = excluded.boot or node.state = 'ended' then node.others_until
         else greatest(node.others_until, node.seen + interval '{LEASE_S} s') end
-where node.boot = excluded.boot or %s returning 1"""  # noqa: S608
+where node.boot = excluded.boot or %s returning 1"""
 _END = "update node set state = 'ended', seen = now() where id = %s and boot = %s"
 
 

@@ -22,20 +22,20 @@ select %s, %s, %s, %s, %s, %s, node.id, node.boot, 'started' from node where id 
 on conflict do nothing returning 1"""
 _READ = f"""
 select attempt, request, digest, epoch, coalesce(node, ''), pure, state, status, outcome, {_ALIVE} from run
-where tenant = %s and key = %s and (%s::int is null or attempt = %s::int) order by attempt desc limit 1"""  # noqa: S608
+where tenant = %s and key = %s and (%s::int is null or attempt = %s::int) order by attempt desc limit 1"""
 _TAKE_OVER = f"""
 update run set epoch = epoch + 1, request = %s, node = %s, boot = %s, started = now()
-where {_NAME} and epoch = %s and state = 'started' and pure and not {_ALIVE} returning epoch"""  # noqa: S608
+where {_NAME} and epoch = %s and state = 'started' and pure and not {_ALIVE} returning epoch"""
 _LOSE = f"""
 update run set state = 'lost', ended = now()
-where {_NAME} and epoch = %s and state = 'started' and not pure and not {_ALIVE} returning 1"""  # noqa: S608
+where {_NAME} and epoch = %s and state = 'started' and not pure and not {_ALIVE} returning 1"""
 _LOSE_ALL = f"""
 update run set state = 'lost', ended = now()
-where state = 'started' and not pure and not {_ALIVE} returning request, coalesce(node, '')"""  # noqa: S608
+where state = 'started' and not pure and not {_ALIVE} returning request, coalesce(node, '')"""
 _FINISH = f"""
 update run set state = 'finished', status = %s, outcome = %s, ended = now()
 where {_NAME} and epoch = %s and node = %s and boot = %s
-    and (state = 'started' or (state = 'finished' and status = %s and outcome is not distinct from %s)) returning 1"""  # noqa: S608
+    and (state = 'started' or (state = 'finished' and status = %s and outcome is not distinct from %s)) returning 1"""
 _FENCE = """
 insert into run (tenant, key, attempt, request, digest, state, ended) values (%s, %s, %s, %s, %s, 'fenced', now())
 on conflict (tenant, key, attempt) do update set state = 'fenced', ended = now()

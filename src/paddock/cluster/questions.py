@@ -54,7 +54,7 @@ _ALIVE = (
 )
 _WAITS = f"expires > now() and {_ALIVE}"
 _SELECT = (
-    f"select left(id, 50), left(tenant, 200), left(body::text, {2 * MAX_BODY_BYTES}), "  # noqa: S608 - constants
+    f"select left(id, 50), left(tenant, 200), left(body::text, {2 * MAX_BODY_BYTES}), "
     "substring(sha256, 1, 33), "
     "extract(epoch from least(expires, now() + interval '1 year') - now())::float8 from question"
 )
@@ -110,7 +110,7 @@ class SharedQuestions:
     async def delete_abandoned(self) -> None:
         """Delete the rows of ended processes. Raises StoreUnavailable."""
         await self.fetch(
-            f"delete from question where expires < now() or not {_ALIVE}",  # noqa: S608 - constants
+            f"delete from question where expires < now() or not {_ALIVE}",
             (LEASE_S,),
         )
 
@@ -271,7 +271,7 @@ class QuestionView:
         if told:
             return
         rows = await self._shared.fetch(
-            f"select verdict from question where id = %s and {_WAITS}",  # noqa: S608 - constants
+            f"select verdict from question where id = %s and {_WAITS}",
             (question.id, LEASE_S),
         )
         if rows and rows[0][0] is not None:

@@ -155,7 +155,7 @@ def _make_query(
     order = " desc" if newest_first else ""
     where = " and ".join(conditions)
     query = (
-        f"select ts, node, chain, seq, substring(line for 70000) from record where {where} "  # noqa: S608 - no values
+        f"select ts, node, chain, seq, substring(line for 70000) from record where {where} "
         f"order by ts{order}, node{order}, chain{order}, seq{order}"
     )
     return query, tuple(values)
