@@ -19,6 +19,7 @@ from paddock.audit.verify import Finding, verify
 from paddock.cli import options
 from paddock.cli.failure import PRINTED_KEY, Failure
 from paddock.cli.help import Group, render_examples
+from paddock.cli.record_facts import render_facts
 from paddock.cli.streams import with_controls
 from paddock.cli.table import print_json, print_row, print_table, warn
 from paddock.model.base import count
@@ -291,20 +292,6 @@ def _print_records(records: Iterable[AuditRecord], *, as_json: bool, empty: str 
 
 def _build_row(record: AuditRecord) -> tuple[str, ...]:
     return record.ts, record.event, record.request, render_facts(record)
-
-
-def render_facts(record: AuditRecord) -> str:
-    """Return the facts of a record for people; hashes are for programs (`--json`)."""
-    facts = {**({"parent": record.parent} if record.parent else {}), **record.fields}
-    return " ".join(
-        f"{name}={_render_fact(value)}"
-        for name, value in facts.items()
-        if value not in (None, "", ()) and not name.endswith(("_hash", "_sha256"))
-    )
-
-
-def _render_fact(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 def _render_place(finding: Finding) -> str:

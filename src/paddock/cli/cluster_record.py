@@ -14,6 +14,7 @@ import click
 from paddock.audit.search import RecordFilter
 from paddock.cli import options
 from paddock.cli.failure import PRINTED_KEY, Failure
+from paddock.cli.record_facts import render_facts
 from paddock.cli.table import print_json, print_row, print_table
 from paddock.cluster.bucket import CheckpointBucket
 from paddock.cluster.database import Database
@@ -232,7 +233,5 @@ def _print_line(found: NodeRecord, *, as_json: bool) -> None:
 
 
 def _make_row(found: NodeRecord) -> tuple[str, ...]:
-    from paddock.cli.audit import render_facts
-
     record = found.record
     return record.ts, found.node, record.event, record.request, render_facts(record)

@@ -10,7 +10,8 @@ from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
 from paddock.model.base import count
-from paddock.secrets.vault import VALUE_BYTES, Vault, open_cluster_vault, open_vault
+from paddock.secrets.names import VALUE_BYTES
+from paddock.secrets.vault import Vault, open_cluster_vault, open_vault
 from paddock.settings.loader import load
 
 _scope = click.option("--scope", default="global", show_default=True, help="Set of secrets to use.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paddock.model.errors import PaddockError, VaultError
 from paddock.own_files import read_trusted
-from paddock.secrets.vault import NAME_PATTERN, VALUE_BYTES, check_names, check_value
+from paddock.secrets.names import NAME_PATTERN, VALUE_BYTES, check_names, check_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,8 @@ from paddock.hub.auth.tokens import Login, parse_login
 from paddock.hub.config import HttpServer
 from paddock.hub.pins import memory_of
 from paddock.model.errors import ConfigurationError, VaultError
-from paddock.secrets.vault import VALUE_BYTES, Vault, open_vault
+from paddock.secrets.names import VALUE_BYTES
+from paddock.secrets.vault import Vault, open_vault
 from paddock.settings.schema import Settings
 
 _PART = "logins"

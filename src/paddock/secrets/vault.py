@@ -7,7 +7,6 @@ names (never values) are stored beside it.
 """
 
 import json
-import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -15,15 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from paddock.files import hold_lock, replace_file
-from paddock.model.errors import NotASecret, VaultError
+from paddock.model.errors import VaultError
 from paddock.own_files import NotOursError, check_directory, read_own
+from paddock.secrets.names import check_names, check_value
 from paddock.settings.schema import VaultSettings
 
 if TYPE_CHECKING:
     from paddock.secrets.cluster_vault import ClusterVault
 
-NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-VALUE_BYTES = 64 * 1024
 FILE_BYTES = 16 * 1024 * 1024
 _KEY_BYTES = 1024
 
@@ -251,19 +249,3 @@ def _translate_errors() -> Generator[None]:
         raise VaultError(f"the vault cannot be used: {error.strerror}{place}") from None
     except Exception as error:  # noqa: BLE001 - keyrings have errors of many kinds
         raise VaultError(f"the keyring refused ({type(error).__name__}); unlock it and try again") from None
-
-
-def check_names(*names: str) -> None:
-    """Raise NotASecret unless all can name a secret or a scope."""
-    for name in names:
-        if not NAME_PATTERN.fullmatch(name):
-            raise NotASecret(
-                f"{name[:40]!r} cannot name a secret or a scope; use 1 to 128 letters, digits, `_`, `.` and `-`"
-            )
-
-
-def check_value(value: str) -> None:
-    """Raise NotASecret for a value that cannot be a secret."""
-    size = len(value.encode("utf-8", "surrogatepass"))
-    if not 0 < size <= VALUE_BYTES:
-        raise NotASecret(f"a secret has 1 to {VALUE_BYTES} bytes, not {size}")

@@ -15,7 +15,7 @@ from tests.support.postgres import Postgres, find_free_port
 from paddock.cluster.blocking import BlockingDatabase
 from paddock.model.errors import NotASecret, VaultError
 from paddock.secrets.cluster_vault import ClusterVault
-from paddock.secrets.vault import VALUE_BYTES
+from paddock.secrets.names import VALUE_BYTES
 
 SECRET = "s3cr3t-v4lue-é"
 
