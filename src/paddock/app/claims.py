@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from paddock.cancellation import run_shielded, unless_stopped
+from paddock.cluster.database import clean_text
 from paddock.cluster.lease import FENCE_S
 from paddock.cluster.runs import Claim, Ended, Fenced, Finished, KeyReused, Lost, Started, Taken
 from paddock.model.errors import LedgerError, StoreUnavailable
@@ -109,9 +110,12 @@ class RequestClaim:
         request, key = self._request, self._request.key
         if key is None:
             return Claim(
-                _clean(request.actor), request.id, request.id, hashlib.sha256(request.id.encode()).digest()
+                clean_text(request.actor),
+                request.id,
+                request.id,
+                hashlib.sha256(request.id.encode()).digest(),
             )
-        return Claim(_clean(request.actor), _clean(key.name), request.id, key.digest)
+        return Claim(clean_text(request.actor), clean_text(key.name), request.id, key.digest)
 
     async def run(self, work: Coroutine[Any, Any, RawResult]) -> RawResult:
         """Return the result of the work, which is ended early if the lease of this server is lost."""
@@ -203,8 +207,3 @@ def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcom
 def _refuse(message: str, hint: str) -> RawResult:
     error = ErrorInfo(name="StoreUnavailable", message=message, hint=hint, phase="decide")
     return RawResult(status=Status.UNAVAILABLE, error=error)
-
-
-def _clean(text: str) -> str:
-    """Return a text as PostgreSQL can store it."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

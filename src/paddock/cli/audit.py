@@ -98,8 +98,9 @@ def tail(
     wanted = RecordFilter(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
     if shared:
         from paddock.cli import cluster_record
+        from paddock.cli.cluster import find_url
 
-        url = cluster_record.find_url(load(workspace, flags=flags).settings)
+        url = find_url(load(workspace, flags=flags).settings)
         cluster_record.print_tail(url, wanted, limit=limit, follow=follow, as_json=as_json)
         return
     directory = _find_directory(workspace, flags)
@@ -148,8 +149,9 @@ def show(
     """Show the records of a request and the newest records of its calls, or the one record with that id."""
     if shared:
         from paddock.cli import cluster_record
+        from paddock.cli.cluster import find_url
 
-        url = cluster_record.find_url(load(workspace, flags=flags).settings)
+        url = find_url(load(workspace, flags=flags).settings)
         most = options.choose_limit(limit, everything=everything or as_json)
         cluster_record.print_request(url, id_, limit=most, as_json=as_json)
         return

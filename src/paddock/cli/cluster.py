@@ -14,10 +14,9 @@ from paddock.settings.loader import load
 
 if TYPE_CHECKING:
     from paddock.cluster.status import ClusterStatus, RunStatus, State
+    from paddock.settings.schema import Settings
 
 _STATES = ("started", "finished", "lost", "fenced")
-
-_NO_URL = "cluster.url is not set, so that there is no database to use; see `paddock config`"
 
 
 @click.group(
@@ -44,7 +43,9 @@ def migrate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     from paddock.cluster.migrate import migrate as apply
 
     async def run() -> list[str]:
-        async with Database(_find_url(workspace, flags), name="paddock migrate") as database:
+        async with Database(
+            find_url(load(workspace, flags=flags).settings), name="paddock migrate"
+        ) as database:
             return [each.name for each in await apply(database)]
 
     names = asyncio.run(run())
@@ -92,7 +93,9 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     from paddock.cluster.status import read_status
 
     async def run() -> "ClusterStatus":
-        async with Database(_find_url(workspace, flags), name="paddock status") as database:
+        async with Database(
+            find_url(load(workspace, flags=flags).settings), name="paddock status"
+        ) as database:
             return await read_status(database)
 
     found = asyncio.run(run())
@@ -128,7 +131,7 @@ def runs(*, state: "State | None", limit: int, workspace: Path, flags: dict[str,
     from paddock.cluster.status import read_runs
 
     async def run() -> "list[RunStatus]":
-        async with Database(_find_url(workspace, flags), name="paddock runs") as database:
+        async with Database(find_url(load(workspace, flags=flags).settings), name="paddock runs") as database:
             await check_tables(database)
             return await read_runs(database, state, limit)
 
@@ -164,8 +167,8 @@ def _print_status(found: "ClusterStatus") -> None:
     click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
 
 
-def _find_url(workspace: Path, flags: dict[str, str]) -> str:
-    url = load(workspace, flags=flags).settings.cluster.url
-    if url is None:
-        raise Failure(_NO_URL)
-    return url
+def find_url(settings: "Settings") -> str:
+    """Return the address of the database. Raises Failure without one."""
+    if settings.cluster.url is None:
+        raise Failure("cluster.url is not set, so that there is no database to use; see `paddock config`")
+    return settings.cluster.url

@@ -13,6 +13,7 @@ import click
 
 from paddock.audit.search import RecordFilter
 from paddock.cli import options
+from paddock.cli.cluster import find_url
 from paddock.cli.failure import PRINTED_KEY, Failure
 from paddock.cli.record_facts import render_facts
 from paddock.cli.table import print_json, print_row, print_table
@@ -31,13 +32,6 @@ _POLL_INTERVAL_S = 0.5
 _PRINTED_ROWS = 1000
 """Maximum number of rows that are aligned as one table on a terminal."""
 _COLUMNS = ("time", "node", "event", "request", "facts")
-
-
-def find_url(settings: Settings) -> str:
-    """Return the address of the database. Raises Failure without one."""
-    if settings.cluster.url is None:
-        raise Failure("cluster.url is not set, so that there is no database to use; see `paddock config`")
-    return settings.cluster.url
 
 
 def print_tail(url: str, wanted: RecordFilter, *, limit: int, follow: bool, as_json: bool) -> None:

@@ -2,15 +2,12 @@
 
 from typing import Any
 
-from paddock.cluster.database import CONNECT_S, MISSING_EXTRA, describe_failure
+from paddock.cluster.database import MISSING_EXTRA, STATEMENT_S, describe_failure, make_options
 from paddock.model.errors import ConfigurationError, StoreUnavailable
-
-STATEMENT_S = 5.0
-"""Maximum time of one statement, in seconds."""
 
 
 class BlockingDatabase:
-    """Statements that each have a connection of their own. Never call it on an event loop."""
+    """Statements that each have a separate connection. Never call it on an event loop."""
 
     def __init__(self, url: str, *, name: str = "paddock") -> None:
         """Use the database at `url`; `name` is shown in its list of connections. Raises ConfigurationError."""
@@ -21,11 +18,7 @@ class BlockingDatabase:
         self._connect = psycopg.Connection[tuple[Any, ...]].connect
         self._url = url
         self._given: dict[str, Any] = {
-            "autocommit": True,
-            "prepare_threshold": None,
-            "application_name": name[:63],
-            "client_encoding": "utf8",
-            "connect_timeout": int(CONNECT_S),
+            **make_options(name),
             # A database whose machine is gone does not answer: the kernel gives up for us.
             "tcp_user_timeout": int(STATEMENT_S * 1000),
         }

@@ -7,7 +7,7 @@ import select
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
@@ -20,6 +20,8 @@ MAX_CONNECTIONS = 8
 """Maximum number of connections of one process."""
 CONNECT_S = 5.0
 """Maximum time until a connection is there, in seconds."""
+STATEMENT_S: Final = 5.0
+"""Usual maximum time of one statement, in seconds."""
 _RETRY_S = 2.0
 """Time for which the pool itself tries again to connect, in seconds. Its pauses double: after a long outage it would
 notice the database late. The next statement begins anew."""
@@ -53,18 +55,10 @@ class Database:
             from psycopg_pool import AsyncConnectionPool
         except ModuleNotFoundError:
             raise ConfigurationError(MISSING_EXTRA) from None
-        # It logs each attempt to connect. Whoever uses the database logs when it is away.
+        # It logs each attempt to connect. The users of this class log when the database is away.
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)
-        # No prepared statements, and nothing that lasts longer than a transaction: PgBouncer may be in between.
-        # A database without a locale would return text as bytes: therefore the encoding.
         self._url = url
-        self._given: dict[str, Any] = {
-            "autocommit": True,
-            "prepare_threshold": None,
-            "application_name": name[:63],
-            "client_encoding": "utf8",
-            "connect_timeout": int(CONNECT_S),
-        }
+        self._given = make_options(name)
         self._pool: AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]] = AsyncConnectionPool(
             url,
             kwargs=self._given,
@@ -111,10 +105,28 @@ class Database:
             raise StoreUnavailable(describe_failure(error)) from None
 
     @asynccontextmanager
+    async def begin(
+        self, timeout_s: float | None = None, *, snapshot: bool = False
+    ) -> "AsyncGenerator[AsyncConnection[tuple[Any, ...]]]":
+        """Yield a connection within a transaction, as `connect` does. Raises StoreUnavailable for every failure.
+
+        In a `snapshot` all statements see the same state, and none can change it.
+        """
+        import psycopg
+
+        try:
+            async with self.connect(timeout_s) as connection, connection.transaction():
+                if snapshot:
+                    await connection.execute("set transaction isolation level repeatable read, read only")
+                yield connection
+        except psycopg.Error as error:
+            raise StoreUnavailable(describe_failure(error)) from None
+
+    @asynccontextmanager
     async def listen(self, channel: str) -> "AsyncGenerator[Callable[[float], Awaitable[None]]]":
         """Yield a function that waits for a notification on a channel, up to some seconds.
 
-        It has a connection of its own. Through a pooler that shares connections between transactions, such as PgBouncer
+        It has a separate connection. Through a pooler that shares connections between transactions, such as PgBouncer
         by default, no notification arrives. Raises StoreUnavailable, also for errors in the block.
         """
         import psycopg
@@ -181,6 +193,26 @@ def _shut_down(connection: "AsyncConnection[tuple[Any, ...]]") -> None:
 
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as own:
         own.shutdown(socket.SHUT_RDWR)
+
+
+def make_options(name: str) -> dict[str, Any]:
+    """Return the options of every connection; `name` is shown in the list of connections of the database.
+
+    There are no prepared statements, because PgBouncer may be in between. A database without a locale would return text
+    as bytes: therefore the encoding.
+    """
+    return {
+        "autocommit": True,
+        "prepare_threshold": None,
+        "application_name": name[:63],
+        "client_encoding": "utf8",
+        "connect_timeout": int(CONNECT_S),
+    }
+
+
+def clean_text(text: str) -> str:
+    """Return a text as PostgreSQL can store it: without NUL and halves of surrogate pairs."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def describe_failure(error: Exception) -> str:

@@ -6,14 +6,11 @@ A row comes from a database that others may write to. Whoever reads one checks i
 import json
 from typing import Any, NamedTuple
 
-from paddock.cluster.database import Database
+from paddock.cluster.database import STATEMENT_S, Database
 from paddock.model.base import Json
 
 MAX_BODY_CHARS = 16 * 1024 * 1024
 """Maximum length of one fact as JSON, in characters."""
-
-STATEMENT_S = 5.0
-"""Maximum time of one statement, in seconds."""
 
 
 READ = "select name, version, left(body::text, %s) from kept where kind = %s and name = %s"

@@ -2,13 +2,10 @@
 
 from typing import Any
 
-from paddock.cluster.database import Database
+from paddock.cluster.database import STATEMENT_S, Database
 from paddock.cluster.node import Node
 from paddock.cluster.runs import Claim, Ended, OnSend, Row, Started
 from paddock.cluster.status import LEASE_S
-
-STATEMENT_S = 5.0
-"""Maximum time of one statement, in seconds."""
 
 _ALIVE = f"""exists (select from node where node.id = run.node and case when node.boot = run.boot
     then node.state <> 'ended' and node.seen + interval '{LEASE_S} s' > now() else node.others_until > now() end)"""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from paddock.cancellation import run_shielded
-from paddock.cluster.database import Database
+from paddock.cluster.database import STATEMENT_S, Database
 from paddock.cluster.node import Node
 from paddock.cluster.seals import Seals
 from paddock.cluster.status import LEASE_S
@@ -39,8 +39,6 @@ POLL_S = 1.0
 """Time between two looks for answers, in seconds. A notification comes earlier, except through some poolers."""
 _MIN_PAUSE_S = 0.01
 """Minimum time between two looks, in seconds, however often something is announced."""
-STATEMENT_S = 5.0
-"""Maximum time of one statement, in seconds."""
 CHANNEL = "paddock_answer"
 """Channel of the notifications about answers (LISTEN, NOTIFY)."""
 LOCAL = ""

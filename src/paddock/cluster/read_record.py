@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from paddock.audit.line_format import DamagedError, parse_record
 from paddock.audit.search import RecordFilter
 from paddock.audit.sink import AuditRecord
-from paddock.cluster.database import Database, describe_failure
+from paddock.cluster.database import Database
 from paddock.model import ids
 from paddock.model.base import Json
-from paddock.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -82,14 +81,8 @@ class RecordReader:
 @asynccontextmanager
 async def open_record(database: Database) -> AsyncGenerator[RecordReader]:
     """Yield a reader of the present state of the record. Raises StoreUnavailable."""
-    import psycopg
-
-    try:
-        async with database.connect() as connection, connection.transaction():
-            await connection.execute("set transaction isolation level repeatable read, read only")
-            yield RecordReader(connection)
-    except psycopg.Error as error:
-        raise StoreUnavailable(describe_failure(error)) from None
+    async with database.begin(snapshot=True) as connection:
+        yield RecordReader(connection)
 
 
 class RecordFollower:

@@ -15,19 +15,17 @@ number. Then nothing is shipped, and the row of the chain gets a `fault`, which 
 import asyncio
 import logging
 from collections.abc import Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from paddock.audit.sink import MAX_FIELD_CHARS, AuditRecord
-from paddock.cluster.database import Database, describe_failure
+from paddock.cluster.database import Database, clean_text
 from paddock.cluster.ledger_lines import ChainLine, LedgerLines, Position
 from paddock.model.errors import LedgerError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from psycopg import AsyncConnection
 
 INTERVAL_S: Final = 0.5
@@ -131,7 +129,7 @@ class Shipper:
         """Copy rows after the record `before`; return False if the database has another last record."""
         from psycopg import Rollback
 
-        async with self._begin() as connection, connection.cursor() as cursor:
+        async with self._database.begin(TIMEOUT_S) as connection, connection.cursor() as cursor:
             await cursor.execute(_LOCK_CHAIN, (last.seq, self._chain))
             is_locked = cursor.rowcount == 1
             if not is_locked or await _read_head(connection, self._node_of_chain, self._chain) != before:
@@ -147,7 +145,7 @@ class Shipper:
             return None
         self._lines = LedgerLines(self._directory)
         chain = await asyncio.to_thread(self._lines.find_chain)
-        async with self._begin() as connection:
+        async with self._database.begin(TIMEOUT_S) as connection:
             if chain is None:
                 heads = await self._list_heads(connection)
             else:
@@ -174,7 +172,7 @@ class Shipper:
             "it: an older copy of it was restored, or its files were changed. It is not shipped any more. "
             "Move it away to begin a new chain."
         )
-        async with self._begin() as connection:
+        async with self._database.begin(TIMEOUT_S) as connection:
             await connection.execute("update chain set fault = %s where chain = %s", (fault, chain))
         raise ChainFault(fault)
 
@@ -187,17 +185,6 @@ class Shipper:
         )
         names = [str(name) for (name,) in await cursor.fetchall()]
         return [(name, self._node, await _read_head(connection, self._node, name)) for name in names]
-
-    @asynccontextmanager
-    async def _begin(self) -> "AsyncGenerator[AsyncConnection[tuple[Any, ...]]]":
-        """Yield a connection within a transaction. Raises StoreUnavailable for every failure, also for a slow one."""
-        import psycopg
-
-        try:
-            async with self._database.connect(TIMEOUT_S) as connection, connection.transaction():
-                yield connection
-        except psycopg.Error as error:
-            raise StoreUnavailable(describe_failure(error)) from None
 
     def _free_waiters(self) -> None:
         for future, seq in self._waiting.items():
@@ -279,4 +266,4 @@ def make_columns(record: AuditRecord) -> Columns:
 
 
 def _clean_text(text: str) -> str:
-    return text[:MAX_FIELD_CHARS].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return clean_text(text[:MAX_FIELD_CHARS])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from paddock.audit.sink import timestamp
 from paddock.cluster.checkpoint import EMPTY_ROOT, ChainHead, Checkpoint, add_heads
-from paddock.cluster.database import Database, describe_failure
+from paddock.cluster.database import Database
 from paddock.cluster.merkle import MerkleTree
 from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, SigningKey, open_note, read_note_text
 from paddock.files import replace_file
@@ -86,16 +86,11 @@ class CheckpointSigner:
 
         Raises StoreUnavailable, and CheckpointConflict if the record was rolled back.
         """
-        import psycopg
-
-        try:
-            async with self._database.connect(_TIMEOUT_S) as connection, connection.transaction():
-                cursor = await connection.execute("select pg_try_advisory_xact_lock(%s)", (_LOCK,))
-                if await cursor.fetchall() != [(True,)]:
-                    return None
-                number, note = await self._make(connection)
-        except psycopg.Error as error:
-            raise StoreUnavailable(describe_failure(error)) from None
+        async with self._database.begin(_TIMEOUT_S) as connection:
+            cursor = await connection.execute("select pg_try_advisory_xact_lock(%s)", (_LOCK,))
+            if await cursor.fetchall() != [(True,)]:
+                return None
+            number, note = await self._make(connection)
         if note is not None:
             await asyncio.to_thread(self._keep_anchor, note)
         return number

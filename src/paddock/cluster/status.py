@@ -22,7 +22,7 @@ class NodeStatus(Value):
     id: str
     url: str | None
     state: str
-    """serving, draining, ended, or expired if its lease is over."""
+    """serving, ended, or expired if its lease is over."""
     seen: datetime
     """When it renewed its lease last, by the clock of the database."""
     running: int

@@ -15,7 +15,6 @@ Memory is bounded: by the number of chains, and by `MAX_FINDINGS` findings. One 
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
@@ -25,13 +24,12 @@ from pydantic import computed_field
 
 from paddock.audit.verify import MAX_FINDINGS
 from paddock.cluster.checkpoint import EMPTY_ROOT, ChainHead, Checkpoint, add_heads
-from paddock.cluster.database import Database, describe_failure
+from paddock.cluster.database import Database
 from paddock.cluster.ledger_lines import LedgerLines
 from paddock.cluster.merkle import MerkleTree
 from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, VerificationKey, open_note
 from paddock.cluster.verify_chain import ChainCheck, LocalComparison, OnFinding, RecordRow
 from paddock.model.base import Value, count
-from paddock.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -108,7 +106,7 @@ async def verify_record(
     Compare it with the ledger in `directory`, with `known` notes and with the notes in `bucket`. Raises
     StoreUnavailable and ArtifactError, and LedgerError for a ledger that cannot be read. Wrong content is a finding.
     """
-    async with _read_snapshot(database) as connection:
+    async with database.begin(snapshot=True) as connection:
         return await check_record(connection, keys, directory=directory, known=known, bucket=bucket)
 
 
@@ -144,19 +142,6 @@ async def check_record(
         problems=tuple(findings.problems),
         notes=tuple(findings.notes),
     )
-
-
-@asynccontextmanager
-async def _read_snapshot(database: Database) -> AsyncGenerator["AsyncConnection[tuple[Any, ...]]"]:
-    """Yield a connection whose queries all see the same state. Raises StoreUnavailable."""
-    import psycopg
-
-    try:
-        async with database.connect() as connection, connection.transaction():
-            await connection.execute("set transaction isolation level repeatable read, read only")
-            yield connection
-    except psycopg.Error as error:
-        raise StoreUnavailable(describe_failure(error)) from None
 
 
 class _Findings:

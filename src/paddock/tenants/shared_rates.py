@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from paddock.cluster.database import STATEMENT_S
 from paddock.tenants.rate import PERIOD_S, Elsewhere
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 KIND = "rate"
 MAX_SERVERS = 1000
-STATEMENT_S = 5.0
-"""Maximum time of one statement, in seconds."""
 _MAX_ROW_CHARS = 4 * 1024 * 1024
 _EXCHANGE = (
     "with own as (insert into kept (kind, name, body) "

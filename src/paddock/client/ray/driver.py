@@ -94,7 +94,7 @@ class Driver:
                     yield failed
                 while (refused := feed.take_refused()) is not None:
                     yield await self._run_here(refused.program)
-                if feed.exhausted and not self._tasks:
+                if feed.is_exhausted and not self._tasks:
                     return
                 for task in await self._wait(feed):
                     self._tasks.discard(task)
@@ -155,7 +155,7 @@ class Driver:
         reading = asyncio.ensure_future(feed.wait()) if self._count_free() > 0 else None
         try:
             futures: set[asyncio.Future[Any]] = {*waiting}
-            if reading is not None and not feed.exhausted:
+            if reading is not None and not feed.is_exhausted:
                 futures.add(reading)
             done, _ = await asyncio.wait(futures, timeout=_SURVEY_S, return_when=asyncio.FIRST_COMPLETED)
             if reading is not None and reading.done():

@@ -62,7 +62,7 @@ class Feed:
         self._reading = asyncio.create_task(self._read(programs))
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether nothing waits, and nothing more will be read. False after an error, which `wait` raises."""
         return self._ended and self._error is None and not self._count and not self._refused
 

@@ -3,13 +3,10 @@ create table node (
     id text primary key,
     boot text not null,
     url text,
-    capabilities text[] not null default '{}',
-    state text not null default 'serving' check (state in ('serving', 'draining', 'ended')),
+    state text not null default 'serving' check (state in ('serving', 'ended')),
     seen timestamptz not null default now(),
     -- Until when an earlier process of this name may still run.
-    others_until timestamptz not null default '-infinity',
-    head_seq bigint not null default 0,
-    head_hash bytea
+    others_until timestamptz not null default '-infinity'
 );
 
 -- One row for each start of a request with effects. Its key is claimed before anything starts.
@@ -34,7 +31,7 @@ create table run (
 create index run_by_node on run (node) where state = 'started';
 create index run_by_age on run (started);
 
--- The ledger lines of all nodes, byte for byte. Each node has a chain of its own.
+-- The ledger lines of all nodes, byte for byte. Each node has its own chain.
 create table record (
     node text not null,
     boot text not null,

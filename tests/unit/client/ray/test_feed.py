@@ -20,7 +20,7 @@ def numbers(taken: tuple[Group, list[Item]] | None) -> list[int]:
 
 
 async def take_all(feed: Feed) -> None:
-    while not feed.exhausted:
+    while not feed.is_exhausted:
         await feed.wait()
         feed.take(64, 1)
 
@@ -102,7 +102,7 @@ def test_programs_that_did_not_run_come_first_again_and_alone_if_their_task_died
         found = [numbers(feed.take(64, 1))]
         feed.give_back(items[:2], alone=True)
         found += [numbers(feed.take(64, 1)), numbers(feed.take(64, 1))]
-        assert feed.exhausted
+        assert feed.is_exhausted
         return found
 
     assert asyncio.run(go()) == [[1, 2, 3, 4], [0], [1]]
@@ -139,6 +139,6 @@ def test_errors_of_the_input_and_of_a_check_are_raised() -> None:
             feed = Feed(given, check)
             with pytest.raises(error):
                 await take_all(feed)
-            assert not feed.exhausted
+            assert not feed.is_exhausted
 
     asyncio.run(go())
