@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import select
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -26,6 +27,8 @@ _RETRY_S = 2.0
 """Time for which the pool itself tries again to connect, in seconds. Its pauses double: after a long outage it would
 notice the database late. The next statement begins anew."""
 
+_PLACE = re.compile(r"""connection to server .*? failed: |connection failed: | (?:"[^"]*"|'[^']*')""")
+"""What texts of libpq say about the address, the user and the name of the database."""
 MISSING_EXTRA = (
     "cluster.url is set, and the packages that it needs are not installed; "
     "run: pip install 'paddock-sandbox[cluster]'"
@@ -216,7 +219,7 @@ def clean_text(text: str) -> str:
 
 
 def describe_failure(error: Exception) -> str:
-    """Return a text for a failed connection, without the parameters of the connection."""
+    """Return a text for a failed connection, without the parameters of the connection: users of a server see it."""
     text = str(error).strip().splitlines()
-    why = text[0].removeprefix("connection failed: ") if text else type(error).__name__
+    why = _PLACE.sub("", text[0]) if text else type(error).__name__
     return f"The database of cluster.url cannot be used: {why[:300]}. Check that it runs and can be reached."

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.postgres import Postgres, find_free_port
 
-from paddock.cluster.database import Database
+from paddock.cluster.database import Database, describe_failure
 from paddock.cluster.migrate import check_tables, list_migrations, migrate
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
@@ -71,8 +71,33 @@ def test_an_absent_database_is_told_without_its_parameters() -> None:
 
     with pytest.raises(StoreUnavailable) as absent:
         asyncio.run(run())
-    assert "somebody" not in str(absent.value)
+    assert not any(each in str(absent.value) for each in ("somebody", "127.0.0.1", str(port)))
     assert str(absent.value).startswith("The database of cluster.url cannot be used: ")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            'connection failed: connection to server at "db.example", port 5432 failed: Connection refused\n\tIs it on?',
+            "Connection refused",
+        ),
+        (
+            'connection to server at "db.example" (192.0.2.1), port 5432 failed: FATAL:  password authentication failed '
+            'for user "ada"',
+            "FATAL:  password authentication failed for user",
+        ),
+        (
+            "failed to resolve host 'db.example': Name or service not known",
+            "failed to resolve host: Name or service not known",
+        ),
+        ("couldn't get a connection after 5.00 sec", "couldn't get a connection after 5.00 sec"),
+    ],
+)
+def test_no_text_tells_where_the_database_is(said: str, why: str) -> None:
+    assert describe_failure(ValueError(said)) == (
+        f"The database of cluster.url cannot be used: {why}. Check that it runs and can be reached."
+    )
 
 
 def test_migrate_and_status_tell_what_there_is(url: str) -> None:
