@@ -1,7 +1,7 @@
 """How many records writers can ship to one PostgreSQL while each stays at most two seconds behind.
 
-Every writer is a process with a ledger and a shipper of its own, as a replica has them. All of them, and the database,
-share this machine's processors. Each writer stands for a machine with a disk of its own, so that their ledgers are in
+Every writer is a process with its own ledger and shipper, as a replica has them. All of them, and the database, share
+this machine's processors. Each writer stands for a machine with its own disk, so that their ledgers are in
 memory; the database is on the disk. The rate grows until a writer falls behind.
 """
 

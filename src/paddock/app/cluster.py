@@ -78,7 +78,7 @@ async def open_cluster(
 ) -> "AsyncGenerator[Cluster | None]":
     """Yield what a server shares with others, and keep its lease; None without `cluster.url`.
 
-    Of servers that `has_namesakes`, a machine runs several with the same settings: each gets a name of its own.
+    Of servers that `has_namesakes`, a machine runs several with the same settings: each gets another name.
     At its end nothing of the server may run any more: the lease is given up. A database that is away is logged, and
     used as soon as it is there. Raises ConfigurationError if it lacks tables, or may forget what it committed.
     """
@@ -96,7 +96,7 @@ async def open_cluster(
     boot = new_id()
     name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
     node = Node(name, boot, own.node_url)
-    # The lease has a connection of its own: it must not wait for other statements.
+    # The lease has a separate connection: it must not wait for other statements.
     leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
         entry = NodeLease(leasing, node)

@@ -1,6 +1,6 @@
 """Small facts that all machines of a cluster share: rows with a name and a version, compared before they are replaced.
 
-A row comes from a database that others may write to. Whoever reads one checks it like a file of a stranger.
+A row comes from a database that others may write to. Its readers check it like a file of a stranger.
 """
 
 import json

@@ -3,7 +3,7 @@
     asker      inserts the row, and deletes it when the wait ends        -> listens for answers, and polls
     answerer   reads the row, shows it, and sets `verdict` where it is null and `sha256` is that of what it showed
 
-Whoever can write to the database is not trusted with what a person sees: the asker keeps its question in memory, and
+A user of the database is not trusted with what a person sees: the asker keeps its question in memory, and
 accepts an answer only if it repeats the hash of that question. With `cluster.key_file`, answers also have a seal.
 
 A question waits while the lease of its node lasts. Times are those of the database.
@@ -34,7 +34,7 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_LISTED_QUESTIONS = 1000
 """Maximum number of questions in a list."""
 MAX_NAME_CHARS = 200
-"""Maximum length of the name of whoever answered, in characters."""
+"""Maximum length of the name of the person who answered, in characters."""
 POLL_S = 1.0
 """Time between two looks for answers, in seconds. A notification comes earlier, except through some poolers."""
 _MIN_PAUSE_S = 0.01
@@ -152,7 +152,7 @@ class SharedQuestions:
                         await asyncio.sleep(_MIN_PAUSE_S)
             except StoreUnavailable:
                 await self._look_without_notices()
-            except Exception as error:  # noqa: BLE001 - whoever waits is told; no answer is a no
+            except Exception as error:  # noqa: BLE001 - the requests that wait are told; no answer is a no
                 for future in self._waiting.values():
                     if not future.done():
                         future.set_exception(ApprovalError(f"the answer cannot be read: {error}"))

@@ -1,4 +1,4 @@
-"""Seals on rows that grant something: whoever can write to the database, but lacks the key, grants nothing by it.
+"""Seals on rows that grant something: a user of the database who lacks the key grants nothing by writing one.
 
 The keys are those of `cluster.key_file`. Without that file rows have no seal, and the database alone is trusted.
 """

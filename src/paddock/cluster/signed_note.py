@@ -146,7 +146,7 @@ def open_note(note: str, keys: tuple[VerificationKey, ...]) -> str:
 
 
 def read_note_text(note: str) -> str:
-    """Return the text of a note, whoever has signed it. Raises NoteError."""
+    """Return the text of a note without a check of its signatures. Raises NoteError."""
     return _split_note(note)[0]
 
 

@@ -5,8 +5,8 @@ although a checkpoint covers it; a chain that was cut or replaced by an older co
 removed, forked or signed by another key. A user of the database who has no private key can do anything to its tables,
 and cannot make this check succeed for what was signed.
 
-What is *not* found: changes to records that are newer than the last checkpoint, if whoever changes them computes the
-rest of their chain again. `unsigned` counts these records. Also not found is a database that is restored as a whole
+What is *not* found: changes to records that are newer than the last checkpoint, if the attacker computes the rest
+of their chain again. `unsigned` counts these records. Also not found is a database that is restored as a whole
 from an older copy, by itself: the last note that a node or the bucket has seen must be compared, and is, if it is
 there. The key decides whom to trust: a replica that has it can sign anything.
 

@@ -57,7 +57,7 @@ class Question(Value):
     """Maximum time for an answer, in milliseconds."""
 
     def spell_out(self, max_chars: int) -> Self:
-        """Return the question for display, as nothing but printable lines, whoever has changed it meanwhile."""
+        """Return the question for display, as printable lines only: another process may have changed it."""
         texts = {name: make_printable(text, max_chars) for name, text in self if isinstance(text, str)}
         reasons = tuple(make_printable(reason, max_chars) for reason in self.reasons)
         return self.model_copy(update={**texts, "reasons": reasons})

@@ -2,8 +2,8 @@
 
     {"last": "2030-01-01T03:00:00+00:00", "holder": "01JD...", "until": 1893466830.5}
 
-Whoever runs a schedule holds its row for `HOLD_S` by the clock of the database, and renews that while the run lasts. A
-holder that died loses the row by then. Only the holder can record a run, which happens before it starts.
+The process that runs a schedule holds its row for `HOLD_S` by the clock of the database, and renews that while the run
+lasts. A holder that died loses the row by then. Only the holder can record a run, which happens before it starts.
 """
 
 import hashlib

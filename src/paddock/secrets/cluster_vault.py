@@ -1,6 +1,6 @@
 """Secrets in the database that several machines share, each encrypted on its own.
 
-A row is one Fernet token (https://github.com/fernet/spec) over scope, name and value: whoever can write to the database
+A row is one Fernet token (https://github.com/fernet/spec) over scope, name and value: a user of the database
 can neither read a secret nor move it to a scope whose readers should not have it. The keys are in a file, such as a
 mounted secret, and never in the database. The first key encrypts, all of them decrypt: a key is replaced by a new line
 above it, `paddock vault rotate`, and the removal of the old line.

@@ -27,7 +27,7 @@ MAX_ROW_CHARS = 64 * 1024
 MAX_AGE_S = 30.0
 """Time for which tokens are accepted without news from the database, in seconds."""
 MIN_PAUSE_S = 0.2
-"""Minimum time between two reads, in seconds: whoever sends unknown tokens must not burden the database."""
+"""Minimum time between two reads, in seconds: a client that sends unknown tokens must not burden the database."""
 _log = logging.getLogger("paddock.tenants")
 
 

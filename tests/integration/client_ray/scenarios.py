@@ -158,7 +158,7 @@ def describe(result):
 
 
 @contextlib.contextmanager
-def replaced(owner, **changes):
+def replace_attributes(owner, **changes):
     """Have other values for a while."""
     before = {name: getattr(owner, name) for name in changes}
     for name, value in changes.items():
@@ -275,7 +275,7 @@ def be_lied_to(answers):
     found = []
     with BlockingPaddock(FOLDER) as p:
         for name in answers:
-            with replaced(driver, run_batch=LIES[name]):
+            with replace_attributes(driver, run_batch=LIES[name]):
                 [result] = p.map([Program(id="x", language="python", code="print(1)")], engine="ray")
                 found.append(describe(result))
     return found
@@ -308,7 +308,7 @@ def twice(_data):
     return f'{{"results": [{one}, {one}]}}'.encode()
 
 
-def judged(_data):
+def a_verdict(_data):
     return b'{"results": [{"id": "0", "outcome": {"id": "x", "status": "ok"}, "verdict": "accepted"}]}'
 
 
@@ -321,7 +321,7 @@ class Unpicklable(Exception):
         return eval, ("1 / 0",)
 
 
-def pickled(_data):
+def a_pickle(_data):
     raise Unpicklable("no answer")
 
 
@@ -330,7 +330,8 @@ def raises(_data):
 
 
 LIES = {
-    each.__name__: each for each in (no_bytes, no_json, nothing, others, twice, judged, deep, pickled, raises)
+    each.__name__: each
+    for each in (no_bytes, no_json, nothing, others, twice, a_verdict, deep, a_pickle, raises)
 }
 
 
@@ -338,7 +339,7 @@ def poison():
     """Return the results of programs of which one kills its worker."""
     codes = ["print(0)", "print(1)  # poison", "print(2)", "print(3)"]
     programs = [Program(id=str(number), language="python", code=code) for number, code in enumerate(codes)]
-    with replaced(driver, run_batch=die_with_poison, MAX_RETRIES=1), BlockingPaddock(FOLDER) as p:
+    with replace_attributes(driver, run_batch=die_with_poison, MAX_RETRIES=1), BlockingPaddock(FOLDER) as p:
         return sorted(describe(result) for result in p.map(programs, engine="ray"))
 
 
@@ -384,7 +385,11 @@ def run_block(block):
     """Return what a Python block of a page prints. It is connected already, and works in a directory."""
     printed = io.StringIO()
     ray.data.DataContext.get_current().enable_progress_bars = False
-    with replaced(ray, init=lambda: None), contextlib.chdir(FOLDER), contextlib.redirect_stdout(printed):
+    with (
+        replace_attributes(ray, init=lambda: None),
+        contextlib.chdir(FOLDER),
+        contextlib.redirect_stdout(printed),
+    ):
         exec(block, {})
     return printed.getvalue()
 

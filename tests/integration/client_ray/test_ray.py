@@ -116,7 +116,7 @@ def test_a_language_that_no_node_declares_is_unavailable(cluster: Cluster) -> No
 
 
 def test_answers_of_workers_are_checked(cluster: Cluster) -> None:
-    lies = ["no_bytes", "no_json", "nothing", "others", "twice", "judged", "deep", "pickled", "raises"]
+    lies = ["no_bytes", "no_json", "nothing", "others", "twice", "a_verdict", "deep", "a_pickle", "raises"]
     found = cluster.call("be_lied_to", answers=lies)
     invalid = "The answer of the worker is not valid: The answer"
     assert found[:6] == [

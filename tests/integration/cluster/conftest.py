@@ -1,10 +1,14 @@
 """A database server for each file of tests: processes that outlive a file would be found by tests that look for them."""
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 
 import pytest
 from tests.support.postgres import Postgres
+
+from paddock.cluster.database import Database
+from paddock.cluster.migrate import migrate
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +21,15 @@ def postgres() -> Iterator[Postgres]:
 def url(postgres: Postgres) -> str:
     """Return the address of an empty database."""
     return postgres.make_database(f"d{secrets.token_hex(8)}")
+
+
+@pytest.fixture
+def tables_url(url: str) -> str:
+    """Return the address of a database with the tables."""
+
+    async def run() -> None:
+        async with Database(url) as database:
+            await migrate(database)
+
+    asyncio.run(run())
+    return url

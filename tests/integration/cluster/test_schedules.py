@@ -11,8 +11,6 @@ import pytest
 from tests.support.leases import execute
 
 from paddock.cluster.blocking import BlockingDatabase
-from paddock.cluster.database import Database
-from paddock.cluster.migrate import migrate
 from paddock.model.base import Json
 from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome, Status
@@ -21,16 +19,6 @@ from paddock.schedules.schedule import Scheduler
 from paddock.schedules.shared_last_runs import SharedLastRuns
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def migrated(url: str) -> str:
-    async def run() -> None:
-        async with Database(url) as database:
-            await migrate(database)
-
-    asyncio.run(run())
-    return url
 
 
 @pytest.fixture
@@ -46,8 +34,8 @@ FindRuns = Callable[[Path], SharedLastRuns]
 
 
 @pytest.fixture
-def find_runs(migrated: str, tmp_path: Path) -> FindRuns:
-    return partial(SharedLastRuns, BlockingDatabase(migrated), tmp_path / "state")
+def find_runs(tables_url: str, tmp_path: Path) -> FindRuns:
+    return partial(SharedLastRuns, BlockingDatabase(tables_url), tmp_path / "state")
 
 
 def make_request(workspace: Path) -> ExecutionRequest:
@@ -99,7 +87,7 @@ def test_of_many_machines_one_runs_what_came_due(find_runs: FindRuns, workspace:
     assert len(started) == 1
 
 
-def test_only_the_holder_records_a_run(find_runs: FindRuns, workspace: Path, migrated: str) -> None:
+def test_only_the_holder_records_a_run(find_runs: FindRuns, workspace: Path, tables_url: str) -> None:
     one, two = find_runs(workspace), find_runs(workspace)
     with one.turn("often") as first, two.turn("often") as second:
         assert (first, second) == (True, False)
@@ -110,7 +98,7 @@ def test_only_the_holder_records_a_run(find_runs: FindRuns, workspace: Path, mig
     with two.turn("often") as first:
         assert first
         # Its machine was suspended for longer than it may hold a schedule, and another one took over.
-        execute(migrated, "update kept set body = body || '{\"until\": 1}' where kind = 'schedule'")
+        execute(tables_url, "update kept set body = body || '{\"until\": 1}' where kind = 'schedule'")
         with one.turn("often") as taken:
             assert taken
             with pytest.raises(SdkError, match="another machine took over"):
@@ -119,11 +107,11 @@ def test_only_the_holder_records_a_run(find_runs: FindRuns, workspace: Path, mig
 
 
 def test_workspaces_and_users_have_their_own(
-    find_runs: FindRuns, workspace: Path, migrated: str, tmp_path: Path
+    find_runs: FindRuns, workspace: Path, tables_url: str, tmp_path: Path
 ) -> None:
     others = [
         find_runs(tmp_path),
-        SharedLastRuns(BlockingDatabase(migrated), tmp_path / "other", workspace),
+        SharedLastRuns(BlockingDatabase(tables_url), tmp_path / "other", workspace),
     ]
     with find_runs(workspace).turn("often"):
         find_runs(workspace).last("often")
@@ -136,11 +124,11 @@ def test_workspaces_and_users_have_their_own(
     "body",
     ["[]", "1", "null", '{"last": 5}', '{"last": "soon"}', '{"last": {"a": 1}}', '"text"'],
 )
-def test_a_damaged_row_runs_nothing(find_runs: FindRuns, workspace: Path, migrated: str, body: str) -> None:
+def test_a_damaged_row_runs_nothing(find_runs: FindRuns, workspace: Path, tables_url: str, body: str) -> None:
     runs = find_runs(workspace)
     with runs.turn("often"):
         runs.note("often", START)
-    execute(migrated, "update kept set body = %s::jsonb where kind = 'schedule'", body)
+    execute(tables_url, "update kept set body = %s::jsonb where kind = 'schedule'", body)
 
     async def run(_request: ExecutionRequest) -> Outcome:
         raise AssertionError
@@ -154,12 +142,14 @@ def test_a_damaged_row_runs_nothing(find_runs: FindRuns, workspace: Path, migrat
 
 @pytest.mark.parametrize("until", ["null", "true", '"9"', "[9]", "-1e3000"])
 def test_a_hold_without_a_time_is_over(
-    find_runs: FindRuns, workspace: Path, migrated: str, until: str
+    find_runs: FindRuns, workspace: Path, tables_url: str, until: str
 ) -> None:
     held = threading.Event()
     with find_runs(workspace).turn("often") as mine:
         assert mine
-        execute(migrated, f"update kept set body = body || '{{\"until\": {until}}}' where kind = 'schedule'")
+        execute(
+            tables_url, f"update kept set body = body || '{{\"until\": {until}}}' where kind = 'schedule'"
+        )
         with find_runs(workspace).turn("often") as taken:
             assert taken
             held.set()

@@ -27,19 +27,13 @@ def write_keys(file: Path, *keys: bytes) -> Path:
 
 
 @pytest.fixture
-def migrated(url: str) -> str:
-    run_paddock("cluster", "migrate", url=url)
-    return url
-
-
-@pytest.fixture
 def keys(tmp_path: Path) -> Path:
     return write_keys(tmp_path / "keys", Fernet.generate_key())
 
 
 @pytest.fixture
-def vault(migrated: str, keys: Path) -> ClusterVault:
-    return ClusterVault(partial(BlockingDatabase, migrated), keys)
+def vault(tables_url: str, keys: Path) -> ClusterVault:
+    return ClusterVault(partial(BlockingDatabase, tables_url), keys)
 
 
 def run_paddock(
@@ -66,12 +60,14 @@ def test_a_secret_is_kept_by_scope_and_name_replaced_and_deleted(vault: ClusterV
     assert (vault.get("global", "key"), vault.names("global")) == (None, [])
 
 
-def test_a_secret_and_its_key_are_not_in_the_database(vault: ClusterVault, keys: Path, migrated: str) -> None:
+def test_a_secret_and_its_key_are_not_in_the_database(
+    vault: ClusterVault, keys: Path, tables_url: str
+) -> None:
     vault.set("global", "key", SECRET)
     vault.set("global", "large", "x" * VALUE_BYTES)
     assert vault.get("global", "large") == "x" * VALUE_BYTES
     [(row,)] = execute(
-        migrated, "select secret::text || encode(sealed, 'escape') from secret where name = 'key'"
+        tables_url, "select secret::text || encode(sealed, 'escape') from secret where name = 'key'"
     )
     assert SECRET not in str(row)
     assert keys.read_text().strip() not in str(row)
@@ -100,10 +96,10 @@ def test_what_is_no_name_and_no_secret_is_refused(vault: ClusterVault) -> None:
     ],
     ids=["moved from another scope", "another byte", "empty", "huge"],
 )
-def test_a_changed_row_is_no_secret(vault: ClusterVault, migrated: str, change: str) -> None:
+def test_a_changed_row_is_no_secret(vault: ClusterVault, tables_url: str, change: str) -> None:
     vault.set("admin", "key", SECRET)
     vault.set("global", "key", "harmless")
-    execute(migrated, change)
+    execute(tables_url, change)
     with pytest.raises(VaultError) as refused:
         vault.get("global", "key")
     assert str(refused.value) == (
@@ -112,17 +108,17 @@ def test_a_changed_row_is_no_secret(vault: ClusterVault, migrated: str, change: 
     )
 
 
-def test_a_forged_row_has_no_name_in_the_list(vault: ClusterVault, migrated: str) -> None:
+def test_a_forged_row_has_no_name_in_the_list(vault: ClusterVault, tables_url: str) -> None:
     vault.set("global", "key", SECRET)
     execute(
-        migrated,
+        tables_url,
         "insert into secret (scope, name, sealed, key_id) values ('global', %s, '', '')",
         "a\x1b[2J/../b",
     )
     assert vault.names("global") == ["key"]
 
 
-def test_a_new_key_replaces_the_old_one(vault: ClusterVault, keys: Path, migrated: str) -> None:
+def test_a_new_key_replaces_the_old_one(vault: ClusterVault, keys: Path, tables_url: str) -> None:
     old, new = keys.read_bytes().strip(), Fernet.generate_key()
     for name in ("a", "b", "c"):
         vault.set("global", name, f"{SECRET} {name}")
@@ -130,7 +126,7 @@ def test_a_new_key_replaces_the_old_one(vault: ClusterVault, keys: Path, migrate
     assert vault.get("global", "a") == f"{SECRET} a"
     vault.set("global", "c", "replaced")
     execute(
-        migrated, "insert into secret (scope, name, sealed, key_id) values ('global', 'forged', 'x', 'y')"
+        tables_url, "insert into secret (scope, name, sealed, key_id) values ('global', 'forged', 'x', 'y')"
     )
     with pytest.raises(VaultError, match="the secret forged of the scope global was not encrypted"):
         vault.rotate()
@@ -172,22 +168,22 @@ def test_without_the_database_there_is_no_secret(keys: Path) -> None:
     assert SECRET not in str(refused.value)
 
 
-def test_the_commands_use_it(migrated: str, keys: Path, postgres: Postgres) -> None:
+def test_the_commands_use_it(tables_url: str, keys: Path, postgres: Postgres) -> None:
     given = {"PADDOCK_VAULT_BACKEND": "cluster", "PADDOCK_VAULT_KEY_FILE": str(keys)}
-    assert run_paddock("vault", "set", "token", url=migrated, given=SECRET, **given).stderr == ""
-    assert json.loads(run_paddock("vault", "list", "--json", url=migrated, **given).stdout) == {
+    assert run_paddock("vault", "set", "token", url=tables_url, given=SECRET, **given).stderr == ""
+    assert json.loads(run_paddock("vault", "list", "--json", url=tables_url, **given).stdout) == {
         "scope": "global",
         "names": ["token"],
     }
     write_keys(keys, Fernet.generate_key(), keys.read_bytes().strip())
-    assert run_paddock("vault", "rotate", url=migrated, **given).stdout == "1 secret encrypted anew\n"
-    assert run_paddock("vault", "rotate", "--json", url=migrated, **given).stdout == '{"rotated": 0}\n'
-    local = run_paddock("vault", "rotate", url=migrated)
+    assert run_paddock("vault", "rotate", url=tables_url, **given).stdout == "1 secret encrypted anew\n"
+    assert run_paddock("vault", "rotate", "--json", url=tables_url, **given).stdout == '{"rotated": 0}\n'
+    local = run_paddock("vault", "rotate", url=tables_url)
     assert (local.returncode, local.stderr) == (
         1,
         'the vault is not in a database; set `backend = "cluster"` under [vault]\n',
     )
-    unset = run_paddock("vault", "list", url=migrated, PADDOCK_VAULT_BACKEND="cluster")
+    unset = run_paddock("vault", "list", url=tables_url, PADDOCK_VAULT_BACKEND="cluster")
     assert (unset.returncode, unset.stderr) == (
         1,
         '`backend = "cluster"` under [vault] requires the setting vault.key_file\n',

@@ -85,7 +85,7 @@ def test_foreign_lines_are_a_problem(directory: Path) -> None:
     )
 
 
-def cut(directory: Path, file: Path, *, synced: int, boot: str) -> None:
+def cut_ledger(directory: Path, file: Path, *, synced: int, boot: str) -> None:
     """Remove the last record, as a power failure does, under a head that says how much was synced."""
     head = Head.parse((directory / "head").read_bytes())
     assert head is not None
@@ -96,7 +96,7 @@ def cut(directory: Path, file: Path, *, synced: int, boot: str) -> None:
 
 def test_records_that_a_power_failure_took_are_a_note(directory: Path) -> None:
     file = write(directory, 3)
-    cut(directory, file, synced=1, boot="earlier")
+    cut_ledger(directory, file, synced=1, boot="earlier")
     write(directory, 1)
     assert check(read_rows(directory)) == (
         [],
@@ -109,7 +109,7 @@ def test_records_that_a_power_failure_took_are_a_note(directory: Path) -> None:
 
 def test_records_that_were_cut_from_the_ledger_are_a_problem(directory: Path) -> None:
     file = write(directory, 3)
-    cut(directory, file, synced=3, boot="")
+    cut_ledger(directory, file, synced=3, boot="")
     write(directory, 1)
     assert check(read_rows(directory))[0] == [
         (3, "is missing"),

@@ -25,7 +25,7 @@ class Group(NamedTuple):
     reads: bool
     """Whether they read the workspace."""
     alone: bool = False
-    """Whether each runs in a task of its own, because a task with it died."""
+    """Whether each runs in a separate task, because a task with it died."""
 
 
 class Item(NamedTuple):
@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
 
 class Feed:
-    """Reads programs in a task of its own. A program that `check` raises for ends the reading, and is not sent."""
+    """Reads programs in a separate task. A program that `check` raises for ends the reading, and is not sent."""
 
     def __init__(
         self, programs: Iterable[Program] | AsyncIterable[Program], check: Callable[[Program], bool]
@@ -107,7 +107,7 @@ class Feed:
         return group, items
 
     def give_back(self, items: Iterable[Item], *, alone: bool = False) -> None:
-        """Put programs that did not run before the others; with `alone`, each for a task of its own."""
+        """Put programs that did not run before the others; with `alone`, each for a separate task."""
         for item in reversed([*items]):
             group = item.group._replace(alone=alone)
             self._waiting.setdefault(group, deque()).appendleft(item)

@@ -75,7 +75,7 @@ class Ray:
             reference.ended.set_exception(ERRORS["WorkerCrashedError"]())
 
 
-def succeed(batch: Batch, seconds: float = 0.01) -> Answer:
+def answer_well(batch: Batch, seconds: float = 0.01) -> Answer:
     results = [
         ProgramResult(id=program.id, outcome=Outcome(id="x", status=Status.OK)) for program in batch.programs
     ]
@@ -112,17 +112,17 @@ def make(number: int, **fields: Any) -> list[Program]:
 
 
 def test_batches_are_as_large_as_programs_are_short() -> None:
-    ray, found = run(lambda batch: succeed(batch, 0.02), make(500), most=1)
+    ray, found = run(lambda batch: answer_well(batch, 0.02), make(500), most=1)
     assert [name for name, _, _ in found] == [f"p{n}" for n in range(500)]
     sizes = [len(batch.programs) for batch in ray.batches]
     assert (sizes[:3], max(sizes), sum(sizes)) == ([1, 50, 50], 50, 500)
-    ray, _ = run(lambda batch: succeed(batch, 10), make(8))
+    ray, _ = run(lambda batch: answer_well(batch, 10), make(8))
     assert [len(batch.programs) for batch in ray.batches] == [1] * 8
 
 
 def test_programs_that_did_not_start_are_sent_again() -> None:
     def answer(batch: Batch) -> Answer:
-        return Answer(results=succeed(batch).results[:1], seconds=0.01)
+        return Answer(results=answer_well(batch).results[:1], seconds=0.01)
 
     ray, found = run(answer, make(10), most=1)
     assert [name for name, _, _ in found] == [f"p{n}" for n in range(10)]
@@ -130,13 +130,13 @@ def test_programs_that_did_not_start_are_sent_again() -> None:
 
 
 def test_what_policy_refuses_is_not_sent() -> None:
-    ray, found = run(succeed, [Program(id="no", language="python", code="denied"), *make(1)])
+    ray, found = run(answer_well, [Program(id="no", language="python", code="denied"), *make(1)])
     assert sorted(found) == [("no", "denied", None), ("p0", "ok", None)]
     assert [len(batch.programs) for batch in ray.batches] == [1]
 
 
 def test_only_a_program_that_reads_the_workspace_names_it() -> None:
-    ray, _ = run(succeed, [*make(1), *make(1, access="read-only")], most=1)
+    ray, _ = run(answer_well, [*make(1), *make(1, access="read-only")], most=1)
     assert [batch.terms.workspace for batch in ray.batches] == ["", "/w"]
 
 
@@ -162,7 +162,9 @@ def test_an_error_of_ray_is_a_status(name: str, status: str, message: str) -> No
 
 def test_a_task_that_died_is_divided() -> None:
     def answer(batch: Batch) -> Answer | Exception:
-        return ERRORS["NodeDiedError"]() if "1" in {each.id for each in batch.programs} else succeed(batch)
+        return (
+            ERRORS["NodeDiedError"]() if "1" in {each.id for each in batch.programs} else answer_well(batch)
+        )
 
     ray, found = run(answer, make(4), most=1)
     assert [(name, status) for name, status, _ in found] == [
@@ -182,7 +184,7 @@ def test_a_task_that_died_is_divided() -> None:
 
 def test_a_cluster_that_is_gone_makes_programs_unavailable() -> None:
     async def go() -> list[str]:
-        ray = Ray(succeed, [{"CPU": 1.0}])
+        ray = Ray(answer_well, [{"CPU": 1.0}])
         found: list[str] = []
         async for result in Driver(ray, TERMS, forbid, 1).run(Feed(make(4), lambda _: True)):
             found.append(result.outcome.status.value)
@@ -230,7 +232,7 @@ def test_leaving_kills_the_workers_that_do_not_end(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(driver, "_END_S", 0.01)
 
     async def go() -> Ray:
-        ray = Ray(lambda batch: None if batch.programs[0].id != "0" else succeed(batch), [{"CPU": 1.0}])
+        ray = Ray(lambda batch: None if batch.programs[0].id != "0" else answer_well(batch), [{"CPU": 1.0}])
         results = Driver(ray, TERMS, forbid, None).run(Feed(make(5), lambda _: True))
         assert (await anext(results)).id == "p0"
         await results.aclose()
