@@ -63,8 +63,11 @@ _log = logging.getLogger("paddock.http")
 class Callers(Protocol):
     """What knows the callers of a server."""
 
-    def identify(self, token: str, *, counts: bool = True) -> Awaitable[Tenant]:
-        """Return the caller that has a token, and count its request. Raises UnknownToken and RateExceeded."""
+    def identify(self, token: str, *, counts: bool = True, opens: bool = True) -> Awaitable[Tenant]:
+        """Return the caller that has a token, count its request, and open its session.
+
+        Raises UnknownToken and RateExceeded.
+        """
         ...
 
 
@@ -120,7 +123,9 @@ class Entry:
         hop = self._forwarding is not None and self._forwarding.accept_hop(scope)
         if not hop:
             self._check_names(scope)
-        tenant = await self._identify(scope, counts=not hop)
+        # Whether something is here is known without a session, which would take seconds to open on a busy machine.
+        asks = hop and self._forwarding is not None and self._forwarding.is_question(scope)
+        tenant = await self._identify(scope, counts=not hop, opens=not asks)
         token = tenant.token.sha256
         grades = scope["path"] in GRADING_PATHS
         max_requests = self._max_requests * (_GRADING_FACTOR if grades else 1)
@@ -153,14 +158,14 @@ class Entry:
             text = "The header `Origin` names another server; see `--allowed-host`."
             raise Problem(FOREIGN_ORIGIN, text)
 
-    async def _identify(self, scope: Scope, *, counts: bool) -> Tenant:
+    async def _identify(self, scope: Scope, *, counts: bool, opens: bool) -> Tenant:
         token = read_token(scope)
         if token is None:
             raise Problem(
                 UNAUTHORIZED, "The request has no token. Send the header `Authorization: Bearer TOKEN`."
             )
         try:
-            return await self._callers.identify(token, counts=counts)
+            return await self._callers.identify(token, counts=counts, opens=opens)
         except UnknownToken as error:
             raise Problem(UNAUTHORIZED, f"{error}.") from None
         except RateExceeded as error:

@@ -77,6 +77,10 @@ class Forwarding:
         proofs = header_values(scope, HEADER)
         return len(proofs) == 1 and self._hops.accept(proofs[0], _describe(scope))
 
+    def is_question(self, scope: Scope) -> bool:
+        """Return whether a request of another replica asks what is here."""
+        return scope["path"].startswith(_ASK_PREFIX)
+
     def wrap(self, app: App) -> App:
         """Return an application that answers requests of known callers with `app`, or passes them on."""
 

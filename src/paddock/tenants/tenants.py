@@ -119,9 +119,10 @@ class Tenants:
         """Number of jobs of all tenants that wait for a slot."""
         return self._slots.waiting
 
-    async def identify(self, token: str, *, counts: bool = True) -> Tenant:
-        """Return the tenant of a token, with an open session, and count the request, unless another replica has.
+    async def identify(self, token: str, *, counts: bool = True, opens: bool = True) -> Tenant:
+        """Return the tenant of a token, with an open session, and count the request.
 
+        Without `counts`, another replica has counted it; without `opens`, the session is not needed.
         Raises UnknownToken, RateExceeded, and ConfigurationError if the file of tokens is damaged or the session cannot
         be opened; StoreUnavailable if the token may be one of a database that is away; LedgerError without a ledger.
         """
@@ -134,7 +135,8 @@ class Tenants:
         tenant = self._tenants.get(entry.sha256)
         if tenant is None or tenant.token != entry:
             tenant = self._make_tenant(entry)
-        await tenant.open()
+        if opens:
+            await tenant.open()
         return tenant
 
     async def refresh(self) -> None:

@@ -75,6 +75,14 @@ def test_one_tenant_serves_all_requests_of_a_token(runner: TenantsRunner) -> Non
     assert runner.identify(token) is runner.identify(token)
 
 
+def test_a_question_of_another_replica_opens_no_session(runner: TenantsRunner) -> None:
+    token = runner.add("alice")
+    asked = runner.run(runner.tenants.identify(token, counts=False, opens=False))
+    assert not asked.is_open
+    assert runner.identify(token) is asked
+    assert asked.is_open
+
+
 def test_a_token_that_is_made_later_gets_in_at_once(runner: TenantsRunner) -> None:
     assert runner.enter("alice") is not runner.enter("bob")
 
