@@ -24,6 +24,7 @@ from tests.support.replicas import KEY, ReplicaSet, make_token_settings
 from paddock.cluster.hops import HEADER, MAX_AGE_S, HopRequest, Hops
 from paddock.cluster.node import compute_mark
 from paddock.cluster.seals import Seals
+from paddock.model.ids import new_id
 
 ASK = '[[policy.rule]]\neffect = "ask"\ntool = "odd/echo"\nreason = "echoes carry far"\n'
 MCP_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -268,6 +269,13 @@ def test_names_of_the_balancer_are_known(replicas: ReplicaSet, apis: list[ApiCli
     assert page.status_code == 200
 
 
+def wait_until_forgotten(apis: list[ApiClient]) -> None:
+    """Wait until no replica asks a replica that is not there: the others are read about once a second."""
+    for api in apis:
+        while api.get(f"/v1/executions/{new_id()}").status_code != 404:
+            pass
+
+
 def read_marks(postgres: Postgres) -> list[str]:
     """Return the marks of the replicas."""
     boots = postgres.query("select boot from node where id like 'r_' order by id", "forwarding")
@@ -422,3 +430,4 @@ def test_a_redirect_of_a_replica_is_not_followed(
         assert "1 2 3" not in headers.values()
     finally:
         postgres.query("delete from node where id = 'odd'", "forwarding")
+        wait_until_forgotten(apis)
