@@ -295,7 +295,8 @@ class Place:
             if surface == "http":
                 server.send_signal(signal.SIGTERM)
             server.stdin.close()
-            await asyncio.wait_for(server.wait(), 60)
+            async with asyncio.timeout(60):
+                await server.wait()
             await said
 
     async def settled(self, pid: int) -> Held:

@@ -95,8 +95,13 @@ class Database:
         import psycopg
         from psycopg_pool import PoolTimeout
 
+        cancelled = _count_cancellations()
         try:
             async with self._pool.connection() as connection:
+                # The pool waits by `asyncio.wait_for`, which loses a cancellation in the step in which it succeeds:
+                # https://github.com/python/cpython/issues/86296
+                if _count_cancellations() > cancelled:
+                    raise asyncio.CancelledError
                 with _break_off_after(connection, timeout_s):
                     yield connection
         except (
@@ -189,6 +194,11 @@ def _break_off_after(
         yield
     finally:
         timer.cancel()
+
+
+def _count_cancellations() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _shut_down(connection: "AsyncConnection[tuple[Any, ...]]") -> None:

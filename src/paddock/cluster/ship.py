@@ -80,7 +80,8 @@ class Shipper:
                 if shipped:
                     continue
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._wanted.wait()
             self._wanted.clear()
 
     async def flush(self, timeout_s: float = FLUSH_S) -> None:
@@ -95,7 +96,8 @@ class Shipper:
         self._waiting[future] = seq
         self._wanted.set()
         try:
-            await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await future
         except TimeoutError:
             raise StoreUnavailable(
                 f"The record was not in the database of cluster.url within {timeout_s:.0f} s. "

@@ -141,7 +141,8 @@ class Connection:
         await self.lost.wait()
         if self._forgotten and self._under_way:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._quiet.wait(), _LAST_ANSWERS_S)
+                async with asyncio.timeout(_LAST_ANSWERS_S):
+                    await self._quiet.wait()
 
     @property
     def elicited(self) -> "ElicitationFnT | None":

@@ -151,7 +151,8 @@ class PendingCalls:
             return _report_unknown_run(run)
         if errand.question is not None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(errand.answered.wait(), self._patience_s)
+                async with asyncio.timeout(self._patience_s):
+                    await errand.answered.wait()
         if errand.question is None:
             await errand.wait_until_paused(None, ends=False)
         if (question := errand.question) is not None:

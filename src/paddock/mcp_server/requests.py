@@ -75,7 +75,8 @@ class InFlightRequests:
         """Reject new requests; wait until none is in flight, and return whether that took at most `seconds`."""
         self.leaving = self.ending = True
         try:
-            await asyncio.wait_for(self._idle.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
         except TimeoutError:
             return False
         return True

@@ -216,7 +216,8 @@ SANDBOX_CHECKS: tuple[Callable[[Sandbox], Awaitable[None]], ...] = (
 
 
 async def _within_patience(work: Awaitable[T]) -> T:
-    return await asyncio.wait_for(work, _PATIENCE_S)
+    async with asyncio.timeout(_PATIENCE_S):
+        return await work
 
 
 async def _wait_until(condition: Callable[[], bool]) -> bool:

@@ -382,15 +382,14 @@ def use_executor(number):
 
 
 def run_block(block):
-    """Return what a Python block of a page prints. It is connected already, and works in a directory."""
+    """Return what a Python block of a page prints. It is connected already, and works in a directory.
+
+    Ray prints to the same output, from its threads.
+    """
     printed = io.StringIO()
     ray.data.DataContext.get_current().enable_progress_bars = False
-    with (
-        replace_attributes(ray, init=lambda: None),
-        contextlib.chdir(FOLDER),
-        contextlib.redirect_stdout(printed),
-    ):
-        exec(block, {})
+    with replace_attributes(ray, init=lambda: None), contextlib.chdir(FOLDER):
+        exec(block, {"print": functools.partial(print, file=printed)})
     return printed.getvalue()
 
 

@@ -153,6 +153,23 @@ def test_requests_are_listed_by_state(url: str, postgres: Postgres) -> None:
     ]
 
 
+@pytest.mark.parametrize("steps", range(12))
+def test_who_waits_for_a_connection_can_be_cancelled_in_every_step(url: str, steps: int) -> None:
+    async def check() -> bool:
+        async with Database(url, max_connections=1) as database:
+            async with database.connect():
+                waiting = asyncio.create_task(database.fetch("select pg_sleep(0.1)"))
+                await asyncio.sleep(0)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            assert waiting.cancel()
+            await asyncio.wait({waiting})
+            assert await database.fetch("select 1") == [(1,)]
+            return waiting.cancelled()
+
+    assert asyncio.run(check())
+
+
 def test_without_an_address_there_is_nothing_to_do() -> None:
     refused = run_paddock("cluster", "status", url=None)
     assert (refused.returncode, refused.stderr) == (
