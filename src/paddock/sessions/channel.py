@@ -1,7 +1,8 @@
 """The parent's end of the channel to a driver, which runs beside the program and can be made to write anything.
 
 A frame is four bytes of length (little-endian) and that many bytes: JSON, an object; or a media type, a line end and a
-value of that type. Sizes are checked before bytes are kept. The socket passes no descriptors: recv(2) drops them.
+value of that type. Sizes are checked before bytes are kept, and values are counted before they are decoded. The socket
+passes no descriptors: recv(2) drops them.
 """
 
 import asyncio
@@ -13,10 +14,14 @@ from typing import cast
 import orjson
 
 from paddock.model.base import Json
+from paddock.model.json_meter import holds_more
 from paddock.model.limits import MIB
 
 _LENGTH = struct.Struct("<I")
 MAX_FRAME_BYTES = 16 * MIB
+MAX_VALUES = 250_000
+"""Maximum number of JSON values in one frame. In place of one with more, a text is shown."""
+_TOO_MANY = f"a value with more than {MAX_VALUES:,} elements, which is not shown"
 _CHUNK_BYTES = 256 * 1024
 _RAW_TYPES = frozenset({b"image/png"})
 
@@ -59,6 +64,8 @@ class DriverChannel:
         kind, line_end, data = body.partition(b"\n")
         if line_end and kind in _RAW_TYPES:
             return {"display": {kind.decode(): base64.b64encode(data).decode()}}, size
+        if holds_more(body, MAX_VALUES):
+            return {"display": {"text/plain": _TOO_MANY}}, size
         try:
             message = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -76,6 +83,7 @@ class DriverChannel:
             if not data:
                 raise ChannelClosed("it was closed")
             self._buffer += data
+            await asyncio.sleep(0)  # a driver that never stops is always ready to be read
         found = bytes(self._buffer[:size])
         del self._buffer[:size]
         return found

@@ -53,6 +53,12 @@ def test_s18_a_program_runs_and_its_output_is_there(tier):
     assert result.sandbox == SandboxFacts(tier=tier)
 
 
+def test_a_program_that_does_not_fit_in_its_memory_says_so():
+    result = run("namespaces", ["sh", "-c", "true"], limits=ProcessLimits(memory_bytes=1))
+    assert (result.status, result.limit, result.exit_code) == ("memory_limit", "memory", None)
+    assert result.reason == "the program itself does not fit in its memory"
+
+
 def test_what_is_kept_of_a_program_is_free_before_garbage_is_looked_for():
     async def go():
         async with KernelSandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:

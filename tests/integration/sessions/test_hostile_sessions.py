@@ -91,6 +91,19 @@ def test_too_many_values_are_cut(workspace: Path) -> None:
     assert after.text == "6\n"
 
 
+def test_a_value_with_too_many_elements_is_not_shown(workspace: Path) -> None:
+    programs = [
+        f"{SEND}\nsend(b'{{\"display\": {{\"application/json\": [' + b'[],' * {count} + b'0]}}}}')"
+        for count in (200_000, 5_000_000)
+    ]
+    few, many = run_all(workspace, *programs)
+    assert few.results[0].data.keys() == {"text/plain", "application/json"}
+    assert (many.status, [result.data for result in many.results]) == (
+        Status.OK,
+        [{"text/plain": "a value with more than 250,000 elements, which is not shown"}],
+    )
+
+
 SURVIVED = {
     "it removes modules": "import sys\nfor name in [*sys.modules]:\n  if name not in ('sys', 'builtins'): del sys.modules[name]",
     "it closes descriptors": "import os; os.closerange(0, 100)",

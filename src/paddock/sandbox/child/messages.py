@@ -97,11 +97,15 @@ class JobSpec(NamedTuple):
 
 
 class StartError(Exception):
-    """The program never ran. `missing` means that it was not found or not executable, not that confinement failed."""
+    """The program never ran. `missing` means that it was not found or not executable, not that confinement failed.
 
-    def __init__(self, why: str, *, missing: bool = False) -> None:
+    `ended_by` is a value of `JobReport.ended_by`.
+    """
+
+    def __init__(self, why: str, *, missing: bool = False, ended_by: str = "start") -> None:
         super().__init__(why)
         self.missing = missing
+        self.ended_by = ended_by
 
 
 class JobReport:

@@ -16,6 +16,7 @@ Times are of CLOCK_MONOTONIC. A report reaches the parent within the wall limit 
 """
 
 import contextlib
+import errno
 import os
 import resource
 import select
@@ -151,9 +152,10 @@ class Supervisor:
             os.close(handle)
         except protected_paths.RecordError as error:
             report.ended_by, report.why = "protected", str(error)
-        except (OSError, StartError) as error:
+        except OSError as error:
             report.ended_by, report.why = "start", str(error)
-            report.missing = isinstance(error, StartError) and error.missing
+        except StartError as error:
+            report.ended_by, report.why, report.missing = error.ended_by, str(error), error.missing
         _close(files)
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
         if self._calls is not None:
@@ -211,6 +213,8 @@ class Supervisor:
                 self._pass_on_listener()
                 continue
             if word["step"] == "exec":
+                if word["why"] == os.strerror(errno.ENOMEM):
+                    raise StartError("the program itself does not fit in its memory", ended_by="memory")
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
         if find_filter(self._spec) and self._calls is None:  # its calls would wait for ever
@@ -510,7 +514,7 @@ class Supervisor:
         status, left = (jail.status, jail.left) if jail is not None else (self._statuses.get(self._pid), 0)
         # The group kill may leave nothing for the sweep to count. A program that exited was not killed.
         report.killed = killed or left or int(alive and report.ended_by != "exit")
-        if report.ended_by != "start" and status is not None:
+        if self._deadline and status is not None:  # it has started
             code = os.waitstatus_to_exitcode(status)
             report.code, report.signal = (code, None) if code >= 0 else (None, -code)
         report.processes_peak = max(report.processes_peak, 1)
