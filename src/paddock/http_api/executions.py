@@ -131,6 +131,7 @@ async def run_body(
     executions, body = call.server.executions, read.model
     given = {**body.given, **({} if session is None else {"session": session})}
     kind, given = _complete(call.tenant, body, given)
+    call.server.downloads.check_room()
     execution, old = executions.start(call.tenant, make_send(kind, body, given), keyed, size=read.size)
     headers = {"Location": f"/v1/executions/{execution.id}", **({REPLAYED_HEADER: "true"} if old else {})}
     if answering.streams:
@@ -142,7 +143,7 @@ async def run_body(
     outcome = await executions.wait(execution, await_disconnect(call.request))
     if execution.replayed:
         headers[REPLAYED_HEADER] = "true"
-    return Response(outcome, headers=headers, media_type="application/json")
+    return call.server.downloads.respond_outcome(outcome, headers)
 
 
 _EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -229,7 +230,8 @@ async def _stream(call: Call, execution: Execution) -> AsyncGenerator[bytes]:
     try:
         async with call.server.executions.watch(execution, await_disconnect(call.request)):
             async for event in listener.stream():
-                yield event
+                with call.server.downloads.hold(len(event), refuses=False):
+                    yield event
     finally:
         execution.publisher.remove(listener)
 
@@ -296,4 +298,4 @@ async def cancel(id: str, call: ThisCall) -> Response:  # noqa: A002 - as above
     execution = executions.find(actor, id)
     execution.cancel()
     await execution.done.wait()
-    return Response(render_state(execution), media_type="application/json")
+    return call.server.downloads.respond(render_state(execution), "application/json")

@@ -115,6 +115,7 @@ async def _answer(call: Call, model: type[B], run: Callable[[B, PureRunner], Awa
     runner = PureRunner(call.tenant, call.server.workspace)
     try:
         _check_type(call.request)
+        call.server.downloads.check_room()
         async with call.server.bodies.read(call.request, MAX_JSON_BYTES) as body:
             _check_end(call)
             given = await _read_body(body, model)
@@ -122,7 +123,7 @@ async def _answer(call: Call, model: type[B], run: Callable[[B, PureRunner], Awa
                 answer = await unless_stopped(run(given, runner), disconnected)
         if answer is None:
             raise _explain_cancellation(call)
-        return Response(answer.model_dump_json(by_alias=True), media_type="application/json")
+        return call.server.downloads.respond_outcome(answer.model_dump_json(by_alias=True).encode())
     except (InvalidRequest, Refused) as error:
         return error.respond()
     except Problem as problem:
