@@ -46,9 +46,13 @@ class NotReachedError(Exception):
 class BrokenOffError(Exception):
     """The connection ended before the answer did: whether something started is not known."""
 
-    def __init__(self, *, begun: bool = False, between_events: bool = False) -> None:
-        """`begun` tells whether a part of the answer was sent, `between_events` whether it was whole events (SSE)."""
+    def __init__(self, *, whole: bool = True, begun: bool = False, between_events: bool = False) -> None:
+        """`begun` tells whether a part of the answer was sent, `between_events` whether it was whole events (SSE).
+
+        If the `whole` request was not sent, nothing started: the body is read before that.
+        """
         super().__init__()
+        self.whole = whole
         self.begun = begun
         self.between_events = between_events
 
@@ -129,7 +133,7 @@ class Relay:
         except httpx2.HTTPError:
             if client.disconnected:
                 return
-            raise BrokenOffError from None
+            raise BrokenOffError(whole=client.is_read) from None
         async with aclosing(response):
             await client.begin(response)
             try:
@@ -154,12 +158,18 @@ class _Client:
         self._read = asyncio.Event()
         names = {name for name, _ in scope["headers"]}
         self.content: bytes | AsyncGenerator[bytes] | None = body
-        if body is not None:
+        # Where there is a transfer encoding, the length counts for nothing (RFC 9112, section 6.3).
+        if body is not None or b"transfer-encoding" in names:
             self.headers = [each for each in self.headers if each[0] != b"content-length"]
-        elif names & {b"content-length", b"transfer-encoding"}:
+        if body is None and names & {b"content-length", b"transfer-encoding"}:
             self.content = self._read_body()
             return
         self._read.set()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its whole body was read and sent on."""
+        return self._read.is_set()
 
     async def _read_body(self) -> AsyncGenerator[bytes]:
         more = True
