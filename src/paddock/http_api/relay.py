@@ -49,7 +49,7 @@ class BrokenOffError(Exception):
     def __init__(self, *, whole: bool = True, begun: bool = False, between_events: bool = False) -> None:
         """`begun` tells whether a part of the answer was sent, `between_events` whether it was whole events (SSE).
 
-        If the `whole` request was not sent, nothing started: the body is read before that.
+        If not the `whole` request was sent, nothing started: the body is read before that.
         """
         super().__init__()
         self.whole = whole
@@ -133,7 +133,7 @@ class Relay:
         except httpx2.HTTPError:
             if client.disconnected:
                 return
-            raise BrokenOffError(whole=client.is_read) from None
+            raise BrokenOffError(whole=client.may_be_whole) from None
         async with aclosing(response):
             await client.begin(response)
             try:
@@ -158,8 +158,9 @@ class _Client:
         self._read = asyncio.Event()
         names = {name for name, _ in scope["headers"]}
         self.content: bytes | AsyncGenerator[bytes] | None = body
-        # Where there is a transfer encoding, the length counts for nothing (RFC 9112, section 6.3).
-        if body is not None or b"transfer-encoding" in names:
+        self._is_chunked = b"transfer-encoding" in names
+        # Then a length counts for nothing (RFC 9112, section 6.3).
+        if body is not None or self._is_chunked:
             self.headers = [each for each in self.headers if each[0] != b"content-length"]
         if body is None and names & {b"content-length", b"transfer-encoding"}:
             self.content = self._read_body()
@@ -167,9 +168,9 @@ class _Client:
         self._read.set()
 
     @property
-    def is_read(self) -> bool:
-        """Whether its whole body was read and sent on."""
-        return self._read.is_set()
+    def may_be_whole(self) -> bool:
+        """Whether the other server may have all of its request: only a chunked body has an end that is sent last."""
+        return self._read.is_set() or not self._is_chunked
 
     async def _read_body(self) -> AsyncGenerator[bytes]:
         more = True
