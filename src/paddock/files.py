@@ -276,6 +276,10 @@ class Kept(Protocol):
         """Return the content, which the caller must not change, as cheaply as possible. Raises ConfigurationError."""
         ...
 
+    def recall(self) -> dict[str, Any]:
+        """Return the content, as `look` does, without waiting for another machine: as last seen, empty if never."""
+        ...
+
     def read(self) -> dict[str, Any]:
         """Return the content as it is now. Raises ConfigurationError."""
         ...
@@ -319,6 +323,10 @@ class JsonFile:
         if self._seen is None or self._seen[0] != which:
             self._seen = (which, self.read())
         return self._seen[1]
+
+    def recall(self) -> dict[str, Any]:
+        """Return the content, which is on this machine."""
+        return self.look()
 
     def read(self) -> dict[str, Any]:
         """Return the content. Raises ConfigurationError if it cannot be read or is not a sound JSON object."""

@@ -56,6 +56,14 @@ def test_another_process_sees_what_was_kept(open_kept: Open) -> None:
     assert one.read() == {"b": {"c": True}}
 
 
+def test_what_was_seen_is_recalled(open_kept: Open) -> None:
+    one, two = open_kept(), open_kept()
+    assert one.recall() == {}
+    one.update(lambda held: held.update({"n": 1}))
+    assert one.recall() == {"n": 1}
+    assert two.read() == two.recall() == {"n": 1}
+
+
 def test_of_many_changes_at_a_time_none_is_lost(open_kept: Open) -> None:
     def count(_: int) -> None:
         kept = open_kept()

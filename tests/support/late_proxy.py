@@ -8,11 +8,15 @@ from typing import Self
 
 
 class LateProxy:
-    """Listens on loopback. Answers of the server behind it are `delay_s` late."""
+    """Listens on loopback. Answers of the server behind it are `delay_s` late.
+
+    What contains the text `swallowed` never reaches the server: the connection stays open, and nothing answers.
+    """
 
     def __init__(self, port: int, delay_s: float = 0.0) -> None:
         self._behind = port
         self.delay_s = delay_s
+        self.swallowed = b""
         self.port = 0
         self._asked = bytearray()
         self._started = threading.Event()
@@ -64,7 +68,8 @@ class LateProxy:
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             self._asked += data
-            writer.write(data)
+            if not self.swallowed or self.swallowed not in data:
+                writer.write(data)
         writer.write_eof()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -102,6 +102,10 @@ class Postgres:
             assert time.monotonic() < deadline, "processes of PostgreSQL remain"
             time.sleep(0.05)
 
+    def stand_by(self) -> None:
+        """Be a standby from the next start on, which answers, and changes nothing."""
+        (self._root / "data" / "standby.signal").touch()
+
     def make_database(self, name: str) -> str:
         """Make an empty database and return its address."""
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)

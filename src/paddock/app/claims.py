@@ -150,12 +150,17 @@ class RequestClaim:
             await self._store(run, Ended(Status.CANCELLED.value, None) if self._began else None)
 
     async def _store(self, run: Started, ended: Ended | None) -> bool:
-        """Store an end, as long as the lease lasts; later it is stored in the background."""
+        """Store an end, as long as the lease lasts, and not for longer; later it is stored in the background.
+
+        A database can renew a lease and not store an end, for example if its disk is full.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + FENCE_S
         while True:
             try:
                 return await self._cluster.runs.end(run, ended)
             except StoreUnavailable as error:
-                if ended is None or self._cluster.lease.age_s >= FENCE_S:
+                if ended is None or self._cluster.lease.age_s >= FENCE_S or loop.time() >= until:
                     _log.warning("the end of %s is stored later: %s", run.claim.request, error)
                     return True
             await asyncio.sleep(_RETRY_S)
@@ -190,6 +195,7 @@ def _make_unkept(request: str, status: Status) -> Outcome:
         message=f"It ran before as {request} and finished with the status {status}. Its outcome is not kept: it was "
         "too large, or the request was cancelled.",
         hint="nothing was started now; send a new key to run it again",
+        phase="decide",
     )
     return Outcome(id=request, status=status, error=error, decision=_ALLOWED)
 

@@ -74,11 +74,12 @@ async def _repeat(name: str, work: Callable[[], Awaitable[None]], pause_s: float
 
 @asynccontextmanager
 async def open_cluster(
-    settings: "Settings", *, has_namesakes: bool = False
+    settings: "Settings", *, has_namesakes: bool = False, is_peer: bool = True
 ) -> "AsyncGenerator[Cluster | None]":
     """Yield what a server shares with others, and keep its lease; None without `cluster.url`.
 
-    Of servers that `has_namesakes`, a machine runs several with the same settings: each gets another name.
+    Of servers that `has_namesakes`, a machine runs several with the same settings: each gets another name. Only one
+    that `is_peer` answers what other replicas pass on, and has an address there.
     At its end nothing of the server may run any more: the lease is given up. A database that is away is logged, and
     used as soon as it is there. Raises ConfigurationError if it lacks tables, or may forget what it committed.
     """
@@ -91,15 +92,16 @@ async def open_cluster(
     from paddock.cluster.node import CONNECT_S, Node, NodeLease
     from paddock.cluster.postgres_runs import PostgresRunStore
     from paddock.cluster.runs import StoredRuns
+    from paddock.cluster.seals import open_seals
     from paddock.cluster.ship import Shipper
 
     boot = new_id()
     name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
-    node = Node(name, boot, own.node_url)
+    node = Node(name, boot, own.node_url if is_peer else None)
     # The lease has a separate connection: it must not wait for other statements.
     leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
-        entry = NodeLease(leasing, node)
+        entry = NodeLease(leasing, node, open_seals(own))
         lease = Lease(entry.renew)
         await lease.begin()
         store = PostgresRunStore(database, node)

@@ -255,6 +255,8 @@ class Servers:
 
         async def ask(server: str) -> "Sequence[CatalogTool]":
             await hub.list_tools(server)
+            if self._all.cluster.url is not None:
+                await asyncio.to_thread(self.observed.load)
             return self.call_checks.list_pinned_tools(server)
 
         return Catalog(

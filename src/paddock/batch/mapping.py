@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 from paddock.cancellation import cancel_all
+from paddock.model.errors import PaddockError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,10 +53,14 @@ async def map_concurrently(
                 await take_items()
         except Exception as problem:  # noqa: BLE001 - the caller gets it
             error = problem
+        except asyncio.CancelledError:
+            if closing:
+                raise
+            error = PaddockError("It ended early: the work, or what the items come from, was cancelled.")
         await ready.put(_End(error))
 
     workers = [asyncio.create_task(take_all()) for _ in range(parallel)]
-    left = parallel
+    left, closing = parallel, False
     try:
         while left:
             result = await ready.get()
@@ -66,6 +71,7 @@ async def map_concurrently(
             else:
                 left -= 1
     finally:
+        closing = True
         await cancel_all(workers)
 
 

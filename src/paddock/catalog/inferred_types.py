@@ -51,6 +51,10 @@ class InferredTypes:
         self._lessons: dict[tuple[str, str], int] = {}
         self._reported = False
 
+    def load(self) -> None:
+        """Read what is stored, for the first time. May block."""
+        self._load_types()
+
     def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
         """Return the observed type of a tool's results."""
         return self._load_types().get(server, {}).get(tool)

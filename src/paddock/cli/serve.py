@@ -167,7 +167,7 @@ async def _serve_mcp(
     with cancel_on_signals(stop):
         compatible = tool_names == "compat"
         async with (
-            open_cluster(settings, has_namesakes=endpoint is None) as cluster,
+            open_cluster(settings, has_namesakes=endpoint is None, is_peer=False) as cluster,
             open_session(
                 settings, workspace, launcher=launcher, compatible=compatible, cluster=cluster
             ) as session,

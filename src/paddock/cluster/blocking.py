@@ -1,9 +1,18 @@
 """The database of `cluster.url` for work that runs in threads: the vault, pins and other facts that are rarely used."""
 
-from typing import Any
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from paddock.cluster.database import MISSING_EXTRA, STATEMENT_S, describe_failure, make_options
+from paddock.cluster.database import MISSING_EXTRA, STATEMENT_S, describe_failure, make_options, shut_down
 from paddock.model.errors import ConfigurationError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_MARGIN_S = 1.0
+"""Time that the database has to end a statement itself, in seconds."""
 
 
 class BlockingDatabase:
@@ -28,9 +37,25 @@ class BlockingDatabase:
         import psycopg
 
         try:
-            with self._connect(self._url, **self._given) as connection:
-                connection.execute(b"select set_config('statement_timeout', %s, false)", (f"{STATEMENT_S}s",))
+            with (
+                self._connect(self._url, **self._given) as connection,
+                _break_off(connection),
+                connection.transaction(),  # through a pooler, another session would get the setting otherwise
+            ):
+                connection.execute(b"select set_config('statement_timeout', %s, true)", (f"{STATEMENT_S}s",))
                 cursor = connection.execute(query.encode(), values)
                 return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
             raise StoreUnavailable(describe_failure(error)) from None
+
+
+@contextmanager
+def _break_off(connection: "Connection[tuple[Any, ...]]") -> Generator[None]:
+    """Break off a connection that takes too long: a database that hangs, or what is before it, ends no statement."""
+    timer = threading.Timer(STATEMENT_S + _MARGIN_S, shut_down, (connection,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -15,7 +15,7 @@ from paddock.model.errors import ConfigurationError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
-    from psycopg import AsyncConnection
+    from psycopg import AsyncConnection, BaseConnection
 
 MAX_CONNECTIONS = 8
 """Maximum number of connections of one process."""
@@ -23,6 +23,8 @@ CONNECT_S = 5.0
 """Maximum time until a connection is there, in seconds."""
 STATEMENT_S: Final = 5.0
 """Usual maximum time of one statement, in seconds."""
+MAX_STATEMENT_S: Final = 600.0
+"""Maximum time of a statement over many rows, in seconds: a database that hangs must not be waited for for ever."""
 _RETRY_S = 2.0
 """Time for which the pool itself tries again to connect, in seconds. Its pauses double: after a long outage it would
 notice the database late. The next statement begins anew."""
@@ -95,6 +97,8 @@ class Database:
         import psycopg
         from psycopg_pool import PoolTimeout
 
+        standby = psycopg.errors.ReadOnlySqlTransaction
+
         cancelled = _count_cancellations()
         try:
             async with self._pool.connection() as connection:
@@ -103,32 +107,27 @@ class Database:
                 if _count_cancellations() > cancelled:
                     raise asyncio.CancelledError
                 with _break_off_after(connection, timeout_s):
-                    yield connection
-        except (
-            psycopg.OperationalError,
-            psycopg.InterfaceError,
-            psycopg.errors.ReadOnlySqlTransaction,  # a standby, to which the address leads during a failover
-            PoolTimeout,
-        ) as error:
+                    try:
+                        yield connection
+                    except standby:
+                        # The address led to it during a failover. The next connection may find the new primary.
+                        await connection.close()
+                        raise
+        except (psycopg.Error, PoolTimeout) as error:
             raise StoreUnavailable(describe_failure(error)) from None
 
     @asynccontextmanager
     async def begin(
         self, timeout_s: float | None = None, *, snapshot: bool = False
     ) -> "AsyncGenerator[AsyncConnection[tuple[Any, ...]]]":
-        """Yield a connection within a transaction, as `connect` does. Raises StoreUnavailable for every failure.
+        """Yield a connection within a transaction, as `connect` does. Raises StoreUnavailable.
 
         In a `snapshot` all statements see the same state, and none can change it.
         """
-        import psycopg
-
-        try:
-            async with self.connect(timeout_s) as connection, connection.transaction():
-                if snapshot:
-                    await connection.execute("set transaction isolation level repeatable read, read only")
-                yield connection
-        except psycopg.Error as error:
-            raise StoreUnavailable(describe_failure(error)) from None
+        async with self.connect(timeout_s) as connection, connection.transaction():
+            if snapshot:
+                await connection.execute("set transaction isolation level repeatable read, read only")
+            yield connection
 
     @asynccontextmanager
     async def listen(self, channel: str) -> "AsyncGenerator[Callable[[float], Awaitable[None]]]":
@@ -152,11 +151,11 @@ class Database:
                         pass
 
                 yield wait
-        except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
+        except (psycopg.Error, TimeoutError) as error:
             raise StoreUnavailable(describe_failure(error)) from None
 
     async def fetch(
-        self, query: str, values: tuple[object, ...] = (), *, timeout_s: float | None = None
+        self, query: str, values: tuple[object, ...] = (), *, timeout_s: float = MAX_STATEMENT_S
     ) -> list[tuple[Any, ...]]:
         """Return all rows of one statement, which is committed. Raises StoreUnavailable, also after `timeout_s`."""
         async with self.connect(timeout_s) as connection:
@@ -189,7 +188,7 @@ def _break_off_after(
     if timeout_s is None:
         yield
         return
-    timer = asyncio.get_running_loop().call_later(timeout_s, _shut_down, connection)
+    timer = asyncio.get_running_loop().call_later(timeout_s, shut_down, connection)
     try:
         yield
     finally:
@@ -201,7 +200,8 @@ def _count_cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def _shut_down(connection: "AsyncConnection[tuple[Any, ...]]") -> None:
+def shut_down(connection: "BaseConnection[Any]") -> None:
+    """Shut down the socket of a connection, so that what waits for it fails; a closed one stays closed."""
     import psycopg
 
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as own:

@@ -11,8 +11,8 @@ import hashlib
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from paddock.cluster.seals import Seals
@@ -44,7 +44,9 @@ class Hops:
         self._mark = mark
         self._seals = seals
         self._clock = clock
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._seen: set[str] = set()
+        self._ends: list[tuple[float, str]] = []
+        """A heap: when each of them is too old. The clock may be set, so that a later one may come first."""
 
     def sign(self, target: str, request: HopRequest) -> bytes:
         """Return a new proof for the replica whose mark is `target`."""
@@ -62,11 +64,12 @@ class Hops:
         fields, now = _list_fields(self._mark, request, at, nonce), self._clock()
         if not self._seals.accepts(bytes.fromhex(mac), _PURPOSE, *fields) or abs(now - int(at)) > MAX_AGE_S:
             return False
-        while self._seen and next(iter(self._seen.values())) < now:
-            self._seen.popitem(last=False)
+        while self._ends and self._ends[0][0] < now:
+            self._seen.remove(heappop(self._ends)[1])
         if nonce in self._seen or len(self._seen) >= MAX_NONCES:
             return False
-        self._seen[nonce] = now + 2 * MAX_AGE_S
+        self._seen.add(nonce)
+        heappush(self._ends, (int(at) + MAX_AGE_S, nonce))
         return True
 
 

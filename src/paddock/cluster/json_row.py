@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import random
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ _PAUSE_S = 0.01
 
 
 class JsonRow:
-    """The object of one row. Its methods block, and belong into threads; `look` does so at most once per `LOOK_S`."""
+    """The object of one row. All methods but `recall` block: use threads. `look` does so once per `LOOK_S`."""
 
     def __init__(
         self,
@@ -40,14 +41,17 @@ class JsonRow:
         self._name = name
         self._seals = seals
         self._sound = sound
-        self._seen: tuple[float, dict[str, Any]] | None = None
-        """When the content was read, and the content."""
+        self._seen: dict[str, Any] = {}
+        """The content as it was last read or written."""
+        self._seen_at = -math.inf
 
     def look(self) -> dict[str, Any]:
         """Return the content, which the caller must not change. Raises ConfigurationError."""
-        if self._seen is not None and time.monotonic() - self._seen[0] < LOOK_S:
-            return self._seen[1]
-        return self.read()
+        return self._seen if time.monotonic() - self._seen_at < LOOK_S else self.read()
+
+    def recall(self) -> dict[str, Any]:
+        """Return the content as it was last seen; empty if it never was. It does not block."""
+        return self._seen
 
     def read(self) -> dict[str, Any]:
         """Return the content. Raises ConfigurationError if it cannot be read or is not sound."""
@@ -63,7 +67,7 @@ class JsonRow:
             if len(text) > MAX_ROW_CHARS:
                 raise ConfigurationError(f"{self._where}: it would be longer than {MAX_ROW_CHARS} characters")
             if self._write(text, version):
-                self._seen = None
+                self._seen, self._seen_at = held, -math.inf
                 return result
             time.sleep(random.uniform(0, _PAUSE_S * (attempt + 1)))  # noqa: S311 - so that not all try at once
         raise ConfigurationError(f"{self._where}: other machines change it all the time; try again later")
@@ -77,7 +81,7 @@ class JsonRow:
         began = time.monotonic()
         rows = self._fetch(READ, 2 * MAX_ROW_CHARS, self._kind, self._name)
         version, held = (int(rows[0][1]), self._parse(rows[0][2])) if rows else (0, {})
-        self._seen = (began, held)
+        self._seen, self._seen_at = held, began
         return version, held
 
     def _parse(self, body: str) -> dict[str, Any]:

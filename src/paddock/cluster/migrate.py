@@ -4,7 +4,7 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from paddock.cluster.database import Database
+from paddock.cluster.database import STATEMENT_S, Database
 from paddock.model.errors import ConfigurationError
 
 _NAME = re.compile(r"(\d{4})_[a-z_]+\.sql", re.ASCII)
@@ -35,10 +35,12 @@ def list_migrations() -> list[Migration]:
 
 async def read_applied(database: Database) -> int:
     """Return the number of the last applied migration; 0 for an empty database. Raises StoreUnavailable."""
-    [[table]] = await database.fetch("select to_regclass('paddock_migration')::text")
+    query = "select to_regclass('paddock_migration')::text"
+    [[table]] = await database.fetch(query, timeout_s=STATEMENT_S)
     if table is None:
         return 0
-    [[number]] = await database.fetch("select coalesce(max(number), 0) from paddock_migration")
+    query = "select coalesce(max(number), 0) from paddock_migration"
+    [[number]] = await database.fetch(query, timeout_s=STATEMENT_S)
     return int(number)
 
 
@@ -47,7 +49,7 @@ async def migrate(database: Database) -> list[Migration]:
 
     Raises StoreUnavailable, and ConfigurationError if a newer version has made the tables.
     """
-    async with database.connect() as connection, connection.transaction():
+    async with database.begin() as connection:
         await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
         await connection.execute(
             "create table if not exists paddock_migration ("

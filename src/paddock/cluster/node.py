@@ -5,10 +5,13 @@ from typing import NamedTuple
 
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import check_tables
+from paddock.cluster.seals import NO_SEALS, Seals
 from paddock.cluster.status import LEASE_S
 from paddock.model.errors import ConfigurationError
 
 MARK_CHARS = 16
+PURPOSE = "node"
+"""Purpose of the seal of an address: replicas send the tokens of their users there."""
 CONNECT_S = 2.0
 """Maximum time until the connection of the lease is there, in seconds."""
 _STATEMENT_S = 4.0
@@ -16,9 +19,9 @@ _STATEMENT_S = 4.0
 
 # An earlier process of this name may run until its own lease is over.
 _RENEW = f"""
-insert into node (id, boot, url) values (%s, %s, %s)
+insert into node (id, boot, url, seal) values (%s, %s, %s, %s)
 on conflict (id) do update set
-    boot = excluded.boot, url = excluded.url, state = 'serving', seen = now(),
+    boot = excluded.boot, url = excluded.url, seal = excluded.seal, state = 'serving', seen = now(),
     others_until = case when node.boot = excluded.boot or node.state = 'ended' then node.others_until
         else greatest(node.others_until, node.seen + interval '{LEASE_S} s') end
 where node.boot = excluded.boot or %s returning 1"""
@@ -49,10 +52,11 @@ def compute_mark(boot: str) -> str:
 class NodeLease:
     """The row of this process, with the time of its last renewal."""
 
-    def __init__(self, database: Database, node: Node) -> None:
+    def __init__(self, database: Database, node: Node, seals: Seals = NO_SEALS) -> None:
         """Use `database` for nothing else."""
         self._database = database
         self._node = node
+        self._seal = None if node.url is None else seals.seal(PURPOSE, node.id, node.boot, node.url)
         self._begun = False
 
     async def renew(self) -> bool:
@@ -64,7 +68,7 @@ class NodeLease:
         if not self._begun:
             await check_tables(self._database)
             await check_durability(self._database)
-        values = (self._node.id, self._node.boot, self._node.url, not self._begun)
+        values = (self._node.id, self._node.boot, self._node.url, self._seal, not self._begun)
         renewed = bool(await self._database.fetch(_RENEW, values, timeout_s=_STATEMENT_S))
         self._begun = self._begun or renewed
         return renewed

@@ -23,4 +23,5 @@ def find_peers(settings: ClusterSettings, database: Database, mark: str) -> Peer
         raise ConfigurationError(
             "cluster.node_url is set, and cluster.key_file is not; replicas know each other by the keys in that file"
         )
-    return Peers(Replicas(database, mark), Hops(mark, open_seals(settings)))
+    seals = open_seals(settings)
+    return Peers(Replicas(database, mark, seals), Hops(mark, seals))

@@ -37,9 +37,12 @@ _FENCE = """
 insert into run (tenant, key, attempt, request, digest, state, ended) values (%s, %s, %s, %s, %s, 'fenced', now())
 on conflict (tenant, key, attempt) do update set state = 'fenced', ended = now()
 where run.state = 'fenced' or (run.state = 'started' and run.request = excluded.request) returning 1"""
+# Without an earlier attempt, the key would be new: what is fenced off stays until the attempt after it is forgotten.
 _FORGET = """
-delete from run where (state in ('finished', 'fenced') and ended < now() - interval '24 h')
-    or (state = 'lost' and ended < now() - interval '30 days')"""
+delete from run where (state = 'finished' and ended < now() - interval '24 h')
+    or (state = 'lost' and ended < now() - interval '30 days')
+    or (state = 'fenced' and ended < now() - interval '24 h' and not exists (select from run as later
+        where later.tenant = run.tenant and later.key = run.key and later.attempt > run.attempt))"""
 
 
 class PostgresRunStore:

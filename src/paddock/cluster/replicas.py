@@ -1,7 +1,8 @@
 """The living replicas of a cluster, as their leases in the database show them, and the marks that handles carry.
 
 A handle of something that is in one replica's memory has the mark of that replica in it. A replica has a new mark after
-each start, so that a handle from before is known to be lost. The address of a replica is only ever taken from its row.
+each start, so that a handle from before is known to be lost. The address of a replica is only ever taken from its row,
+and used only with the seal of a replica: others who write to the database would get the tokens of users.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from paddock.cluster.database import Database
-from paddock.cluster.node import MARK_CHARS, compute_mark
+from paddock.cluster.node import MARK_CHARS, PURPOSE, compute_mark
+from paddock.cluster.seals import NO_SEALS, Seals
 from paddock.cluster.status import LEASE_S
 from paddock.model.errors import StoreUnavailable
 from paddock.settings.cluster import check_node_url
@@ -25,7 +27,7 @@ _STATEMENT_S = 2.0
 _SETTLE_S = 4.0
 """Time after an outage of the database in which no replica is taken for dead, in seconds."""
 _QUERY = (
-    "select id, url, boot from node where url is not null and state <> 'ended' "
+    "select id, url, boot, substring(seal, 1, 33) from node where url is not null and state <> 'ended' "
     "and seen > now() - make_interval(secs => %s)"
 )
 _MARK = re.compile(rf"[0-9a-f]{{{MARK_CHARS}}}")
@@ -48,8 +50,16 @@ def is_mark(text: str) -> bool:
 class Replicas:
     """The living replicas other than this one, as of the last `refresh`. Call that about once a second."""
 
-    def __init__(self, database: Database, mark: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`mark` is that of this replica. `clock` returns seconds."""
+    def __init__(
+        self,
+        database: Database,
+        mark: str,
+        seals: Seals = NO_SEALS,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`mark` is that of this replica, `seals` those of all replicas. `clock` returns seconds."""
+        self._seals = seals
         self._clock = clock
         self.mark = mark
         self._database = database
@@ -91,8 +101,7 @@ class Replicas:
 
     async def _read(self) -> None:
         rows = await self._database.fetch(_QUERY, (LEASE_S,), timeout_s=_STATEMENT_S)
-        listed = (Replica(str(id_), str(url), compute_mark(str(boot))) for id_, url, boot in rows)
-        living = {each.mark: each for each in listed if self._is_usable(each)}
+        living = {each.mark: each for row in rows if (each := self._read_row(*row)) is not None}
         now = self._clock()
         if now - self._read_at > _SETTLE_S:
             self._reads_since = now
@@ -103,16 +112,22 @@ class Replicas:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _is_usable(self, replica: Replica) -> bool:
+    def _read_row(self, id_: str, url: str, boot: str, seal: bytes | None) -> Replica | None:
+        """Return the replica of a row; None for this one, and for a row that is not to be used."""
+        replica = Replica(id_, url, compute_mark(boot))
         if replica.mark == self.mark:
-            return False
+            return None
+        if not self._seals.accepts(seal, PURPOSE, id_, boot, url):
+            self._refuse(id_, "no replica with a key of cluster.key_file has written it")
+            return None
         try:
-            check_node_url(replica.url)
+            check_node_url(url)
         except ValueError:
-            if replica.id not in self._refused:
-                self._refused.add(replica.id)
-                _log.error(
-                    "the address of the replica %r is not used: it is not http://host:port", replica.id
-                )
-            return False
-        return True
+            self._refuse(id_, "it is not http://host:port")
+            return None
+        return replica
+
+    def _refuse(self, id_: str, why: str) -> None:
+        if id_ not in self._refused:
+            self._refused.add(id_)
+            _log.error("the address of the replica %r is not used: %s", id_, why)

@@ -193,7 +193,7 @@ class StoredRuns:
             if row.state == "fenced":
                 if claim.attempt is not None:
                     return Fenced(row.request)
-                attempt = row.attempt + 1
+                attempt = _find_next_attempt(claim, attempt, row)
             elif row.digest != claim.digest:
                 return KeyReused(row.request)
             elif row.state == "finished":
@@ -218,9 +218,7 @@ class StoredRuns:
                     raise
             else:
                 if row is None:
-                    raise StoreUnavailable(
-                        f"The key {claim.key!r} could not be claimed just now. Send it again."
-                    )
+                    raise _explain_unclaimed(claim)
                 runs = row.state == "started" and row.alive and row.digest == claim.digest
                 if not runs:
                     return row
@@ -276,3 +274,14 @@ class StoredRuns:
             await self.store.fence(claim, name[2])
             if self._unsettled.get(name) is claim:
                 del self._unsettled[name]
+
+
+def _find_next_attempt(claim: Claim, attempt: int, fenced: Row) -> int:
+    """Return the attempt after one that is fenced off, when `attempt` was not made. Raises StoreUnavailable."""
+    if fenced.attempt < attempt:  # nobody else made it either: the store takes no claims of this process
+        raise _explain_unclaimed(claim)
+    return fenced.attempt + 1
+
+
+def _explain_unclaimed(claim: Claim) -> StoreUnavailable:
+    return StoreUnavailable(f"The key {claim.key!r} could not be claimed just now. Send it again.")

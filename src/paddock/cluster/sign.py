@@ -99,12 +99,11 @@ class CheckpointSigner:
         """Put the notes that the bucket lacks into it. Raises StoreUnavailable and ArtifactError."""
         if self._bucket is None:
             return
-        rows = await self._database.fetch(
-            "select n, note from checkpoint where not stored order by n limit %s", (_MAX_UPLOADS,)
-        )
-        for number, note in rows:
+        missing = "select n, note from checkpoint where not stored order by n limit %s"
+        for number, note in await self._database.fetch(missing, (_MAX_UPLOADS,), timeout_s=_TIMEOUT_S):
             await asyncio.to_thread(self._bucket.put, number, note)
-            await self._database.fetch("update checkpoint set stored = true where n = %s", (number,))
+            stored = "update checkpoint set stored = true where n = %s"
+            await self._database.fetch(stored, (number,), timeout_s=_TIMEOUT_S)
 
     async def _make(self, connection: "AsyncConnection[tuple[Any, ...]]") -> tuple[int | None, str | None]:
         """Return the number of a new checkpoint, and the note that is the anchor from now on, if there are such."""

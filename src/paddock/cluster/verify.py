@@ -194,6 +194,8 @@ class _CheckpointPass:
         self.count = 0
         self.last: Checkpoint | None = None
         """The last one that its key has signed."""
+        self.intact = True
+        """Whether all of them are, so that `heads` are known."""
         self.heads: dict[tuple[str, str], ChainHead] = {}
         """The last signed head of each chain, by node and chain."""
         self._connection = connection
@@ -225,7 +227,14 @@ class _CheckpointPass:
 
     async def compare_bucket(self, bucket: "CheckpointBucket") -> None:
         """Compare the last note in the bucket: its root commits to all earlier ones."""
-        newest = await asyncio.to_thread(bucket.find_last, max(0, self._number - _HEAD_BATCH))
+        begin = max(0, self._number - _HEAD_BATCH)
+        newest = await asyncio.to_thread(bucket.find_last, begin)
+        cursor = await self._connection.execute(
+            "select min(n) from checkpoint where stored and n > %s", (begin if newest is None else newest,)
+        )
+        [(unstored,)] = await cursor.fetchall()
+        if unstored is not None:
+            self._problem(unstored, "is marked as stored in the bucket, which does not have it")
         if newest is None:
             if self.count:
                 self._findings.add_note(message="the bucket has none of the last checkpoints")
@@ -263,6 +272,8 @@ class _CheckpointPass:
         if tree is not None and (tree.size, tree.compute_root()) != (checkpoint.size, checkpoint.root):
             self._problem(number, "signs other heads than it has")
             tree = None
+        if tree is not None and tree.encode_subtrees() != row.edge:
+            self._problem(number, "has columns that its note does not have")
         # After a checkpoint that is missing or wrong, the next signed root allows to go on.
         self._tree = tree or _restore_tree(checkpoint, row.edge)
         self._root = checkpoint.root
@@ -342,7 +353,16 @@ class _CheckpointPass:
             self._problem(checkpoint.number, f"differs from that of {known.source}")
 
     def _problem(self, number: int, message: str) -> None:
+        self.intact = False
         self._findings.add_problem(checkpoint=number, message=message)
+
+
+class _ChainRow(NamedTuple):
+    """A row of the table `chain`, which tells replicas what to ship and to sign."""
+
+    node: str
+    seq: int
+    signed: int
 
 
 class _ChainPass:
@@ -362,6 +382,7 @@ class _ChainPass:
         self.compared: str | None = None
         self._connection = connection
         self._findings = findings
+        self._checkpoints = signed
         self._signed = signed.heads
         self._due = _EPOCH if signed.last is None else datetime.fromisoformat(signed.last.time) - _GRACE
         """Records from before that time should be signed."""
@@ -371,10 +392,12 @@ class _ChainPass:
         self._local: LocalComparison | None = None
         self._check: ChainCheck | None = None
         self._found: set[tuple[str, str]] = set()
+        self._listed: dict[str, _ChainRow] = {}
+        """The table of chains."""
 
     async def read_all(self) -> None:
         """Check every row, and that no signed chain is missing."""
-        await self._list_faults()
+        await self._read_list()
         self._local_chain = await self._find_local()
         async for columns in _stream(
             self._connection,
@@ -402,6 +425,11 @@ class _ChainPass:
                     seq=1,
                     message=f"to {head.seq} are missing, and were signed",
                 )
+        for chain, row in self._listed.items():
+            if row.seq > 0 and not {(row.node, chain)} & (self._found | self._signed.keys()):
+                self._findings.add_problem(
+                    node=row.node, chain=chain, seq=1, message=f"to {row.seq} are missing"
+                )
 
     def _begin_chain(self, row: RecordRow) -> None:
         on_problem, on_note = self._make_reporters(row.node, row.chain)
@@ -419,6 +447,7 @@ class _ChainPass:
         if check is None:
             return
         self.records += check.intact
+        self._compare_list(check)
         if self._late:
             text = f"{count(self._late, 'record')} older than the last checkpoint not signed"
             self._findings.add_note(node=check.node, chain=check.chain, message=text)
@@ -441,14 +470,35 @@ class _ChainPass:
 
         return on_problem, on_note
 
-    async def _list_faults(self) -> None:
-        """Report the chains that their nodes could not continue."""
-        cursor = await self._connection.execute(
-            "select left(node, 100), left(chain, 100), left(fault, 1000) from chain "
-            "where fault is not null order by node, chain limit 1000"
-        )
-        for node, chain, fault in await cursor.fetchall():
-            self._findings.add_problem(node=node, chain=chain, message=f"reports: {fault}")
+    async def _read_list(self) -> None:
+        """Read the table of chains, and report the chains that their nodes could not continue."""
+        async for chain, node, seq, signed, fault in _stream(
+            self._connection,
+            "chains",
+            "select left(chain, 100), left(node, 100), seq, signed, left(fault, 1000) from chain order by node, chain",
+            (),
+        ):
+            self._listed[chain] = _ChainRow(node, seq, signed)
+            if fault is not None:
+                self._findings.add_problem(node=node, chain=chain, message=f"reports: {fault}")
+
+    def _compare_list(self, check: ChainCheck) -> None:
+        """Report what the table of chains says wrongly, so that replicas would not sign the chain any further."""
+        on_problem, _ = self._make_reporters(check.node, check.chain)
+        row, head = self._listed.get(check.chain), self._signed.get((check.node, check.chain))
+        if row is None or row.node != check.node:
+            on_problem(None, "is not in the table of chains")
+            return
+        if row.seq > check.seq:
+            missing = "is missing" if row.seq == check.seq + 1 else f"to {row.seq} are missing"
+            on_problem(check.seq + 1, f"{missing} at the end")
+        elif row.seq < check.seq:
+            on_problem(row.seq + 1, "is after the last one in the table of chains")
+        signed = 0 if head is None else head.seq
+        if row.signed != signed and self._checkpoints.count and self._checkpoints.intact:
+            on_problem(
+                None, f"the table of chains has record {row.signed} as the last signed one, which is {signed}"
+            )
 
     async def _find_local(self) -> str | None:
         """Return the name of the chain in the ledger of this machine."""

@@ -49,6 +49,10 @@ _LISTS = {"/v1/executions": "executions", "/v1/sessions": "sessions"}
 """By path: the member of the answer that lists what this replica has."""
 _NO_SESSION = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}'
 """As the library of the protocol answers. The client then opens another session."""
+_NOT_TAKEN = (
+    "The replica that has this ended the connection before it had the whole request. Nothing was started. Send it "
+    "again later, or with a smaller body."
+)
 _MAX_LIST_BYTES = 4 * 1024 * 1024
 
 _log = logging.getLogger("paddock.http")
@@ -212,6 +216,8 @@ class Forwarding:
             except NotReachedError:
                 await self._report_absence(owner, scope, send)
             except BrokenOffError as broken:
+                if not broken.whole:
+                    raise Problem(UNAVAILABLE, _NOT_TAKEN) from None
                 if reads and not broken.begun:
                     await self._report_absence(owner, scope, send)
                 else:

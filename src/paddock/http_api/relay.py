@@ -46,9 +46,13 @@ class NotReachedError(Exception):
 class BrokenOffError(Exception):
     """The connection ended before the answer did: whether something started is not known."""
 
-    def __init__(self, *, begun: bool = False, between_events: bool = False) -> None:
-        """`begun` tells whether a part of the answer was sent, `between_events` whether it was whole events (SSE)."""
+    def __init__(self, *, whole: bool = True, begun: bool = False, between_events: bool = False) -> None:
+        """`begun` tells whether a part of the answer was sent, `between_events` whether it was whole events (SSE).
+
+        If not the `whole` request was sent, nothing started: the body is read before that.
+        """
         super().__init__()
+        self.whole = whole
         self.begun = begun
         self.between_events = between_events
 
@@ -129,7 +133,7 @@ class Relay:
         except httpx2.HTTPError:
             if client.disconnected:
                 return
-            raise BrokenOffError from None
+            raise BrokenOffError(whole=client.may_be_whole) from None
         async with aclosing(response):
             await client.begin(response)
             try:
@@ -154,12 +158,19 @@ class _Client:
         self._read = asyncio.Event()
         names = {name for name, _ in scope["headers"]}
         self.content: bytes | AsyncGenerator[bytes] | None = body
-        if body is not None:
+        self._is_chunked = b"transfer-encoding" in names
+        # Then a length counts for nothing (RFC 9112, section 6.3).
+        if body is not None or self._is_chunked:
             self.headers = [each for each in self.headers if each[0] != b"content-length"]
-        elif names & {b"content-length", b"transfer-encoding"}:
+        if body is None and names & {b"content-length", b"transfer-encoding"}:
             self.content = self._read_body()
             return
         self._read.set()
+
+    @property
+    def may_be_whole(self) -> bool:
+        """Whether the other server may have all of its request: only a chunked body has an end that is sent last."""
+        return self._read.is_set() or not self._is_chunked
 
     async def _read_body(self) -> AsyncGenerator[bytes]:
         more = True

@@ -340,8 +340,11 @@ def _encode(outcome: Outcome) -> bytes:
 
 
 def _check_key(outcome: Outcome, execution: Execution) -> None:
-    """Raise Problem if a request with the same key on another replica leaves this one without an outcome."""
-    if outcome.error is None or execution.keyed is None:
+    """Raise Problem if a request with the same key on another replica leaves this one without an outcome.
+
+    A program that ran names its errors as it likes, but not their phase.
+    """
+    if outcome.error is None or outcome.error.phase != "decide" or execution.keyed is None:
         return
     if outcome.error.name == KEY_REUSED_ERROR:
         raise Problem(KEY_REUSED, f"{outcome.error.message} Send a new key with each new request.")

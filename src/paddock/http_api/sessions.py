@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Response
 from paddock.client.arguments import make_value
 from paddock.http_api.bodies import MAX_FILE_BYTES, read_model
 from paddock.http_api.context import Call, ThisCall, await_disconnect
+from paddock.http_api.elsewhere import find_elsewhere
 from paddock.http_api.executions import (
     RUN_PROBLEMS,
     RUN_RESPONSES,
@@ -104,6 +105,9 @@ async def open_session(call: ThisCall, key: KeyHeader) -> Response:
         None,
     )
     if info is None:
+        # An earlier request with the same key may have opened it on another replica, which answers this one, too.
+        if (elsewhere := await find_elsewhere(call, session["id"], value)) is not None:
+            return elsewhere
         raise _explain_absence(tenant, session["id"])
     return _respond(info.model_dump(mode="json"), status=201, headers={"Location": f"/v1/sessions/{info.id}"})
 

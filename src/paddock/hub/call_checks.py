@@ -115,6 +115,11 @@ class CallChecks:
         marks = [each.annotations.get("readOnlyHint") for each in self._listed[server] if each.name == tool]
         return bool(marks) and all(mark is True for mark in marks)
 
+    def asks_pins(self, server: str, tool: str) -> bool:
+        """Return whether `check_call` reads the pins again: another process may have approved a change."""
+        standing = self._standings[server].get(tool)
+        return standing is not None and standing.changed
+
     def check_call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
         """Check a call. Raises UnknownTool, ToolChanged or InvalidArguments. May be called in a thread.
 
@@ -124,8 +129,7 @@ class CallChecks:
         if not standings:
             return
         standing = standings.get(tool)
-        if standing is not None and standing.changed:
-            # Another process may have approved the change.
+        if self.asks_pins(server, tool):
             self.record_listing(server, self._listed[server])
             standing = self._standings[server].get(tool)
         if standing is None:

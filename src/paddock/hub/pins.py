@@ -86,8 +86,11 @@ class Pins:
         }
 
     def list_names(self, server: Server) -> tuple[str, ...]:
-        """Return the names of a server's pinned tools. Raises ConfigurationError."""
-        entry = self._find_entry(self._kept.look(), server)
+        """Return the names of a server's pinned tools, as this process knows them: a database is not asked for them.
+
+        Raises ConfigurationError.
+        """
+        entry = self._find_entry(self._kept.recall(), server)
         return tuple(entry["tools"]) if entry is not None else ()
 
     def is_silent(self, server: Server) -> bool:

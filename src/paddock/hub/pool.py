@@ -26,6 +26,7 @@ from paddock.hub.process import ServerChild, start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.large_json import is_large
 from paddock.model.errors import (
+    ConfigurationError,
     ServerError,
     ServerRejected,
     ServerUnauthorized,
@@ -99,6 +100,10 @@ class CallChecks(Protocol):
 
     def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
         """Record the tools that a server lists."""
+        ...
+
+    def asks_pins(self, server: str, tool: str) -> bool:
+        """Return whether the check of a call reads pins, and may block."""
         ...
 
     def check_call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -175,7 +180,8 @@ class Hub:
         async def ask(connection: "AnyConnection") -> object:
             if self._checks is not None:
                 await self._ensure_listed(record, connection, limit)
-                if is_large(arguments):  # the schema check takes 100 ms and more
+                # The check of a large schema takes 100 ms and more, and the pins may be in a database.
+                if is_large(arguments) or self._checks.asks_pins(server, tool):
                     await asyncio.to_thread(self._checks.check_call, server, tool, arguments)
                 else:
                     self._checks.check_call(server, tool, arguments)
@@ -285,8 +291,8 @@ class Hub:
                 return await self._ask_once(record, ask)
             except CallFailed as second:
                 first.error.sent = first.error.sent or second.error.sent
-            except ServerError:
-                pass  # the second call was refused; the first error says why
+            except (ServerError, ConfigurationError):
+                pass  # the second call was not made; the first error says why, and whether the first one was sent
         record.last_error = str(first.error)
         raise first.error from None
 

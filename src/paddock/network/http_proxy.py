@@ -89,7 +89,7 @@ class HttpProxy:
         request = HttpRequest(head.method.decode("ascii"), path)
         host, decision = await self._connect(authority, request)
         try:
-            added = self._make_header(authority, decision)
+            added = await self._make_header(authority, decision)
         except RefusedError as problem:
             host.attempt.refusal = str(problem)
             raise
@@ -97,12 +97,15 @@ class HttpProxy:
             self._client, host, head, path, added=added, default_port=self._default_port
         ).run()
 
-    def _make_header(self, authority: Authority, decision: HostDecision) -> AddedHeader:
+    async def _make_header(self, authority: Authority, decision: HostDecision) -> AddedHeader:
         """Return the header fields that a rule adds. Raises RefusedError if they cannot be sent."""
-        if decision.header and not self._is_secure:
+        if not decision.header:
+            return _NOTHING_ADDED
+        if not self._is_secure:
             reason = f"{authority}: the rule adds header fields, which are sent inside of TLS only; use https"
             raise RefusedError(reason, "policy", rule=decision.rule)
-        return self._connector.fill_in(decision.header)
+        # The vault may be in a database that hangs: other requests must not wait for it.
+        return await asyncio.to_thread(self._connector.fill_in, decision.header)
 
     async def _open_tunnel(self, authority: Authority) -> None:
         host, decision = await self._connect(authority, None)

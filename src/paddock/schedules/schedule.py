@@ -7,7 +7,7 @@ process served it runs once, however often it came due.
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -189,7 +189,9 @@ class Scheduler:
                 continue
             before, last = last, self._clock.now()
             await fire(name, due)
-            noted = await asyncio.to_thread(runs.last, name)
+            noted = None
+            with suppress(SdkError):  # the run has reported it, if it concerns that
+                noted = await asyncio.to_thread(runs.last, name)
             if noted is not None and before < noted < last:
                 last = noted  # all who serve this schedule count from the same run
             while (passed := temporal.due(last)) is not None and passed <= self._clock.now():

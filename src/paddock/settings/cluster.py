@@ -1,6 +1,7 @@
 """Settings of a store that the servers of several machines share, `[cluster]`."""
 
 import platform
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -36,7 +37,8 @@ def check_node_url(url: str) -> str:
 
 
 def _name_node() -> str:
-    return platform.node()[:63] or "node"
+    """Return the host name, which may have any characters, as the name of a node."""
+    return re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9._-]+", "", platform.node())[:63] or "node"
 
 
 class ClusterSettings(Value):

@@ -1,5 +1,6 @@
 """TLS that the proxy opens, because a rule looks at requests or adds a header."""
 
+import asyncio
 import contextlib
 import http.server
 import json
@@ -73,10 +74,10 @@ class World:
         return NetworkRule(host=HOST, effect="deny", ports=(self.port,), origin="user", **fields)
 
     @contextlib.contextmanager
-    def proxy(self, *rules, secrets=None, ask=None):
+    def proxy(self, *rules, secrets=None, ask=None, find=None):
         certificates = CertificateAuthority([rule.host for rule in rules if rule.inspects])
         (self.folder / "bundle.pem").write_text(certificates.certificate)
-        find = {"TOKEN": TOKEN, **(secrets or {})}.get
+        find = find or {"TOKEN": TOKEN, **(secrets or {})}.get
         with run_proxy(*rules, authority=certificates, secret=find, ask=ask) as proxy:
             self.proxy_address = proxy.address
             yield proxy
@@ -229,6 +230,20 @@ def test_a_secret_that_is_missing_sends_nothing(world):
     assert told == f"{what}; store it with: paddock vault set OTHER"
     assert world.seen == []
     assert [(each.verdict, each.reason) for each in proxy.connections] == [("refused", told)]
+
+
+def test_nothing_else_waits_for_the_vault(world):
+    """It may be a database that hangs."""
+
+    def find(_name):
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        return TOKEN
+
+    with world.proxy(world.allow(header={"Authorization": "Bearer ${vault:TOKEN}"}), find=find):
+        assert world.curl(f"{world.base}/")[0] == 0
+    [seen] = world.seen
+    assert f"Bearer {TOKEN}" in seen["header"].values()
 
 
 @pytest.mark.parametrize("secret", ["a\r\nX-Other: b", "ä", "a\0b"])

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,6 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
+from tests.support.command import PADDOCK
 from tests.support.http_api import TOKEN, ApiClient, read_events, read_problem
 from tests.support.mcp_server import ERAS, MODERN
 from tests.support.postgres import Postgres
@@ -22,9 +25,11 @@ from tests.support.processes import PATIENCE_S
 from tests.support.replicas import KEY, ReplicaSet, make_token_settings
 
 from paddock.cluster.hops import HEADER, MAX_AGE_S, HopRequest, Hops
-from paddock.cluster.node import compute_mark
+from paddock.cluster.node import PURPOSE, compute_mark
 from paddock.cluster.seals import Seals
 from paddock.model.ids import new_id
+from paddock.model.limits import MIB
+from paddock.model.work_files import INPUT_BYTES
 
 ASK = '[[policy.rule]]\neffect = "ask"\ntool = "odd/echo"\nreason = "echoes carry far"\n'
 MCP_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -154,6 +159,39 @@ def test_events_pass_before_the_answer_is_there(replicas: ReplicaSet, apis: list
     assert apis[1].get(f"{files}/a%20b/c.txt").content == b"x" * 100_000
 
 
+def test_a_length_beside_a_transfer_encoding_counts_for_nothing(
+    replicas: ReplicaSet, interpreter: str
+) -> None:
+    """Neither more nor less than the whole body reaches the other replica, and no second request."""
+    path = f"{interpreter}/files/x.txt"
+    for length in (0, 3, 5, 500):
+        head = (
+            f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1:{replicas.ports[1]}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Length: {length}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        )
+        text = f"hello{length}GET /v1/ping HTTP/1.1"
+        with socket.create_connection(("127.0.0.1", replicas.ports[1]), PATIENCE_S) as client:
+            client.sendall(f"{head}{len(text):x}\r\n{text}\r\n0\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: client.recv(65536), b""))
+        assert answer.startswith((b"HTTP/1.1 204", b"HTTP/1.1 400")), answer
+        assert answer.count(b"HTTP/1.1 ") == 1
+        if answer.startswith(b"HTTP/1.1 204"):
+            with replicas.servers[2].client() as api:
+                assert api.get(path).text == text
+
+
+def test_a_request_that_is_not_taken_as_a_whole_is_not_lost(apis: list[ApiClient], interpreter: str) -> None:
+    """The other replica refuses a body that is too large, and does not read the rest of it."""
+
+    def write_pieces() -> Iterator[bytes]:
+        for _ in range(INPUT_BYTES // MIB + 16):
+            yield bytes(MIB)
+
+    answer = apis[1].http.put(f"{interpreter}/files/large", content=write_pieces())
+    told = "ended the connection before it had the whole request. Nothing was started. "
+    assert answer.status_code == 413 or (answer.status_code == 503 and told in read_problem(answer)[2])
+
+
 def test_an_interpreter_is_reached_through_every_replica(apis: list[ApiClient], front: ApiClient) -> None:
     first, second, third = apis
     opened = first.post("/v1/sessions", json={"language": "python"}).json()["id"]
@@ -176,6 +214,17 @@ def test_an_interpreter_is_reached_through_every_replica(apis: list[ApiClient], 
             "session-lost",
             "The session is lost: it was closed. Open another one with POST /v1/sessions.",
         )
+
+
+def test_an_interpreter_that_is_opened_again_with_its_key_is_the_same(apis: list[ApiClient]) -> None:
+    body, key = {"language": "python"}, {"Idempotency-Key": "one-interpreter"}
+    opened = [apis[number].post("/v1/sessions", json=body, headers=key) for number in (0, 1, 2, 0)]
+    assert [each.status_code for each in opened] == [201] * 4
+    assert len({each.json()["id"] for each in opened}) == 1
+    assert len({each.headers["location"] for each in opened}) == 1
+    assert apis[1].delete(opened[0].headers["location"]).status_code == 204
+    again = [api.post("/v1/sessions", json=body, headers=key) for api in apis]
+    assert [read_problem(each)[:2] for each in again] == [(410, "session-lost")] * 3
 
 
 def test_a_session_of_mcp_has_the_interpreters_of_its_replica(apis: list[ApiClient]) -> None:
@@ -225,6 +274,30 @@ def test_a_client_that_leaves_cancels_what_another_replica_runs(apis: list[ApiCl
         assert name == "output"
         assert apis[0].look_up(started["id"])["state"] == "running"
     assert apis[0].wait_for_end(started["id"])["outcome"]["status"] == "cancelled"
+
+
+def test_a_server_of_another_kind_with_the_same_settings_is_not_asked(
+    replicas: ReplicaSet, postgres: Postgres, apis: list[ApiClient]
+) -> None:
+    """It answers nothing that is passed on: what nobody has would be unavailable for ever."""
+    place = replicas.places[1]
+    process = subprocess.Popen(
+        [PADDOCK, "serve", "mcp"],
+        cwd=place.workspace,
+        env=place.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        query = "select coalesce(url, 'none') from node where id like 'r1-%'"
+        while not (urls := postgres.query(query, "forwarding")):
+            assert process.poll() is None
+        assert urls == ["none"]
+        for api in apis:
+            assert api.problem("GET", f"/v1/executions/{new_id()}")[:2] == (404, "not-found")
+    finally:
+        process.communicate()
 
 
 def test_a_paused_call_goes_on_through_another_replica(apis: list[ApiClient]) -> None:
@@ -377,6 +450,36 @@ def trap() -> Iterator[Trap]:
     trap.close()
 
 
+def insert_replica(postgres: Postgres, name: str, url: str, *, key: str | None = KEY) -> None:
+    """Insert the row of a replica that lives for an hour; with a key, as a replica does."""
+    seal = None if key is None else Seals([key.encode()]).seal(PURPOSE, name, name, url)
+    sealed = "null" if seal is None else f"'\\x{seal.hex()}'"
+    statement = (
+        "insert into node (id, boot, url, seal, seen) "
+        f"values ('{name}', '{name}', '{url}', {sealed}, now() + interval '1 h')"
+    )
+    postgres.query(statement, "forwarding")
+
+
+@pytest.mark.parametrize("key", [None, "x" * 32])
+def test_who_can_only_write_to_the_database_gets_no_token(
+    postgres: Postgres, apis: list[ApiClient], trap: Trap, key: str | None
+) -> None:
+    insert_replica(postgres, "stranger", trap.url, key=key)
+    try:
+        mark = compute_mark("stranger")
+        for api in apis:
+            assert api.get(f"/v1/sessions/s_{mark}{'0' * 32}").status_code == 410
+            assert api.get(f"/v1/executions/{new_id()}").status_code == 404
+            for path in ("/v1/sessions", "/v1/executions"):
+                assert api.get(path).status_code == 200
+            headers = {**MCP_HEADERS, "Mcp-Session-Id": f"{mark}x"}
+            assert api.post("/mcp", json=message("tools/list", {}), headers=headers).status_code == 404
+        assert trap.requests == []
+    finally:
+        postgres.query("delete from node where id = 'stranger'", "forwarding")
+
+
 def test_only_rows_of_the_database_name_addresses(
     postgres: Postgres, apis: list[ApiClient], trap: Trap
 ) -> None:
@@ -388,8 +491,7 @@ def test_only_rows_of_the_database_name_addresses(
         "no scheme": trap.url.removeprefix("http:"),
     }
     for name, url in rows.items():
-        statement = f"insert into node (id, boot, url, seen) values ('{name}', '{name}', '{url}', now() + interval '1 h')"
-        postgres.query(statement, "forwarding")
+        insert_replica(postgres, name, url)
     try:
         handles = [
             *(f"s_{compute_mark(name)}{'0' * 32}" for name in rows),
@@ -416,10 +518,7 @@ def test_only_rows_of_the_database_name_addresses(
 def test_a_redirect_of_a_replica_is_not_followed(
     postgres: Postgres, apis: list[ApiClient], trap: Trap
 ) -> None:
-    statement = (
-        f"insert into node (id, boot, url, seen) values ('odd', 'odd', '{trap.url}', now() + interval '1 h')"
-    )
-    postgres.query(statement, "forwarding")
+    insert_replica(postgres, "odd", trap.url)
     try:
         path = f"/v1/sessions/s_{compute_mark('odd')}{'0' * 32}?x=%2F"
         answer = apis[1].get(path, headers={"Connection": "keep-alive", HEADER.decode(): "1 2 3"})

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.support.postgres import Postgres
+from tests.support.processes import PATIENCE_S
 
 from paddock.app.cluster import open_cluster
 from paddock.cluster.database import Database
@@ -62,6 +63,21 @@ def test_a_process_that_was_replaced_renews_and_claims_nothing_more(url: str) ->
     run(url, check)
 
 
+def test_a_process_that_was_replaced_does_not_claim_further_attempts(url: str) -> None:
+    """It must tell the caller, and not ask the database again and again."""
+
+    async def check(database: Database) -> None:
+        _, runs, _ = await open_process(database, "a")
+        assert await runs.fence("t", "k", 1)
+        await open_process(database, "a")
+        with pytest.raises(StoreUnavailable) as refused:
+            async with asyncio.timeout(PATIENCE_S):
+                await runs.take(claim("k"))
+        assert str(refused.value) == "The key 'k' could not be claimed just now. Send it again."
+
+    run(url, check)
+
+
 def test_requests_of_a_replaced_process_are_lost_when_its_own_lease_is_over(url: str) -> None:
     async def check(database: Database) -> None:
         _, runs, _ = await open_process(database, "a")
@@ -109,6 +125,35 @@ def test_old_requests_are_forgotten_and_lost_ones_later(url: str) -> None:
             )
             await store.forget_old()
             assert {key for (key,) in await database.fetch("select key from run")} == left
+
+    run(url, check)
+
+
+@pytest.mark.parametrize("state", ["started", "finished", "lost"])
+def test_an_attempt_is_not_forgotten_before_the_next_one(url: str, state: str) -> None:
+    """Its caller sends the same key a day after the first attempt, and soon after the second one."""
+
+    async def check(database: Database) -> None:
+        _, runs, store = await open_process(database, "a")
+        assert await runs.fence("t", "k", 1)
+        second = await runs.take(claim("k"))
+        assert isinstance(second, Started)
+        assert second.attempt == 2
+        await database.fetch("update run set ended = now() - interval '25 h' where attempt = 1")
+        await database.fetch(
+            "update run set state = %s, status = 'ok', ended = now() where attempt = 2", (state,)
+        )
+        await store.forget_old()
+        stop = asyncio.Event()
+        stop.set()
+        again = await runs.take(claim("k"), stop)
+        assert not isinstance(again, Started)
+        await database.fetch(
+            "update run set state = 'finished', ended = now() - interval '31 days' where attempt = 2"
+        )
+        for _ in range(2):
+            await store.forget_old()
+        assert await database.fetch("select count(*) from run") == [(0,)]
 
     run(url, check)
 

@@ -13,6 +13,7 @@ from paddock.cluster.database import Database
 from paddock.cluster.json_row import JsonRow
 from paddock.cluster.migrate import migrate
 from paddock.cluster.seals import Seals
+from paddock.hub.call_checks import CallChecks
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import PinCheck, Pins, is_sound
 from paddock.hub.result import ToolInfo
@@ -49,6 +50,25 @@ def test_a_change_is_refused_and_approved_on_all_machines(make_pins: MakePins) -
     assert two.review_listing(SERVER, [CHANGED]) == {"log": PinCheck(LOG, changed=True)}
     assert [each.tool for each in make_pins(KEYS).approve_changes("notes")] == ["log"]
     assert make_pins(KEYS).review_listing(SERVER, [CHANGED]) == {"log": PinCheck(CHANGED)}
+
+
+def test_names_of_tools_are_known_without_waiting_for_the_database(tmp_path: Path) -> None:
+    """They are looked up while all other requests wait. A server that lists its tools has the last word."""
+    row = JsonRow(BlockingDatabase("postgresql://127.0.0.1:1/absent"), "pins", "servers", KEYS, is_sound)
+    pins = Pins(tmp_path / "state", tmp_path / ".mcp.json", row)
+    assert pins.list_names(SERVER) == ()
+    checks = CallChecks({"notes": SERVER}, pins)
+    assert (checks.resolve_alias("notes", "write_log"), checks.may_be_alias("notes", "write_log")) == (
+        "write_log",
+        True,
+    )
+
+
+def test_names_of_tools_stay_known(make_pins: MakePins, url: str) -> None:
+    pins = make_pins(KEYS)
+    pins.review_listing(SERVER, [LOG])
+    execute(url, "drop table kept")
+    assert pins.list_names(SERVER) == ("log",)
 
 
 def test_a_stranger_approves_nothing(make_pins: MakePins, url: str) -> None:

@@ -116,6 +116,32 @@ def test_the_bucket_keeps_each_note_once(url: str, tmp_path: Path) -> None:
     assert removed == (RecordFinding(checkpoint=3, message="is missing, and the bucket has it"),)
 
 
+def test_a_note_that_is_kept_from_the_bucket_is_found(url: str, tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    bucket = CheckpointBucket(f"file://{tmp_path / 'bucket'}")
+
+    async def run() -> list[tuple[RecordFinding, ...]]:
+        async with Database(url) as database:
+            record = await make_record(database, tmp_path)
+            signer = CheckpointSigner(database, record.key, tmp_path / "signer", bucket)
+            found: list[tuple[RecordFinding, ...]] = []
+            for marked in (1, 5):
+                await database.fetch("update checkpoint set stored = true where n >= %s", (marked,))
+                report = await verify_record(database, [record.key.public], bucket=bucket)
+                found.append(report.problems)
+                await database.fetch("update checkpoint set stored = false")
+                await record.grow([1, 1, 1])
+                await signer.upload_notes()
+                await record.grow([1, 1, 1])
+            return found
+
+    text = "is marked as stored in the bucket, which does not have it"
+    assert asyncio.run(run()) == [
+        (RecordFinding(checkpoint=1, message=text),),
+        (RecordFinding(checkpoint=5, message=text),),
+    ]
+
+
 def test_the_bucket_replaces_nothing(tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
     bucket = CheckpointBucket(f"file://{tmp_path / 'bucket'}")

@@ -87,6 +87,7 @@ def test_an_honest_record_has_no_problem(url: str, tmp_path: Path) -> None:
 
 CHANGED = "has been changed: its hash does not match its content"
 LINE = "node = 'b' and seq = 3"
+SIGNED = "the table of chains has record {} as the last signed one, which is {}"
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,14 @@ LINE = "node = 'b' and seq = 3"
         (f"update record set line = '' where {LINE}", [("b", 3, None, "is not a ledger record")]),
         (f"delete from record where {LINE}", [("b", 3, None, "is missing")]),
         ("delete from record where node = 'b' and seq in (2, 3)", None),
-        ("delete from record where node = 'b' and seq = 5", [("b", 5, 2, "is missing, and was signed")]),
-        ("delete from record where node = 'b' and seq > 3", [("b", 5, 2, "is missing, and was signed")]),
+        (
+            "delete from record where node = 'b' and seq = 5",
+            [("b", 5, 2, "is missing, and was signed"), ("b", 5, None, "is missing at the end")],
+        ),
+        (
+            "delete from record where node = 'b' and seq > 3",
+            [("b", 5, 2, "is missing, and was signed"), ("b", 4, None, "to 5 are missing at the end")],
+        ),
         ("delete from record where node = 'b'", None),
         (
             f"update record set event = 'started' where {LINE}",
@@ -133,17 +140,78 @@ LINE = "node = 'b' and seq = 3"
             "update chain set fault = 'the ledger was replaced' where node = 'b'",
             [("b", None, None, "reports: the ledger was replaced")],
         ),
-        ("delete from checkpoint where n = 3", None),
+        # The tables by which replicas ship and sign: otherwise nothing more would be signed, and nobody would notice.
+        ("update chain set signed = 9 where node = 'b'", [("b", None, None, SIGNED.format(9, 5))]),
+        ("update chain set signed = 0 where node = 'b'", [("b", None, None, SIGNED.format(0, 5))]),
+        (
+            "update chain set seq = 2 where node = 'b'",
+            [("b", 3, None, "is after the last one in the table of chains")],
+        ),
+        ("update chain set seq = 9 where node = 'b'", [("b", 6, None, "to 9 are missing at the end")]),
+        ("delete from chain where node = 'b'", [("b", None, None, "is not in the table of chains")]),
+        ("update chain set node = 'd' where node = 'b'", None),
+        ("update chain set chain = repeat('0', 16) where node = 'b'", None),
     ],
 )
 def test_an_edited_row_is_found(built: Built, statement: str, problems: list[Any] | None) -> None:
     report = run_edits(built, execute(statement))
-    if "checkpoint where n = 3" in statement:  # the records that it signed are newer than the last one now
-        assert (report.problems, report.unsigned) == ((), 5)
-        return
     assert not report.ok
     assert problems is None or describe(report) == problems
     assert "b" in {each.node for each in report.problems}
+
+
+def test_the_last_checkpoint_is_missed_by_the_table_of_chains(built: Built) -> None:
+    remove = "delete from checkpoint where n = 3"
+    report = run_edits(built, execute(remove))
+    assert describe(report) == [
+        ("a", None, None, SIGNED.format(6, 3)),
+        ("c", None, None, SIGNED.format(3, 2)),
+    ]
+    assert report.unsigned == 5
+
+    async def remove_all(connection: Connection) -> None:
+        """Nothing but a note from elsewhere shows that."""
+        await connection.execute(remove.encode())
+        await connection.execute(
+            "update chain set signed = case node when 'a' then 3 when 'b' then 5 else 2 end"
+        )
+
+    report = run_edits(built, remove_all)
+    assert (report.problems, report.unsigned) == ((), 5)
+
+
+CHANGES = {
+    "bigint": "{0} + 1",
+    "text": "coalesce({0}, '') || 'x'",
+    "bytea": "coalesce({0}, '') || '\\x00'",
+    "timestamp with time zone": "{0} + interval '1 s'",
+    "jsonb": "'[]'",
+}
+UNSIGNED = {("checkpoint", "at"), ("checkpoint", "stored")}
+"""The time of the database, which no note has, and what only a bucket shows."""
+
+
+def test_a_change_of_any_column_is_found(built: Built) -> None:
+    runner, record = built
+    columns = runner.run(
+        record.database.fetch(
+            "select table_name, column_name, data_type from information_schema.columns "
+            "where table_name in ('record', 'chain', 'checkpoint') order by 1, 2"
+        )
+    )
+    missed: list[tuple[str, str]] = []
+    for table, column, kind in columns:
+        if (table, column) in UNSIGNED:
+            continue
+        row = {"checkpoint": "n = 3", "record": LINE, "chain": "node = 'b'"}[table]
+        if (table, column) == ("record", "seq"):
+            row = "node = 'b' and seq = 5"
+        report = run_edits(
+            built, execute(f"update {table} set {column} = {CHANGES[kind].format(column)} where {row}")
+        )
+        if report.ok:
+            missed.append((table, column))
+    assert (len(columns), missed) == (22, [])
 
 
 def test_reordered_lines_are_found(built: Built) -> None:

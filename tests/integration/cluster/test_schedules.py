@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.support.leases import execute
+from tests.support.postgres import Postgres
 
 from paddock.cluster.blocking import BlockingDatabase
 from paddock.model.base import Json
@@ -154,3 +156,45 @@ def test_a_hold_without_a_time_is_over(
             assert taken
             held.set()
     assert held.is_set()
+
+
+class StepClock:
+    """A clock that goes on while it is waited for, up to an hour."""
+
+    def __init__(self) -> None:
+        self.moment = START
+
+    def now(self) -> datetime:
+        return self.moment
+
+    async def wait(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+        if self.moment > START + timedelta(hours=1):
+            raise TimeoutError
+
+
+def test_a_database_that_was_away_does_not_end_the_schedules(
+    workspace: Path, tables_url: str, tmp_path: Path, postgres: Postgres
+) -> None:
+    """Neither those of its due time nor all others of the process."""
+    name = tables_url.rpartition("/")[2]
+    find = partial(SharedLastRuns, BlockingDatabase(tables_url), tmp_path / "state")
+    ran: list[int] = []
+
+    async def run(_request: ExecutionRequest) -> Outcome:
+        ran.append((clock.now() - START) // timedelta(minutes=1))
+        return Outcome(id="x", status=Status.OK, value={"ok": True}, has_value=True)
+
+    clock = StepClock()
+    scheduler = Scheduler(run, find, clock)
+
+    async def fire(schedule: str, due: datetime) -> None:
+        with suppress(SdkError):  # an outcome in the end, which is printed
+            await scheduler.fire(make_request(workspace), schedule, due.isoformat())
+        minute = (clock.now() - START) // timedelta(minutes=1)
+        if minute in {20, 30}:
+            postgres.query(f"alter database {name} with allow_connections {minute == 30}")
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(scheduler.serve(workspace, fire))
+    assert ran == [10, 20, 40, 50, 60]

@@ -52,6 +52,15 @@ def test_a_key_belongs_to_one_request(api: ApiClient, key: dict[str, str]) -> No
     assert api.post("/v1/sessions", json={"language": "javascript"}, headers=key).status_code == 422
 
 
+@pytest.mark.parametrize("name", ["KeyReused", "OutcomeNotKept"])
+def test_a_program_cannot_say_that_it_was_not_started(api: ApiClient, key: dict[str, str], name: str) -> None:
+    """It names its errors as it likes. Those names belong to requests that did not run."""
+    code = f"const error = new Error('x'); error.name = '{name}'; throw error"
+    for _ in range(2):
+        outcome = api.run(headers=key, language="javascript", code=code)
+        assert (outcome["status"], outcome["error"]["name"]) == ("failed", name)
+
+
 def test_a_request_in_flight_is_joined(place: ApiPlace, key: dict[str, str]) -> None:
     go = place.workspace / "go"
     code = "import os, random\nwhile not os.path.exists('go'): pass\nprint(random.random())"

@@ -151,7 +151,7 @@ def test_a_body_that_was_read_is_sent_with_its_own_length() -> None:
                 server.url, client, make_scope("POST", b"/x", (b"content-length", b"99")), body=b"abc"
             )
         assert b"content-length: 3\r\n" in server.requests[0].lower()
-        assert b"99" not in server.requests[0]
+        assert b": 99\r\n" not in server.requests[0]
 
     asyncio.run(main())
 
@@ -198,6 +198,35 @@ def test_an_answer_that_breaks_off(answer: bytes, begun: bool, between_events: b
         assert (broken.value.begun, broken.value.between_events) == (begun, between_events)
         assert bool(client.sent) is begun
         assert not any(each.get("more_body") is False for each in client.sent)
+
+    asyncio.run(main())
+
+
+class EndlessClient(Client):
+    """Sends pieces of a body as long as they are taken."""
+
+    async def receive(self) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": bytes(65536), "more_body": True}
+
+
+@pytest.mark.parametrize(
+    ("header", "whole"),
+    [((b"transfer-encoding", b"chunked"), False), ((b"content-length", b"9" * 12), True)],
+)
+def test_only_the_end_of_a_chunked_body_tells_that_it_was_sent(
+    header: tuple[bytes, bytes], whole: bool
+) -> None:
+    """With a length, the other server may have the last byte before this one knows that it was sent."""
+
+    async def main() -> None:
+        async def answer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await reader.read(65536)
+
+        async with serve(answer) as server:
+            with pytest.raises(BrokenOffError) as broken:
+                await pass_on(server.url, EndlessClient(), make_scope("POST", b"/x", header))
+        assert broken.value.whole is whole
 
     asyncio.run(main())
 

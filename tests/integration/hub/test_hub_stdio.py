@@ -109,6 +109,23 @@ def test_x28_second_crash_is_told_with_the_last_words_but_no_secret(hub, odd, tm
     asyncio.run(main())
 
 
+def test_x28_a_call_that_cannot_be_repeated_was_sent_before(hub, odd, tmp_path):
+    """The pins cannot be read for the second child. The caller must not hear that nothing was sent."""
+
+    async def main():
+        servers = {"odd": odd()}
+        checks = CallChecks(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
+        async with hub(*servers.values(), checks=checks) as h:
+            await h.list_tools("odd")
+            [pins] = tmp_path.rglob("pins.json")
+            pins.write_text("damaged")
+            error = await failure(h.call_tool("odd", "crash", {}), ServerUnavailable)
+            assert str(error).startswith("Server odd exited with status 7 without an answer.")
+            assert error.sent
+
+    asyncio.run(main())
+
+
 def test_x28_server_that_died_while_idle_is_replaced_unnoticed(hub, odd):
     async def main():
         async with hub(odd()) as h:

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from paddock.batch.mapping import map_concurrently
+from paddock.model.errors import PaddockError
 
 
 async def settle():
@@ -148,3 +149,31 @@ def test_closing_cancels_what_runs():
 
     assert asyncio.run(go()) == 1
     assert ended == [1, 2]
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_an_input_that_is_cancelled_is_an_error(parallel):
+    """It must neither look like the end of the input nor be waited for."""
+
+    async def items():
+        yield 1
+        raise asyncio.CancelledError
+
+    async def go():
+        return [result async for result in map_concurrently(double, items(), parallel=parallel)]
+
+    with pytest.raises(PaddockError, match="It ended early"):
+        asyncio.run(go())
+
+
+def test_work_that_somebody_else_cancels_is_an_error():
+    async def work(number):
+        if number == 1:
+            raise asyncio.CancelledError
+        return number
+
+    async def go():
+        return [result async for result in map_concurrently(work, range(3), parallel=1)]
+
+    with pytest.raises(PaddockError, match="It ended early"):
+        asyncio.run(go())

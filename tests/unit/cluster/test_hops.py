@@ -125,3 +125,20 @@ def test_no_proof_is_accepted_while_too_many_are_remembered(
     assert [receiver.accept(sender.sign(THERE, REQUEST), REQUEST) for _ in range(3)] == [True, True, False]
     clock.now += 2 * MAX_AGE_S + 1
     assert receiver.accept(sender.sign(THERE, REQUEST), REQUEST)
+
+
+def test_a_clock_that_was_set_back_does_not_stop_the_forwarding(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was remembered before waits for the clock to catch up. What comes later does not wait behind it."""
+    monkeypatch.setattr("paddock.cluster.hops.MAX_NONCES", 3)
+    sender, receiver = make_pair(clock, [NEW], [NEW])
+    before = sender.sign(THERE, REQUEST)
+    assert receiver.accept(before, REQUEST)
+    clock.now -= 3600
+    for _ in range(10):
+        proof = sender.sign(THERE, REQUEST)
+        assert [receiver.accept(proof, REQUEST) for _ in range(2)] == [True, False]
+        clock.now += 2 * MAX_AGE_S + 1
+    clock.now += 3600 - 10 * (2 * MAX_AGE_S + 1)
+    assert not receiver.accept(before, REQUEST)

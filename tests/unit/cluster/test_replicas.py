@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from paddock.cluster.node import compute_mark
+from paddock.cluster.node import PURPOSE, compute_mark
 from paddock.cluster.replicas import Replica, Replicas
+from paddock.cluster.seals import Seals
 from paddock.model.errors import StoreUnavailable
 
 OWN = compute_mark("own")
 
 
 class Rows:
-    """Stands in for the database."""
+    """Stands in for the database. Rows have id, address, boot, and perhaps a seal."""
 
-    def __init__(self, *rows: tuple[str, str, str]) -> None:
-        self.rows: list[tuple[str, str, str]] | None = [*rows]
+    def __init__(self, *rows: tuple[Any, ...]) -> None:
+        self.rows: list[tuple[Any, ...]] | None = [*rows]
         self.looks = 0
 
     async def fetch(self, _query: str, _values: tuple[object, ...] = (), **_options: Any) -> list[Any]:
@@ -25,7 +26,7 @@ class Rows:
         await asyncio.sleep(0)
         if self.rows is None:
             raise StoreUnavailable("away")
-        return self.rows
+        return [row if len(row) == 4 else (*row, None) for row in self.rows]
 
 
 def make_replicas(rows: Rows) -> Replicas:
@@ -80,6 +81,31 @@ def test_the_address_of_a_row_must_be_that_of_a_server(url: str, caplog: pytest.
     assert caplog.messages == ["the address of the replica 'b' is not used: it is not http://host:port"]
 
 
+def test_an_address_needs_the_seal_of_its_replica(caplog: pytest.LogCaptureFixture) -> None:
+    url, seals, others = "http://10.0.0.2:8700", Seals([b"k" * 32]), Seals([b"x" * 32])
+    rows = [
+        ("sealed", url, "b1", seals.seal(PURPOSE, "sealed", "b1", url)),
+        ("bare", url, "b2", None),
+        ("other key", url, "b3", others.seal(PURPOSE, "other key", "b3", url)),
+        ("other id", url, "b4", seals.seal(PURPOSE, "sealed", "b4", url)),
+        ("other boot", url, "b5", seals.seal(PURPOSE, "other boot", "b1", url)),
+        ("other address", url, "b6", seals.seal(PURPOSE, "other address", "b6", "http://10.0.0.3:8700")),
+        ("other purpose", url, "b7", seals.seal("token", "other purpose", "b7", url)),
+    ]
+
+    async def find() -> list[Replica]:
+        replicas = Replicas(Rows(*rows), OWN, seals)  # pyright: ignore[reportArgumentType]
+        await replicas.refresh()
+        return await replicas.list_others()
+
+    with caplog.at_level(logging.ERROR, "paddock.cluster"):
+        assert asyncio.run(find()) == [Replica("sealed", url, compute_mark("b1"))]
+    assert caplog.messages == [
+        f"the address of the replica {name!r} is not used: no replica with a key of cluster.key_file has written it"
+        for name, *_ in rows[1:]
+    ]
+
+
 def test_callers_share_a_look_at_the_leases() -> None:
     async def find() -> int:
         rows = Rows(("b", "http://10.0.0.2:8700", "boot"))
@@ -123,7 +149,7 @@ class Clock:
 def test_leases_that_are_old_after_an_outage_are_not_taken_for_ended() -> None:
     async def find() -> list[int]:
         rows, clock = Rows(("b", "http://10.0.0.2:8700", "boot")), Clock()
-        replicas = Replicas(rows, OWN, clock)  # pyright: ignore[reportArgumentType]
+        replicas = Replicas(rows, OWN, clock=clock)  # pyright: ignore[reportArgumentType]
         await replicas.refresh()
         rows.rows = []
         clock.now += 100
@@ -139,7 +165,7 @@ def test_leases_that_are_old_after_an_outage_are_not_taken_for_ended() -> None:
 def test_waiting_for_the_end_of_a_replica() -> None:
     async def wait() -> None:
         rows = Rows(("b", "http://10.0.0.2:8700", "boot"), ("c", "http://10.0.0.3:8700", "other"))
-        replicas = Replicas(rows, OWN, Clock())  # pyright: ignore[reportArgumentType]
+        replicas = Replicas(rows, OWN, clock=Clock())  # pyright: ignore[reportArgumentType]
         await replicas.refresh()
         waiting = asyncio.create_task(replicas.wait_for_end(compute_mark("boot")))
         rows.rows = [("b", "http://10.0.0.2:8700", "boot")]

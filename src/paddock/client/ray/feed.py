@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from paddock.batch.program import Program
 from paddock.cancellation import cancel_all
+from paddock.model.errors import PaddockError
 from paddock.model.limits import MIB
 
 MAX_AHEAD = 256
@@ -127,6 +128,9 @@ class Feed:
                 number += 1
         except Exception as error:  # noqa: BLE001 - the caller gets it
             self._error = error
+        except asyncio.CancelledError:  # by `close`, or by what the programs come from
+            self._error = PaddockError("The programs ended early: what they come from was cancelled.")
+            raise
         finally:
             self._ended = True
             self._changed.set()

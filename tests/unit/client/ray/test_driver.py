@@ -1,7 +1,7 @@
 """The driver with a Ray that answers at once: what fails in the cluster becomes a status."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from paddock.client.ray import driver
 from paddock.client.ray.driver import Driver
 from paddock.client.ray.feed import Feed
 from paddock.client.ray.frames import Answer, Batch, Terms, read_batch, write_answer
+from paddock.model.errors import PaddockError
 
 TERMS = Terms(workspace="/w", actor="ada", timeout_ms=1000, memory_bytes=1 << 20)
 
@@ -84,7 +85,7 @@ def answer_well(batch: Batch, seconds: float = 0.01) -> Answer:
 
 def run(
     answer: Answering,
-    programs: Iterable[Program],
+    programs: Iterable[Program] | AsyncIterable[Program],
     resources: Iterable[dict[str, float]] = ({"CPU": 2.0},),
     most: int | None = None,
 ) -> tuple[Ray, list[tuple[str, str, str | None]]]:
@@ -240,3 +241,15 @@ def test_leaving_kills_the_workers_that_do_not_end(monkeypatch: pytest.MonkeyPat
 
     ray = asyncio.run(go())
     assert [force for _, force in ray.cancelled] == [False, True]
+
+
+def test_an_input_that_is_cancelled_is_an_error() -> None:
+    """It must not look like the end of the input."""
+
+    async def programs() -> AsyncGenerator[Program]:
+        for program in make(3):
+            yield program
+        raise asyncio.CancelledError
+
+    with pytest.raises(PaddockError, match="The programs ended early"):
+        run(answer_well, programs())

@@ -1,0 +1,157 @@
+"""A database that hangs, that is a standby, or that grants too little: nothing waits for it for ever, and all recovers."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.late_proxy import LateProxy
+from tests.support.leases import execute
+from tests.support.postgres import Postgres
+from tests.support.processes import PATIENCE_S
+
+from paddock.app.cluster import open_cluster
+from paddock.cluster import blocking, migrate
+from paddock.cluster.blocking import BlockingDatabase
+from paddock.cluster.database import Database
+from paddock.model.errors import StoreUnavailable
+from paddock.settings.cluster import ClusterSettings
+from paddock.settings.schema import AuditSettings, Settings
+
+
+@pytest.fixture
+def proxy(postgres: Postgres) -> Iterator[LateProxy]:
+    with LateProxy(postgres.port) as proxy:
+        yield proxy
+
+
+def find_url(url: str, proxy: LateProxy) -> str:
+    """Return the address of a database behind the proxy."""
+    return f"postgresql://postgres@127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
+
+
+def test_a_server_starts_while_its_database_hangs_and_uses_it_afterwards(
+    tables_url: str, proxy: LateProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "STATEMENT_S", 0.2)
+    settings = Settings(
+        cluster=ClusterSettings(url=find_url(tables_url, proxy), node="a"),
+        audit=AuditSettings(directory=tmp_path / "audit"),
+    )
+    proxy.swallowed = b"paddock_migration"
+
+    async def run() -> None:
+        async with asyncio.timeout(PATIENCE_S), open_cluster(settings) as cluster:
+            assert cluster is not None
+            with pytest.raises(StoreUnavailable):
+                cluster.lease.check()
+            proxy.swallowed = b""
+            while True:
+                try:
+                    cluster.lease.check()
+                except StoreUnavailable:
+                    await asyncio.sleep(0.05)
+                else:
+                    return
+
+    asyncio.run(run())
+
+
+def test_threads_do_not_wait_for_a_database_that_hangs(
+    tables_url: str, proxy: LateProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "STATEMENT_S", 0.2)
+    monkeypatch.setattr(blocking, "_MARGIN_S", 0.2)
+    used = BlockingDatabase(find_url(tables_url, proxy))
+    assert used.fetch("select 1") == [(1,)]
+    proxy.swallowed = b"select 2"
+    with pytest.raises(StoreUnavailable):
+        used.fetch("select 2")
+    assert used.fetch("select 3") == [(3,)]
+
+
+def test_a_setting_of_one_statement_does_not_outlive_it(tables_url: str, proxy: LateProxy) -> None:
+    """Through a pooler that shares connections between transactions, it would be one of other sessions."""
+    used = BlockingDatabase(find_url(tables_url, proxy))
+    assert used.fetch("select current_setting('statement_timeout')") == [("5s",)]
+    settings = proxy.count("set_config('statement_timeout', $1, true)"), proxy.count("set_config(")
+    assert (settings, proxy.count("BEGIN")) == ((1, 1), 1)
+    used.fetch("insert into kept (kind, name, body) values ('x', 'x', '1')")
+    assert used.fetch("select name from kept") == [("x",)]
+
+
+def test_the_end_of_a_connection_that_hangs_does_not_end_another_one(
+    tables_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "STATEMENT_S", 0.1)
+    monkeypatch.setattr(blocking, "_MARGIN_S", 0.0)
+    used = BlockingDatabase(tables_url)
+    ended = time.monotonic() + 0.3
+    while time.monotonic() < ended:
+        assert used.fetch("select 1") == [(1,)]
+
+
+def test_a_connection_to_a_standby_is_given_up(tables_url: str) -> None:
+    """The address led to it during a failover. The primary is reached without a restart of the server."""
+    name = tables_url.rpartition("/")[2]
+    insert = "insert into kept (kind, name, body) values ('x', 'x', '1') on conflict do nothing"
+
+    def set_read_only(value: str) -> None:
+        execute(
+            tables_url.replace(name, "postgres"),
+            f"alter database {name} set default_transaction_read_only = {value}",
+        )
+
+    async def run() -> None:
+        async with Database(tables_url, max_connections=1) as used:
+            set_read_only("on")
+            with pytest.raises(StoreUnavailable) as refused:
+                await used.fetch(insert)
+            assert str(refused.value) == (
+                "The database of cluster.url cannot be used: cannot execute INSERT in a read-only transaction. "
+                "Check that it runs and can be reached."
+            )
+            with pytest.raises(StoreUnavailable):
+                async with used.begin() as connection:
+                    await connection.execute(insert.encode())
+            set_read_only("off")
+            await used.fetch(insert)
+            async with used.begin(snapshot=True) as connection:
+                assert await (await connection.execute("select name from kept")).fetchall() == [("x",)]
+
+    asyncio.run(run())
+
+
+def test_listening_to_a_standby_says_that_it_is_away() -> None:
+    """What waits for an answer goes on waiting: the questions are not refused during a failover."""
+    with Postgres() as postgres:
+        postgres.kill()
+        postgres.stand_by()
+        postgres.start()
+
+        async def run() -> None:
+            async with Database(postgres.url) as used, used.listen("x"):
+                raise AssertionError
+
+        with pytest.raises(StoreUnavailable, match="cannot execute LISTEN during recovery"):
+            asyncio.run(run())
+
+
+def test_a_user_without_rights_is_told(url: str) -> None:
+    execute(url, "drop role if exists stranger")
+    execute(url, "create role stranger login")
+    stranger = url.replace("postgres@", "stranger@")
+
+    async def run(used: Database) -> None:
+        async with used:
+            with pytest.raises(StoreUnavailable) as refused:
+                await migrate.migrate(used)
+            assert str(refused.value) == (
+                "The database of cluster.url cannot be used: permission denied for schema public. "
+                "Check that it runs and can be reached."
+            )
+            with pytest.raises(StoreUnavailable, match="does not exist"):
+                await used.fetch("select 1 from nothing")
+
+    asyncio.run(run(Database(stranger)))
