@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from paddock.cluster.database import MISSING_EXTRA, STATEMENT_S, describe_failure, make_options
+from paddock.cluster.database import MISSING_EXTRA, STATEMENT_S, check_url, describe_failure, make_options
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 
@@ -15,6 +15,7 @@ class BlockingDatabase:
             import psycopg
         except ModuleNotFoundError:
             raise ConfigurationError(MISSING_EXTRA) from None
+        check_url(url)
         self._connect = psycopg.Connection[tuple[Any, ...]].connect
         self._url = url
         self._given: dict[str, Any] = {

@@ -45,8 +45,20 @@ async def read_applied(database: Database) -> int:
 async def migrate(database: Database) -> list[Migration]:
     """Apply what is missing in one transaction, and return it. Two processes may do so at the same time.
 
-    Raises StoreUnavailable, and ConfigurationError if a newer version has made the tables.
+    Raises StoreUnavailable, and ConfigurationError if a newer version has made the tables, or the user may make none.
     """
+    from psycopg.errors import InsufficientPrivilege
+
+    try:
+        return await _apply_missing(database)
+    except InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"the tables cannot be made: {error.diag.message_primary}; make the user of cluster.url the owner of the "
+            "database: alter database NAME owner to USER"
+        ) from None
+
+
+async def _apply_missing(database: Database) -> list[Migration]:
     async with database.connect() as connection, connection.transaction():
         await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
         await connection.execute(
