@@ -48,7 +48,7 @@ class Cluster:
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:
         """Run `work` again and again until the cluster is closed, with a pause after each time.
 
-        Each new failure is logged, with the name of the task, and the work goes on after the pause.
+        Each new failure is logged, after `name`, which says what is not done, and the work goes on after the pause.
         """
         self._tasks.add(asyncio.create_task(_repeat(name, work, pause_s)))
 
@@ -113,13 +113,13 @@ async def open_cluster(
             for request, of in await store.lose_expired():
                 _log.warning("the request %s is lost: its replica %s died while it ran", request, of)
 
-        cluster.repeat("the lease", lease.keep)
-        cluster.repeat("claims that did not start", cluster.runs.settle, pause_s=_SETTLE_S)
-        cluster.repeat("requests of dead replicas", find_lost, pause_s=_SWEEP_S)
-        cluster.repeat("old requests", store.forget_old, pause_s=_FORGET_S)
-        cluster.repeat("the record", shipper.run)
+        cluster.repeat("the lease is not kept", lease.keep)
+        cluster.repeat("claims that did not start are not removed", cluster.runs.settle, pause_s=_SETTLE_S)
+        cluster.repeat("requests of dead replicas are not marked as lost", find_lost, pause_s=_SWEEP_S)
+        cluster.repeat("old requests are not removed", store.forget_old, pause_s=_FORGET_S)
+        cluster.repeat("the record is not shipped", shipper.run)
         if signer is not None:
-            cluster.repeat("checkpoints of the record", signer.run)
+            cluster.repeat("no checkpoint is made", signer.run)
         try:
             yield cluster
         finally:

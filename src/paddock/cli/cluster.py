@@ -10,7 +10,7 @@ from paddock.cli import options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
-from paddock.settings.loader import load
+from paddock.settings.loader import load, user_file
 
 if TYPE_CHECKING:
     from paddock.cluster.status import ClusterStatus, RunStatus, State
@@ -170,5 +170,8 @@ def _print_status(found: "ClusterStatus") -> None:
 def find_url(settings: "Settings") -> str:
     """Return the address of the database. Raises Failure without one."""
     if settings.cluster.url is None:
-        raise Failure("cluster.url is not set, so that there is no database to use; see `paddock config`")
+        raise Failure(
+            "cluster.url is not set, so this command has no database; set it in /etc/paddock/paddock.toml or "
+            f"{user_file()}, and check it with: paddock config show"
+        )
     return settings.cluster.url

@@ -157,9 +157,15 @@ def _find_keys(settings: Settings, keys: Sequence[str]) -> list[VerificationKey]
 def _read_note(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(4 * MAX_NOTE_CHARS).decode()
+            note = file.read(4 * MAX_NOTE_CHARS).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no checkpoint: {error}") from None
+    if "\n\n\u2014 " not in note:
+        raise ConfigurationError(
+            f"{path} is no checkpoint: it has no signature; give --known a copy of the file {ANCHOR_NAME} in "
+            "audit.directory of a replica that signs, or the text in the column note of the table checkpoint"
+        )
+    return note.rstrip("\n") + "\n"  # psql prints one more newline
 
 
 async def _chain(first: NodeRecord, others: AsyncIterator[NodeRecord]) -> AsyncIterator[NodeRecord]:

@@ -5,7 +5,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from paddock.cluster.database import MISSING_EXTRA, STATEMENT_S, describe_failure, make_options, shut_down
+from paddock.cluster.database import (
+    MISSING_EXTRA,
+    STATEMENT_S,
+    check_url,
+    describe_failure,
+    make_options,
+    shut_down,
+)
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -24,6 +31,7 @@ class BlockingDatabase:
             import psycopg
         except ModuleNotFoundError:
             raise ConfigurationError(MISSING_EXTRA) from None
+        check_url(url)
         self._connect = psycopg.Connection[tuple[Any, ...]].connect
         self._url = url
         self._given: dict[str, Any] = {

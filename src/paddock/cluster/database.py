@@ -29,8 +29,17 @@ _RETRY_S = 2.0
 """Time for which the pool itself tries again to connect, in seconds. Its pauses double: after a long outage it would
 notice the database late. The next statement begins anew."""
 
-_PLACE = re.compile(r"""connection to server .*? failed: |connection failed: | (?:"[^"]*"|'[^']*')""")
+_PLACE = re.compile(
+    r"""connection to server .*? failed: |connection failed: |FATAL: +| (?:"[^"]*"|'[^']*')"""
+)
 """What texts of libpq say about the address, the user and the name of the database."""
+_REMEDIES: Final = (
+    ("password", "Set the variable PGPASSWORD, or PGPASSFILE to a file with the password."),
+    ("does not exist", "Create it, or correct cluster.url."),
+    ("certificate", "Set sslrootcert in cluster.url to the certificate of its authority."),
+)
+_REMEDY = "Check that it runs and can be reached."
+"""What to do about any other failure."""
 MISSING_EXTRA = (
     "cluster.url is set, and the packages that it needs are not installed; "
     "run: pip install 'paddock-sandbox[cluster]'"
@@ -60,13 +69,16 @@ class Database:
             from psycopg_pool import AsyncConnectionPool
         except ModuleNotFoundError:
             raise ConfigurationError(MISSING_EXTRA) from None
+        check_url(url)
         # It logs each attempt to connect. The users of this class log when the database is away.
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         self._url = url
         self._given = make_options(name)
+        self._refusal: Exception | None = None
         self._pool: AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]] = AsyncConnectionPool(
             url,
             kwargs=self._given,
+            connection_class=_make_connection_class(self._note_attempt),
             min_size=0,
             max_size=max_connections,
             timeout=connect_s,
@@ -84,6 +96,10 @@ class Database:
     ) -> None:
         """Close all connections."""
         await self._pool.close()
+
+    def _note_attempt(self, refusal: Exception | None) -> None:
+        """Keep why the last attempt to connect failed; None if it succeeded. The pool itself only reports a timeout."""
+        self._refusal = refusal
 
     @asynccontextmanager
     async def connect(
@@ -113,7 +129,9 @@ class Database:
                         # The address led to it during a failover. The next connection may find the new primary.
                         await connection.close()
                         raise
-        except (psycopg.Error, PoolTimeout) as error:
+        except PoolTimeout as error:
+            raise StoreUnavailable(describe_failure(self._refusal or error)) from None
+        except psycopg.Error as error:
             raise StoreUnavailable(describe_failure(error)) from None
 
     @asynccontextmanager
@@ -208,6 +226,40 @@ def shut_down(connection: "BaseConnection[Any]") -> None:
         own.shutdown(socket.SHUT_RDWR)
 
 
+def _make_connection_class(
+    note_attempt: "Callable[[Exception | None], None]",
+) -> "type[AsyncConnection[tuple[Any, ...]]]":
+    """Return the class of a pool's connections. `note_attempt` gets the error of each attempt; None if it succeeded."""
+    import psycopg
+
+    class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
+        @classmethod
+        async def connect(cls, conninfo: str = "", **options: Any) -> Self:  # noqa: ANN401 - those of libpq
+            try:
+                made = await super().connect(conninfo, **options)
+            except psycopg.Error as error:
+                note_attempt(error)
+                raise
+            note_attempt(None)
+            return made
+
+    return Connection
+
+
+def check_url(url: str) -> None:
+    """Raise ConfigurationError for an address that libpq does not understand, such as one with an unknown option."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(
+            f"cluster.url: {str(error).strip()}; write postgresql://[user@]host[:port]/database, with options of libpq "
+            "after a question mark"
+        ) from None
+
+
 def make_options(name: str) -> dict[str, Any]:
     """Return the options of every connection; `name` is shown in the list of connections of the database.
 
@@ -232,4 +284,5 @@ def describe_failure(error: Exception) -> str:
     """Return a text for a failed connection, without the parameters of the connection: users of a server see it."""
     text = str(error).strip().splitlines()
     why = _PLACE.sub("", text[0]) if text else type(error).__name__
-    return f"The database of cluster.url cannot be used: {why[:300]}. Check that it runs and can be reached."
+    remedy = next((remedy for sign, remedy in _REMEDIES if sign in why), _REMEDY)
+    return f"The database of cluster.url cannot be used: {why[:300]}. {remedy}"

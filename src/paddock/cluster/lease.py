@@ -95,7 +95,10 @@ class Lease:
         """Renew the lease now. Raises StoreUnavailable."""
         sent_at = self._clock()
         if not await self._renew():
-            self._fail("Another process has the name of this server. Give each one a different cluster.node.")
+            self._fail(
+                "Another process has the name of this server. "
+                "Give each one a different cluster.node, and restart this one."
+            )
             return
         if self._problem and self._sent_at > float("-inf"):
             _log.warning("the database of cluster.url can be used again")

@@ -1,9 +1,8 @@
 """What the routes of one server share, and how they find it."""
 
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from fastapi import Depends, Request
 
@@ -60,11 +59,7 @@ ThisCall = Annotated[Call, Depends(find_call)]
 ThisServer = Annotated[ServerContext, Depends(find_server)]
 
 
-def await_disconnect(request: Request) -> Coroutine[Any, Any, None]:
-    """Return what waits until the client of a request has gone; its body must have been read."""
-
-    async def wait() -> None:
-        while (message := await request.receive())["type"] != "http.disconnect":
-            del message
-
-    return wait()
+async def await_disconnect(request: Request) -> None:
+    """Wait until the client of a request has gone; its body must have been read."""
+    while (message := await request.receive())["type"] != "http.disconnect":
+        del message

@@ -1,6 +1,7 @@
 """`/v1/executions`: run something, and look up what became of it."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Response
@@ -140,7 +141,7 @@ async def run_body(
     if answering.at_once:
         answer = {"Preference-Applied": "respond-async", **headers}
         return Response(render_state(execution), 202, answer, "application/json")
-    outcome = await executions.wait(execution, await_disconnect(call.request))
+    outcome = await executions.wait(execution, partial(await_disconnect, call.request))
     if execution.replayed:
         headers[REPLAYED_HEADER] = "true"
     return call.server.downloads.respond_outcome(outcome, headers)
@@ -228,7 +229,7 @@ async def _stream(call: Call, execution: Execution) -> AsyncGenerator[bytes]:
     if execution.done.is_set():
         execution.send_end(listener)
     try:
-        async with call.server.executions.watch(execution, await_disconnect(call.request)):
+        async with call.server.executions.watch(execution, partial(await_disconnect, call.request)):
             async for event in listener.stream():
                 with call.server.downloads.hold(len(event), refuses=False):
                     yield event

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paddock.app.approvals import ClientAsker
 from paddock.app.questions import Questions
@@ -275,23 +275,23 @@ class Executions:
         if keyed is not None and self._by_key.get((keyed.actor, keyed.key)) is execution:
             del self._by_key[keyed.actor, keyed.key]
 
-    async def wait(self, execution: Execution, disconnected: Coroutine[Any, Any, None]) -> bytes:
+    async def wait(self, execution: Execution, await_disconnect: Callable[[], Awaitable[None]]) -> bytes:
         """Return the outcome as JSON when it is there. Raises Problem.
 
         A client that disconnects before cancels an execution without a key.
         """
-        async with self.watch(execution, disconnected):
+        async with self.watch(execution, await_disconnect):
             await execution.done.wait()
         return execution.replay()
 
     @asynccontextmanager
     async def watch(
-        self, execution: Execution, disconnected: Coroutine[Any, Any, None]
+        self, execution: Execution, await_disconnect: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
         """Cancel an execution without a key if its client disconnects during the context, or leaves it early."""
 
         async def cancel_on_disconnect() -> None:
-            await disconnected
+            await await_disconnect()
             if execution.keyed is None:
                 execution.cancel()
 

@@ -1,5 +1,6 @@
 """`/v1/sessions`: interpreters that keep their variables and files from one execution to the next."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -133,7 +134,7 @@ async def _run(
         return await send(paddock)
 
     execution, _ = call.server.executions.start(call.tenant, send_and_check, keyed, size=size)
-    text = await call.server.executions.wait(execution, await_disconnect(call.request))
+    text = await call.server.executions.wait(execution, partial(await_disconnect, call.request))
     outcome = Outcome.model_validate_json(text)
     if outcome.ok:
         return outcome.model_dump(mode="json")

@@ -101,6 +101,10 @@ class Layer(NamedTuple):
     where: Mapping[str, str]
 
 
+_FIXED_PREFIX = "cluster."
+"""Prefix of settings that a later source cannot change at all."""
+
+
 class Merged(NamedTuple):
     """The effective settings and, by dotted key, the source of each value."""
 
@@ -182,7 +186,7 @@ def _refuse_unknown_runtimes(layers: Sequence[Layer], known: Collection[str]) ->
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
     """Return whether `value` allows no more than `bound`."""
-    usual = _is_same if key.startswith("cluster.") else _at_most
+    usual = _is_same if key.startswith(_FIXED_PREFIX) else _at_most
     return _NARROWS.get(key, usual)(bound, value)
 
 
@@ -201,8 +205,9 @@ def _refuse_widening(
     allowed_by = "the built-in default allows" if source == BUILT_IN else f"{source} allows"
     change = owner_file if source == BUILT_IN else "the policy" if layer == "token" else source
     why = f" and {_NARROWING_LAYERS[layer]} may only narrow" if layer in _NARROWING_LAYERS else ""
+    relation = "differs from" if key.startswith(_FIXED_PREFIX) else "allows more than"
     raise ConfigurationError(
-        f"{where}: {key} = {_format_toml(value)} allows more than {_format_toml(ceiling)}, "
+        f"{where}: {key} = {_format_toml(value)} {relation} {_format_toml(ceiling)}, "
         f"which is what {allowed_by}{why}; change {change} instead"
     )
 

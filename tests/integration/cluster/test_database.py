@@ -13,6 +13,7 @@ from tests.support.postgres import Postgres, find_free_port
 from paddock.cluster.database import Database, describe_failure
 from paddock.cluster.migrate import check_tables, list_migrations, migrate
 from paddock.model.errors import ConfigurationError, StoreUnavailable
+from paddock.settings.loader import user_file
 
 NEWEST = list_migrations()[-1].number
 
@@ -85,7 +86,7 @@ def test_an_absent_database_is_told_without_its_parameters() -> None:
         (
             'connection to server at "db.example" (192.0.2.1), port 5432 failed: FATAL:  password authentication failed '
             'for user "ada"',
-            "FATAL:  password authentication failed for user",
+            "password authentication failed for user",
         ),
         (
             "failed to resolve host 'db.example': Name or service not known",
@@ -95,8 +96,51 @@ def test_an_absent_database_is_told_without_its_parameters() -> None:
     ],
 )
 def test_no_text_tells_where_the_database_is(said: str, why: str) -> None:
+    remedy = (
+        "Set the variable PGPASSWORD, or PGPASSFILE to a file with the password."
+        if "password" in said
+        else "Check that it runs and can be reached."
+    )
     assert describe_failure(ValueError(said)) == (
-        f"The database of cluster.url cannot be used: {why}. Check that it runs and can be reached."
+        f"The database of cluster.url cannot be used: {why}. {remedy}"
+    )
+
+
+@pytest.mark.parametrize("name", ["database", "role"])
+def test_a_refused_connection_says_why(postgres: Postgres, name: str) -> None:
+    """The pool alone reports a timeout."""
+    server = postgres.url.partition("@")[2].partition("/")[0]
+    user, database = ("postgres", "absent") if name == "database" else ("absent", "postgres")
+
+    async def run() -> None:
+        async with Database(f"postgresql://{user}@{server}/{database}", connect_s=1) as refused:
+            await refused.fetch("select 1")
+
+    with pytest.raises(StoreUnavailable) as caught:
+        asyncio.run(run())
+    assert str(caught.value) == (
+        f"The database of cluster.url cannot be used: {name} does not exist. Create it, or correct cluster.url."
+    )
+
+
+def test_an_address_with_an_unknown_option_is_refused() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Database("postgresql://db.example/x?sslmod=require")
+    assert str(caught.value) == (
+        'cluster.url: invalid URI query parameter: "sslmod"; write postgresql://[user@]host[:port]/database, with '
+        "options of libpq after a question mark"
+    )
+
+
+def test_a_user_who_may_not_make_tables_is_told_what_to_do(postgres: Postgres) -> None:
+    postgres.query("create role guest login")
+    url = postgres.make_database("of_another").replace("postgres@", "guest@")
+    postgres.query("revoke create on schema public from public", "of_another")
+    done = run_paddock("cluster", "migrate", url=url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "the tables cannot be made: permission denied for schema public; make the user of cluster.url the owner of the "
+        "database: alter database NAME owner to USER\n",
     )
 
 
@@ -174,7 +218,8 @@ def test_without_an_address_there_is_nothing_to_do() -> None:
     refused = run_paddock("cluster", "status", url=None)
     assert (refused.returncode, refused.stderr) == (
         1,
-        "cluster.url is not set, so that there is no database to use; see `paddock config`\n",
+        "cluster.url is not set, so this command has no database; set it in /etc/paddock/paddock.toml or "
+        f"{user_file()}, and check it with: paddock config show\n",
     )
 
 

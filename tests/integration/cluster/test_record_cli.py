@@ -197,3 +197,31 @@ def test_without_a_database_nothing_is_read(paddock: Run) -> None:
     for command in (("tail",), ("show", "x"), ("verify", "--key", "x")):
         environment = {"PADDOCK_CLUSTER_URL": ""}
         assert paddock("audit", *command, "--cluster", **environment).returncode != 0
+
+
+@pytest.mark.usefixtures("record")
+def test_a_known_note_may_be_what_psql_prints(paddock: Run, url: str, tmp_path: Path) -> None:
+    """It prints one more newline."""
+
+    async def read() -> str:
+        async with Database(url) as database:
+            [[note]] = await database.fetch("select note from checkpoint order by n desc limit 1")
+            return str(note)
+
+    known = tmp_path / "note"
+    known.write_text(asyncio.run(read()) + "\n")
+    shown = paddock("audit", "verify", "--cluster", "--known", str(known))
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("record")
+def test_a_file_that_is_no_note_is_not_a_changed_record(paddock: Run, tmp_path: Path) -> None:
+    known = tmp_path / "note"
+    known.write_text("hello\n")
+    shown = paddock("audit", "verify", "--cluster", "--known", str(known))
+    assert (shown.returncode, shown.stdout, shown.stderr) == (
+        1,
+        "",
+        f"{known} is no checkpoint: it has no signature; give --known a copy of the file checkpoint in audit.directory "
+        "of a replica that signs, or the text in the column note of the table checkpoint\n",
+    )

@@ -163,7 +163,7 @@ def test_a_server_whose_name_is_taken_starts_nothing() -> None:
         database.renews = False
         await lease.renew_once()
         assert why(lease) == (
-            "Another process has the name of this server. Give each one a different cluster.node."
+            "Another process has the name of this server. Give each one a different cluster.node, and restart this one."
         )
 
     run(check)

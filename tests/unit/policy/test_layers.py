@@ -209,6 +209,15 @@ def test_environment_goes_beyond_default_and_workspace_but_not_beyond_a_ceiling(
     )
 
 
+def test_a_setting_of_the_cluster_cannot_be_changed_by_the_environment() -> None:
+    layers = [layer("user", cluster__node="a"), layer("environment", cluster__node="b")]
+    with pytest.raises(ConfigurationError) as caught:
+        merge(layers, owner_file=OWNER)
+    assert str(caught.value) == (
+        'environment file: cluster.node = "b" differs from "a", which is what user file allows; change user file instead'
+    )
+
+
 def test_patterns_of_all_files_add_up() -> None:
     layers = [
         Layer(name, {"redaction.patterns": (RedactionPattern(pattern=name),)}, {})
