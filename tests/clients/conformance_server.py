@@ -268,7 +268,7 @@ def read_settings(port: int, database: str, key_file: str) -> Settings:
 def pass_on(app: App, settings: Settings, cluster: Cluster) -> App:
     """Return an application that passes on what another replica has, as that of `paddock serve http` does."""
     peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
-    cluster.repeat("the leases of other replicas", peers.replicas.refresh)
+    cluster.repeat("the leases of other replicas are not read", peers.replicas.refresh)
     forwarding = Forwarding(peers, InFlightRequests(), lambda _tenant, _id: False)
     forwarded = forwarding.wrap(app)
 

@@ -10,6 +10,8 @@ from paddock.cli import options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
+from paddock.model.base import count
+from paddock.model.printable import make_printable
 from paddock.settings.loader import load, user_file
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ _STATES = ("started", "finished", "lost", "fenced")
         "paddock cluster migrate",
         "paddock cluster status",
         "paddock cluster runs --state lost",
+        "paddock cluster reseal",
         "paddock cluster key /etc/paddock/checkpoint.pem",
     ),
 )
@@ -81,6 +84,46 @@ def key(file: Path, *, show: bool, workspace: Path, flags: dict[str, str], as_js
         print_json({"file": str(file), "key": public})
     else:
         click.echo(public)
+
+
+@command.command("reseal", epilog=render_examples("paddock cluster reseal"))
+@options.workspace
+@options.settings
+@options.as_json
+def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Seal tokens and other rows of the database with the first key of cluster.key_file.
+
+    Run it after a new key became the first one on every machine, and before the old key is removed. Exit code: 1 if a
+    row has no valid seal.
+    """
+    from paddock.cluster.database import Database
+    from paddock.cluster.migrate import check_tables
+    from paddock.cluster.reseal import Resealed
+    from paddock.cluster.reseal import reseal as seal_rows
+    from paddock.cluster.seals import open_seals
+
+    settings = load(workspace, flags=flags).settings
+    url = find_url(settings)
+    if settings.cluster.key_file is None:
+        raise Failure("cluster.key_file is not set, so rows have no seal; set it as on the replicas")
+    seals = open_seals(settings.cluster)
+
+    async def run() -> Resealed:
+        async with Database(url, name="paddock reseal") as database:
+            await check_tables(database)
+            return await seal_rows(database, seals)
+
+    found = asyncio.run(run())
+    if as_json:
+        print_json({"sealed": found.sealed, "refused": found.refused})
+    else:
+        click.echo(f"{count(found.sealed, 'row')} sealed with the first key")
+    if found.refused:
+        names = ", ".join(make_printable(each) for each in found.refused)
+        raise Failure(
+            f"no key of cluster.key_file sealed these rows, so no replica accepts them: {names}; remove a token with: "
+            "paddock serve token revoke NAME, and another row from the table kept"
+        )
 
 
 @command.command("status", epilog=render_examples("paddock cluster status", "paddock cluster status --json"))

@@ -13,8 +13,8 @@ _MAX_BYTES = 64 * 1024
 def read_keys(file: Path) -> tuple[bytes, ...]:
     """Return the keys in a file, one per line: the first one signs, all are accepted. Raises ConfigurationError.
 
-    To replace a key without a pause, add the new one below the old one on every replica, then swap them, then remove
-    the old one. Each step needs a restart of the replicas, one after the other.
+    To replace a key without a pause, add the new one below the old one on every replica, then swap them, then seal the
+    rows anew (`reseal`), then remove the old one. Each change needs a restart of the replicas, one after the other.
     """
     try:
         text = read_trusted(file, _MAX_BYTES).decode("ascii")

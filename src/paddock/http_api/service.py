@@ -103,7 +103,7 @@ class HttpService:
         from paddock.http_api.forwarding import Forwarding
 
         peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
-        cluster.repeat("the leases of other replicas", peers.replicas.refresh)
+        cluster.repeat("the leases of other replicas are not read", peers.replicas.refresh)
         return Forwarding(peers, self._requests, self._holds)
 
     def _holds(self, tenant: "Tenant", id_: str) -> bool:
