@@ -59,6 +59,8 @@ class Lease:
         self._held: set[asyncio.Event] = set()
         self._killer = killer or KillTimer()
         self._timer: asyncio.TimerHandle | None = None
+        self.is_replaced = False
+        """Whether another process has the name of this one: it gets no further lease."""
         self._problem = "This server has not reached the database of cluster.url yet."
 
     @property
@@ -95,6 +97,7 @@ class Lease:
         """Renew the lease now. Raises StoreUnavailable."""
         sent_at = self._clock()
         if not await self._renew():
+            self.is_replaced = True
             self._fail(
                 "Another process has the name of this server. "
                 "Give each one a different cluster.node, and restart this one."

@@ -6,7 +6,7 @@ from paddock._version import __version__
 from paddock.http_api.context import ThisCall, ThisServer
 from paddock.http_api.models import ServerInfo
 from paddock.http_api.openapi import describe_answer, describe_problems
-from paddock.http_api.problems import NOT_FOUND, NOT_PERMITTED, SERVER_ENDING, Problem
+from paddock.http_api.problems import NOT_FOUND, NOT_PERMITTED, SERVER_ENDING, UNAVAILABLE, Problem
 from paddock.model.numbers import dumps
 
 router = APIRouter(tags=["server"])
@@ -35,9 +35,11 @@ async def check_liveness() -> Response:
 
 
 async def check_readiness(server: ThisServer) -> Response:
-    """Return `ok`, and a problem once the server ends."""
+    """Return `ok`, and a problem once the server ends, or another one has its name in the cluster."""
     if server.requests.leaving:
         raise Problem(SERVER_ENDING, "The server is ending. Send requests to another one.")
+    if server.cluster is not None and server.cluster.lease.is_replaced:
+        raise Problem(UNAVAILABLE, "Another server has the name of this one. Send requests to that one.")
     return Response("ok\n", headers=_FRESH, media_type="text/plain")
 
 
@@ -50,7 +52,7 @@ for _path in READINESS_PATHS:
         response_class=Response,
         responses={
             200: {"description": "It takes requests.", "content": _TEXT},
-            **describe_problems(SERVER_ENDING),
+            **describe_problems(SERVER_ENDING, UNAVAILABLE),
         },
     )
 

@@ -97,12 +97,13 @@ class SharedTokens:
         return await self.refresh()
 
     async def refresh(self) -> tuple[StoredToken, ...]:
-        """Read the rows, unless they were just read. Raises StoreUnavailable."""
+        """Read the rows; calls at the same time share one read, for which they may wait. Raises StoreUnavailable."""
         asked_at = time.monotonic()
         async with self._turn:
             if self._failed_at >= asked_at:  # while this call waited for its turn
                 raise StoreUnavailable(self._problem)
-            if time.monotonic() - self._read_at >= self._min_pause_s:
+            if self._read_at < asked_at:
+                await asyncio.sleep(self._read_at + self._min_pause_s - asked_at)
                 began = time.monotonic()
                 try:
                     rows = await self._rows.list_rows(MAX_TOKENS + 1)

@@ -75,3 +75,16 @@ def test_what_outlasts_the_grace_period_is_cancelled_and_never_refused(url: str,
         replicas.servers[0].stop()
         assert waiting.result()["status"] == "cancelled"
         assert replicas.servers[0].wait() == 0
+
+
+def test_a_replica_whose_name_was_taken_is_not_ready(url: str, tmp_path: Path) -> None:
+    replicas = ReplicaSet(tmp_path, url, count=1)
+    with replicas.run(), replicas.servers[0].client(None) as client:
+        assert client.get("/readyz").status_code == 200
+        with replicas.places[0].serve():
+            while (answer := client.get("/readyz")).status_code == 200:
+                pass
+    assert (answer.status_code, answer.json()["detail"]) == (
+        503,
+        "Another server has the name of this one. Send requests to that one.",
+    )

@@ -176,6 +176,16 @@ def test_a_policy_that_is_too_long_is_refused(url: str) -> None:
     run(url, work)
 
 
+def test_a_token_that_was_just_made_is_known_at_once(url: str) -> None:
+    async def work(store: Store) -> None:
+        tokens = SharedTokens(KeptRows(store.database, KIND, MAX_ROW_CHARS), KEYS)
+        assert await tokens.refresh() == ()
+        await store.tokens.add(entry := make_entry("alice"))
+        assert await asyncio.gather(tokens.refresh(), tokens.refresh()) == [(entry,)] * 2
+
+    run(url, work)
+
+
 def test_known_tokens_count_while_the_database_is_away() -> None:
     """Its own database, because that of the other tests takes long to recover."""
 

@@ -161,7 +161,9 @@ def test_a_failed_renewal_lets_nothing_new_start_and_what_runs_go_on() -> None:
 def test_a_server_whose_name_is_taken_starts_nothing() -> None:
     async def check(lease: Lease, _clock: Clock, database: Database, _killer: Killer) -> None:
         database.renews = False
+        assert not lease.is_replaced
         await lease.renew_once()
+        assert lease.is_replaced
         assert why(lease) == (
             "Another process has the name of this server. Give each one a different cluster.node, and restart this one."
         )
