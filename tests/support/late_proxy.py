@@ -19,6 +19,8 @@ class LateProxy:
         self.swallowed = b""
         self.port = 0
         self._asked = bytearray()
+        self._connections: set[asyncio.Task[None] | None] = set()
+        """Otherwise the loop alone would know them, by weak references."""
         self._started = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run)
@@ -50,13 +52,14 @@ class LateProxy:
         await self._stop.wait()
         server.close()
         own = asyncio.current_task()
-        connections = [each for each in asyncio.all_tasks() if each is not own]
-        for each in connections:
-            each.cancel()
-        if connections:
+        while connections := [each for each in asyncio.all_tasks() if each is not own]:
+            for each in connections:
+                each.cancel()
             await asyncio.wait(connections)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._connections.add(task)
         with contextlib.suppress(OSError, asyncio.CancelledError):
             behind, to_behind = await asyncio.open_connection("127.0.0.1", self._behind)
             try:
@@ -64,6 +67,7 @@ class LateProxy:
             finally:
                 to_behind.close()
                 writer.close()
+        self._connections.discard(task)
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
