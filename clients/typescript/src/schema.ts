@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`, and a problem once the server ends.
+         * @description Return `ok`, and a problem once the server ends, or another one has its name in the cluster.
          */
         get: operations["check_health"];
         put?: never;
@@ -73,7 +73,7 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`, and a problem once the server ends.
+         * @description Return `ok`, and a problem once the server ends, or another one has its name in the cluster.
          */
         get: operations["check_readyz"];
         put?: never;
@@ -2257,7 +2257,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description `server-ending`: The server is ending; nothing ran. */
+            /** @description `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2389,7 +2389,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description `server-ending`: The server is ending; nothing ran. */
+            /** @description `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
