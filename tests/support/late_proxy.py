@@ -58,16 +58,22 @@ class LateProxy:
             await asyncio.wait(connections)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
+        task, writers = asyncio.current_task(), [writer]
         self._connections.add(task)
-        with contextlib.suppress(OSError, asyncio.CancelledError):
+        try:
             behind, to_behind = await asyncio.open_connection("127.0.0.1", self._behind)
-            try:
-                await asyncio.gather(self._ask(reader, to_behind), self._answer(behind, writer))
-            finally:
-                to_behind.close()
-                writer.close()
-        self._connections.discard(task)
+            writers.append(to_behind)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._ask(reader, to_behind))
+                both.create_task(self._answer(behind, writer))
+        except* (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            for each in writers:
+                each.close()
+                with contextlib.suppress(OSError):
+                    await each.wait_closed()  # otherwise the loop may be closed before them
+            self._connections.discard(task)
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
