@@ -10,6 +10,12 @@ def execute(url: str, statement: str, *values: object) -> list[tuple[object, ...
         return cursor.fetchall() if cursor.description else []
 
 
+def await_leases(url: str, count: int) -> None:
+    """Wait until so many servers have leases: on a busy machine the first renewal may have come too late."""
+    while execute(url, "select count(*) from node where state <> 'ended'") != [(count,)]:
+        pass
+
+
 def hold_lease(url: str, node: str, boot: str) -> None:
     """Give a node a lease for an hour."""
     execute(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.command import run_paddock
 from tests.support.http_api import ApiPlace, ApiServer
+from tests.support.leases import await_leases
 from tests.support.postgres import HaProxy, find_free_port
 
 KEY = "k" * 32
@@ -62,6 +63,7 @@ class ReplicaSet:
         """Start all replicas, and the balancer."""
         with self._stack, self.balancer:
             self.servers = [self.start(number) for number in range(len(self.ports))]
+            await_leases(self.database, len(self.ports))
             front = ApiServer(self.servers[0].process, self.balancer.url)
             self.front = front
             """The balancer, as if it were a server."""

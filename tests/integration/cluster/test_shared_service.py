@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.support.command import PADDOCK, run_paddock
 from tests.support.http_api import ApiClient, ApiPlace, ApiServer
-from tests.support.leases import execute
+from tests.support.leases import await_leases, execute
 from tests.support.mcp_server import ERAS
 from tests.support.postgres import Postgres
 from tests.support.processes import PATIENCE_S
@@ -70,6 +70,7 @@ def open_service(root: Path, url: str) -> Iterator[Service]:
     places = {name: make_place(root / name, url, name, keys) for name in ("desk", "a", "b")}
     run_paddock(places["desk"].workspace, "cluster", "migrate", environment=places["desk"].environment)
     with places["a"].serve() as a, places["b"].serve() as b:
+        await_leases(url, 2)
         yield Service(url, a, b, places)
 
 
