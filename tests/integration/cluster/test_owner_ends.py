@@ -44,6 +44,7 @@ def test_what_a_dead_or_frozen_replica_had_is_lost(url: str, tmp_path: Path) -> 
                 pass
             replicas.servers[2].process.send_signal(signal.SIGSTOP)
             replicas.servers[0].process.kill()
+            replicas.servers[0].process.wait()  # then all of its connections have ended
             *_, (name, problem) = events
         lost = "The replica that handled this has ended. Whether and how far it was done is not known."
         assert (name, problem["type"], problem["detail"]) == (
