@@ -152,7 +152,7 @@ class SharedQuestions:
                         await asyncio.sleep(_MIN_PAUSE_S)
             except StoreUnavailable:
                 await self._look_without_notices()
-            except Exception as error:  # noqa: BLE001 - the requests that wait are told; no answer is a no
+            except Exception as error:  # noqa: BLE001 - the waiting requests get the error, and count as denied
                 for future in self._waiting.values():
                     if not future.done():
                         future.set_exception(ApprovalError(f"the answer cannot be read: {error}"))

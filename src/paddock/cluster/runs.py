@@ -278,7 +278,7 @@ class StoredRuns:
 
 def _find_next_attempt(claim: Claim, attempt: int, fenced: Row) -> int:
     """Return the attempt after one that is fenced off, when `attempt` was not made. Raises StoreUnavailable."""
-    if fenced.attempt < attempt:  # nobody else made it either: the store takes no claims of this process
+    if fenced.attempt < attempt:  # no other process made it: the store accepts no claims of this one
         raise _explain_unclaimed(claim)
     return fenced.attempt + 1
 

@@ -39,7 +39,11 @@ async def check_readiness(server: ThisServer) -> Response:
     if server.requests.leaving:
         raise Problem(SERVER_ENDING, "The server is ending. Send requests to another one.")
     if server.cluster is not None and server.cluster.lease.is_replaced:
-        raise Problem(UNAVAILABLE, "Another server has the name of this one. Send requests to that one.")
+        raise Problem(
+            UNAVAILABLE,
+            "Another server has the name of this one. Send requests to another one, and restart this one under another "
+            "name.",
+        )
     return Response("ok\n", headers=_FRESH, media_type="text/plain")
 
 

@@ -103,7 +103,7 @@ class SharedTokens:
             if self._failed_at >= asked_at:  # while this call waited for its turn
                 raise StoreUnavailable(self._problem)
             if self._read_at < asked_at:
-                await asyncio.sleep(self._read_at + self._min_pause_s - asked_at)
+                await asyncio.sleep(self._read_at + self._min_pause_s - time.monotonic())
                 began = time.monotonic()
                 try:
                     rows = await self._rows.list_rows(MAX_TOKENS + 1)

@@ -279,7 +279,7 @@ def test_a_client_that_leaves_cancels_what_another_replica_runs(apis: list[ApiCl
 def test_a_server_of_another_kind_with_the_same_settings_is_not_asked(
     replicas: ReplicaSet, postgres: Postgres, apis: list[ApiClient]
 ) -> None:
-    """It answers nothing that is passed on: what nobody has would be unavailable for ever."""
+    """It answers nothing that is passed on: what no replica has would be unavailable for ever."""
     place = replicas.places[1]
     process = subprocess.Popen(
         [PADDOCK, "serve", "mcp"],

@@ -140,7 +140,7 @@ SIGNED = "the table of chains has record {} as the last signed one, which is {}"
             "update chain set fault = 'the ledger was replaced' where node = 'b'",
             [("b", None, None, "reports: the ledger was replaced")],
         ),
-        # The tables by which replicas ship and sign: otherwise nothing more would be signed, and nobody would notice.
+        # The tables by which replicas ship and sign: without this check, signing could be stopped unnoticed.
         ("update chain set signed = 9 where node = 'b'", [("b", None, None, SIGNED.format(9, 5))]),
         ("update chain set signed = 0 where node = 'b'", [("b", None, None, SIGNED.format(0, 5))]),
         (

@@ -86,5 +86,5 @@ def test_a_replica_whose_name_was_taken_is_not_ready(url: str, tmp_path: Path) -
                 pass
     assert (answer.status_code, answer.json()["detail"]) == (
         503,
-        "Another server has the name of this one. Send requests to that one.",
+        "Another server has the name of this one. Send requests to another one, and restart this one under another name.",
     )
