@@ -197,8 +197,9 @@ class Languages:
         suffix = script.suffix.lower()
         if suffix in _NODE_SUFFIXES:
             return _NODE_SUFFIXES[suffix]
-        known = self._recipes.items()  # built-in runtimes first: they take precedence if two have the suffix
-        return next((name for name, recipe in known if suffix in map(str.lower, recipe.extensions)), None)
+        from paddock.runtimes.recipe import find_suffix_runtime
+
+        return find_suffix_runtime(script, self._recipes)
 
     async def make_command(
         self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int

@@ -34,6 +34,30 @@ def _first_sentence(text: str) -> str:
     return " ".join(first.split()).removesuffix(".")
 
 
+_OPTIONS_ELSEWHERE = {
+    "--with": "--package",
+    "--install-completion": "paddock completion bash",
+    "--show-completion": "paddock completion bash",
+    "--output-file": "--output-dir",
+    "--cpu": "--cpu-time",
+    "--verbose": "--json",
+    "--net": "--network",
+    "--workdir": "--cwd",
+}
+"""Options of other tools, and what does the same here: an option, or a command."""
+
+
+def suggest_option(error: click.NoSuchOption) -> None:
+    """Add what to write instead of an option that another tool has, if the command has that option."""
+    meant = _OPTIONS_ELSEWHERE.get(error.option_name, "")
+    params = [] if error.ctx is None else error.ctx.command.params
+    if meant.startswith("--"):
+        if any(meant in param.opts for param in params):
+            error.possibilities = [meant]
+    elif meant:
+        error.message += f" Run `{meant}`."
+
+
 def render_examples(*lines: str) -> str:
     """Return the end of a help page: command lines, one per line."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

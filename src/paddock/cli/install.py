@@ -6,6 +6,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,13 +97,21 @@ class _ClientName(click.Choice[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:
             return value
-        near = find_nearest(value.lower(), self.choices)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = _find_nearest_clients(value.lower(), self.choices)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise click.UsageError(
             f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "
             f"`paddock install {ANY_CLIENT}` prints the entry for any other.",
             ctx,
         )
+
+
+def _find_nearest_clients(value: str, names: Sequence[str]) -> list[str]:
+    """Return names like `value`, as a whole or by one of their words, those with the same beginning first."""
+    words = {word for name in names for word in (name, *name.split("-"))}
+    near = find_nearest(value, words, limit=3)
+    near.sort(key=lambda word: len(commonprefix((word, value))), reverse=True)
+    return [name for name in names if near and near[0] in (name, *name.split("-"))]
 
 
 @click.command(

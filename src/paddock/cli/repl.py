@@ -52,7 +52,11 @@ COMMANDS = {
     ":reset": "close the session and open another one",
     ":paste": "read a program until a line with :end",
     ":help": "show this list",
+    ":quit": "end, as Ctrl-D, exit and quit do",
 }
+COMMAND_NAMES = tuple(name.split()[0] for name in COMMANDS)
+_LEAVING = frozenset({":quit", ":exit", ":q", "exit", "quit", "exit()", "quit()"})
+"""What people type to leave a prompt."""
 _HELP = [
     *(f"{name:<12}{text}" for name, text in COMMANDS.items()),
     "Ctrl-C interrupts the program and keeps the session; Ctrl-D ends.",
@@ -206,7 +210,7 @@ class Repl:
         if not self._as_json:
             print_lines([f"{language}, confined: :help lists commands, Ctrl-D ends"])
         history = user_state_path("paddock") / "repl_history"
-        lines = LineInput(language, history, lambda text: self._app.outgoing.text(text) != text)
+        lines = LineInput(language, history, lambda text: self._app.outgoing.text(text) != text, COMMAND_NAMES)
         try:
             while self._take_turn(lines):
                 pass
@@ -226,6 +230,8 @@ class Repl:
             click.echo()
         if text is None:
             click.echo()
+        elif text.strip() in _LEAVING:
+            return False
         elif text.strip():
             self._obey(text)
         return text is not None and not self.received

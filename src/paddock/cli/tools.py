@@ -89,7 +89,7 @@ def search(
 @options.settings
 @options.as_json
 def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show tools, named SERVER.TOOL, as TypeScript. Starts the servers."""
+    """Show tools as TypeScript: SERVER.TOOL, or all tools of a SERVER. Starts the servers."""
     from paddock.catalog.catalog import UnmatchedName
 
     settings = load(workspace, flags=flags).settings
@@ -177,7 +177,8 @@ async def _describe_tools(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | UnmatchedName, ...], Listing, ServersConfig]":
     async with open_cli_session(settings, workspace) as opened:
-        return *(await opened.servers.catalog.describe_tools(names)), opened.servers.config
+        described, listing, _ = await opened.servers.catalog.describe_tools(names)
+        return described, listing, opened.servers.config
 
 
 async def _diff_tools(
@@ -255,12 +256,13 @@ def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing:
     servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]
-    if server == unknown.name:
-        why = "a tool is named SERVER.TOOL"
-    elif server not in servers:
-        return f"{unknown.name}: {UnknownServer(server, servers, config.absent)}"
-    elif server in listing.failures:
+    if server not in servers:
+        error = UnknownServer(server, servers, config.absent)
+        return "\n  ".join(filter(None, (f"{unknown.name}: {error}", error.hint)))
+    if server in listing.failures:
         why = f"server {server} did not list its tools"
+    elif server == unknown.name:
+        why = "the server has no tools"
     else:
         why = "there is no such tool"
     near = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""

@@ -42,6 +42,23 @@ def executables(runtime: str, added: Mapping[str, Recipe] | None = None) -> Exec
     return Executables(candidates=recipe.candidates, compatible=frozenset(name.lower() for name in names))
 
 
+def find_suffix_runtime(file: Path, known: Mapping[str, Recipe]) -> str | None:
+    """Return the runtime of a file's suffix, whatever its letter case; None if no runtime has it.
+
+    Built-in runtimes take precedence over added ones.
+    """
+    suffix = file.suffix.lower()
+    return next(
+        (name for name, recipe in known.items() if suffix in map(str.lower, recipe.extensions)),
+        None,
+    )
+
+
+def find_executable_runtime(executable: str, known: Mapping[str, Recipe]) -> str | None:
+    """Return the runtime whose variants start an executable of this name; None if there is none."""
+    return next((name for name, recipe in known.items() if executable in recipe.candidates), None)
+
+
 def no_runtime(name: str, added: Mapping[str, Recipe] | None = None) -> str:
     """Return the error for an unknown runtime, with the most similar name or all known ones."""
     known = recipes(added)
