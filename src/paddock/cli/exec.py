@@ -52,7 +52,8 @@ EXIT_OWN_FAILURE, EXIT_DENIED, EXIT_NO_RUNTIME, EXIT_TIMEOUT = 125, 126, 127, 12
 """Exit codes that are not the program's, as in env(1) and timeout(1)."""
 
 _NOTHING_TO_RUN = (
-    "There is nothing to run: give a language with -c CODE, a FILE, or - for a program on standard input; or -- COMMAND."
+    "There is nothing to run: give a FILE, a language with -c CODE, - for a program on standard input, "
+    "or -- COMMAND."
 )
 _REST_KEY = "paddock.exec.rest"
 _MAX_CODE_BYTES = 4 * CODE_CHARS
@@ -164,8 +165,9 @@ def command(
 
     A FILE of the workspace runs in place, so it can import files beside it. A compiler sees only that file. Without
     RUNTIME, the suffix of FILE decides. Arguments of the program follow `--`. Without RUNTIME and FILE they are a
-    command: one of a runtime's executables runs by that runtime, any other command by `shell`. Output and exit code are the program's own. Other exit codes: 124 timeout, 125 Paddock
-    failed, 126 denied by policy, 127 runtime not available, 128+N ended by signal N.
+    command: one of a runtime's executables runs by that runtime, any other command by `shell`. Output and exit code are
+    the program's own. Other exit codes: 124 timeout, 125 Paddock failed, 126 denied by policy, 127 runtime not
+    available, 128+N ended by signal N.
     """
     timeout = options.choose_timeout_ms(timeout, timeout_ms)
     answered = given["mode"] is not None or bool(given["terms"])
@@ -236,7 +238,11 @@ class _Program(NamedTuple):
 
 
 def _find_program(
-    runtime: str | None, file: str | None, code: str | None, args: Sequence[str], added: "Mapping[str, Recipe]"
+    runtime: str | None,
+    file: str | None,
+    code: str | None,
+    args: Sequence[str],
+    added: "Mapping[str, Recipe]",
 ) -> _Program:
     """Return the program, with its runtime where the command line leaves it out. Raises UsageError without a program.
 
@@ -248,11 +254,9 @@ def _find_program(
     known = recipes(added)
     if runtime is None and args and code is None:
         of_command = find_executable_runtime(args[0], known)
-        return (
-            _Program("shell", None, 'exec "$@"', args)
-            if of_command is None
-            else _Program(of_command, None, None, args[1:])
-        )
+        if of_command is None or of_command == "shell":  # a shell takes no arguments of its own
+            return _Program("shell", None, 'exec "$@"', args)
+        return _Program(of_command, None, None, args[1:])
     if runtime is None or (file is None and code is None and not args and runtime in known):
         raise click.UsageError(_NOTHING_TO_RUN)
     is_path = file is None and code is None and runtime not in known
@@ -269,7 +273,8 @@ def _build_work(program: _Program, given: dict[str, Any]) -> RuntimeRun:
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
-    return RuntimeRun.model_validate({**fields, **_read_options(runtime, file, **{**given, "code": code})})
+    given["code"] = code
+    return RuntimeRun.model_validate({**fields, **_read_options(runtime, file, **given)})
 
 
 def _read_options(

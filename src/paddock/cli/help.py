@@ -47,15 +47,17 @@ _OPTIONS_ELSEWHERE = {
 """Options of other tools, and what does the same here: an option, or a command."""
 
 
-def suggest_option(error: click.NoSuchOption) -> None:
-    """Add what to write instead of an option that another tool has, if the command has that option."""
+def suggest_option(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return an error that says what to write instead of an option of other tools, if the command can do the same."""
     meant = _OPTIONS_ELSEWHERE.get(error.option_name, "")
     params = [] if error.ctx is None else error.ctx.command.params
-    if meant.startswith("--"):
-        if any(meant in param.opts for param in params):
-            error.possibilities = [meant]
-    elif meant:
-        error.message += f" Run `{meant}`."
+    if any(meant in param.opts for param in params):
+        hint = f"Did you mean '{meant}'?"
+    elif meant and not meant.startswith("--"):
+        hint = f"Run `{meant}`."
+    else:
+        return error
+    return click.NoSuchOption(error.option_name, f"{error.message} {hint}", ctx=error.ctx)
 
 
 def render_examples(*lines: str) -> str:

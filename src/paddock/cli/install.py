@@ -6,7 +6,6 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,8 +109,8 @@ def _find_nearest_clients(value: str, names: Sequence[str]) -> list[str]:
     """Return names like `value`, as a whole or by one of their words, those with the same beginning first."""
     words = {word for name in names for word in (name, *name.split("-"))}
     near = find_nearest(value, words, limit=3)
-    near.sort(key=lambda word: len(commonprefix((word, value))), reverse=True)
-    return [name for name in names if near and near[0] in (name, *name.split("-"))]
+    word = max(near, key=lambda word: word[:2] == value[:2], default="")
+    return [name for name in names if word in (name, *name.split("-"))]
 
 
 @click.command(

@@ -43,7 +43,7 @@ class LineInput:
         self._language = language
         self._has_secret = has_secret
         self._first, self._next = f"{language}> ", f"{'...'.rjust(len(language))}> "
-        self._names = set(commands) | (_PYTHON_NAMES if language == "python" else frozenset())
+        self._names: set[str] = set(commands) | (_PYTHON_NAMES if language == "python" else frozenset())
         self._history = _History(history, self._complete)
 
     def read(self) -> str | None:

@@ -210,7 +210,9 @@ class Repl:
         if not self._as_json:
             print_lines([f"{language}, confined: :help lists commands, Ctrl-D ends"])
         history = user_state_path("paddock") / "repl_history"
-        lines = LineInput(language, history, lambda text: self._app.outgoing.text(text) != text, COMMAND_NAMES)
+        lines = LineInput(
+            language, history, lambda text: self._app.outgoing.text(text) != text, COMMAND_NAMES
+        )
         try:
             while self._take_turn(lines):
                 pass

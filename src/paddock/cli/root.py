@@ -101,8 +101,7 @@ class _Lazy(Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            suggest_option(error)
-            raise
+            raise suggest_option(error) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -110,7 +109,7 @@ class _Lazy(Group):
                 return self._carry_out(ctx)
         except click.ClickException as error:
             if isinstance(error, click.NoSuchOption):
-                suggest_option(error)
+                error = suggest_option(error)
             if ctx.meta[_AS_JSON_KEY] and PRINTED_KEY not in ctx.meta:
                 from paddock.cli.table import print_json
 

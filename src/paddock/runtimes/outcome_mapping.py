@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from paddock.model.base import count
 from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
-from paddock.model.base import count
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
 from paddock.settings.recipes import OutOfMemory
@@ -298,7 +298,11 @@ def _stderr_text(ended: ProcessResult) -> str:
 
 def _add_limits(text: str, limits: ProcessLimits) -> str:
     sizes = {
-        name: size if not name.endswith("_bytes") else count(size, "byte") if size % MIB else f"{size // MIB} MiB"
+        name: size
+        if not name.endswith("_bytes")
+        else count(size, "byte")
+        if size % MIB
+        else f"{size // MIB} MiB"
         for name, size in limits.model_dump().items()
     }
     return text.format(**sizes)

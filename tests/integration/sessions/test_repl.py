@@ -55,6 +55,13 @@ def pipe(workspace: Path, environment: dict[str, str], program: str, *words: str
     return run_paddock(workspace, "repl", *words, *PATIENT, stdin=program, environment=environment)
 
 
+@pytest.mark.parametrize("word", [":quit", "exit()", "quit"])
+def test_words_that_leave_the_prompt(workspace: Path, environment: dict[str, str], word: str) -> None:
+    with open_repl(workspace, environment) as (say, talk):
+        assert say("print(1)") == "1\n"
+        talk.type(f"{word}\r")
+
+
 def test_programs_of_several_lines_and_their_state(workspace: Path, environment: dict[str, str]) -> None:
     with open_repl(workspace, environment) as (say, talk):
         assert say("x = 40") == ""

@@ -98,7 +98,9 @@ class _Discovery:
         if not found:
             message = cut_text("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
             return build_refusal(Status.INVALID, "UnknownTools", message)
-        return _build_answer(f"{len(found)} of {count(len(entries) + left, 'tool')}", texts, found, notes, self._cap)
+        return _build_answer(
+            f"{len(found)} of {count(len(entries) + left, 'tool')}", texts, found, notes, self._cap
+        )
 
 
 def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
@@ -127,7 +129,11 @@ def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
             description=DESCRIBE_TOOLS,
             input_schema=object_schema(
                 ["names"],
-                names={"type": "array", "items": {"type": "string"}, "description": '"server.tool" or "server"'},
+                names={
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": '"server.tool" or "server"',
+                },
             ),
             run=discovery.describe_tools,
             output_schema=output_schemas.DESCRIBED_TOOLS,
