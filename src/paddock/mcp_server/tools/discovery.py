@@ -205,7 +205,7 @@ def _explain_unknown(entry: "UnmatchedName", config: "ServersConfig") -> str:
     name = entry.name[:200]
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
     if name in config.servers:
-        return f'// {name}: this is a server; `search_tools` with "server": "{name}" finds its tools'
+        return f"// {name}: this server lists no tools"
     for server, why in config.absent.items():
         if name.startswith((f"{server}.", f"{server}/")) or name == server:
             return f"// {name}: {why}"
