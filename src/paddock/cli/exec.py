@@ -164,10 +164,9 @@ def command(
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
 
     A FILE of the workspace runs in place, so it can import files beside it. A compiler sees only that file. Without
-    RUNTIME, the suffix of FILE decides. Arguments of the program follow `--`. Without RUNTIME and FILE they are a
-    command: one of a runtime's executables runs by that runtime, any other command by `shell`. Output and exit code are
-    the program's own. Other exit codes: 124 timeout, 125 Paddock failed, 126 denied by policy, 127 runtime not
-    available, 128+N ended by signal N.
+    RUNTIME, the suffix of FILE decides; without both, the command after `--` runs. Output and exit code are the
+    program's own. Other exit codes: 124 timeout, 125 Paddock failed, 126 denied by policy, 127 runtime not available,
+    128+N ended by signal N.
     """
     timeout = options.choose_timeout_ms(timeout, timeout_ms)
     answered = given["mode"] is not None or bool(given["terms"])
@@ -176,15 +175,7 @@ def command(
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         check_server_options(context, session, server)
         settings = None if session is not None else read_settings(workspace, flags, given)
-        program = _find_program(
-            runtime,
-            file,
-            given["code"],
-            context.meta[_REST_KEY],
-            {} if settings is None else settings.runtimes.recipes,
-        )
-        if settings is not None:
-            require_runtime(program.runtime, settings.runtimes)
+        program = _find_program(_Named(runtime, file, given["code"], context.meta[_REST_KEY]), settings)
         work = _build_work(program, {**given, "workspace": workspace, "session": session})
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
         if settings is None:
@@ -228,8 +219,17 @@ def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
     raise Failure(message, exit_code=EXIT_NO_RUNTIME)
 
 
-class _Program(NamedTuple):
+class _Named(NamedTuple):
     """What the command line names."""
+
+    runtime: str | None
+    file: str | None
+    code: str | None
+    args: Sequence[str]
+
+
+class _Program(NamedTuple):
+    """What is run."""
 
     runtime: str
     file: str | None
@@ -237,35 +237,50 @@ class _Program(NamedTuple):
     args: Sequence[str]
 
 
-def _find_program(
-    runtime: str | None,
-    file: str | None,
-    code: str | None,
-    args: Sequence[str],
-    added: "Mapping[str, Recipe]",
-) -> _Program:
-    """Return the program, with its runtime where the command line leaves it out. Raises UsageError without a program.
+def _find_program(named: _Named, settings: Settings | None) -> _Program:
+    """Return the program, with its runtime where the command line leaves it out. None: a server has the settings.
 
     A single file is run by the runtime of its suffix. A command is run by the runtime whose executable it is, and any
-    other command by `shell`.
+    other command by `shell`. Raises UsageError without a program, and Failure for an unknown runtime.
     """
-    from paddock.runtimes.recipe import find_executable_runtime, find_suffix_runtime, recipes
+    from paddock.runtimes.recipe import recipes
 
-    known = recipes(added)
-    if runtime is None and args and code is None:
-        of_command = find_executable_runtime(args[0], known)
-        if of_command is None or of_command == "shell":  # a shell takes no arguments of its own
-            return _Program("shell", None, 'exec "$@"', args)
-        return _Program(of_command, None, None, args[1:])
-    if runtime is None or (file is None and code is None and not args and runtime in known):
-        raise click.UsageError(_NOTHING_TO_RUN)
-    is_path = file is None and code is None and runtime not in known
-    if is_path and (of_file := find_suffix_runtime(Path(runtime), known)) is not None:
-        return _Program(of_file, runtime, None, args)
-    if is_path and Path(runtime).is_file():
-        what = f"{runtime}: no language has the suffix of this file; name one: paddock exec RUNTIME {runtime}"
+    known = recipes({} if settings is None else settings.runtimes.recipes)
+    program = _find_command(named, known) or _find_file(named, known)
+    if program is None:
+        if named.runtime is None or (named.code is None and named.file is None and not named.args):
+            raise click.UsageError(_NOTHING_TO_RUN)
+        program = _Program(named.runtime, *named[1:])
+    if settings is not None:
+        require_runtime(program.runtime, settings.runtimes)
+    return program
+
+
+def _find_command(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
+    """Return the program for a command line without a runtime, a file and code."""
+    from paddock.runtimes.recipe import find_executable_runtime
+
+    if named.runtime is not None or named.code is not None or not named.args:
+        return None
+    runtime = find_executable_runtime(named.args[0], known)
+    if runtime is None or runtime == "shell":  # a shell takes no arguments of its own
+        return _Program("shell", None, 'exec "$@"', named.args)
+    return _Program(runtime, None, None, named.args[1:])
+
+
+def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
+    """Return the program for a file that stands where a runtime could. Raises UsageError for an unknown suffix."""
+    from paddock.runtimes.recipe import find_suffix_runtime
+
+    file = named.runtime
+    if file is None or file in known or named.file is not None or named.code is not None:
+        return None
+    if (runtime := find_suffix_runtime(Path(file), known)) is not None:
+        return _Program(runtime, file, None, named.args)
+    if Path(file).is_file():
+        what = f"{file}: no language has the suffix of this file; name one: paddock exec RUNTIME {file}"
         raise click.UsageError(what)
-    return _Program(runtime, file, code, args)
+    return None
 
 
 def _build_work(program: _Program, given: dict[str, Any]) -> RuntimeRun:

@@ -136,14 +136,6 @@ class Paddock:
         self._running = self._prompting = None
         await self._open.aclose()
 
-    async def open(self) -> Self:
-        """Open the session without a block, as for the cells of a notebook, and return it. `close` ends it."""
-        return await self.__aenter__()
-
-    async def close(self) -> None:
-        """End every process, and make the record durable."""
-        await self.__aexit__(None, None, None)
-
     @property
     def settings(self) -> Settings:
         """The effective settings."""
