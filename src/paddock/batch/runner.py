@@ -11,7 +11,7 @@ wrote to standard output.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -77,13 +77,24 @@ class Runner:
         self._origin = origin
         self._compile_timeout_ms = settings.timeout_ms
         self._max_jobs = settings.max_jobs
+        self._languages = frozenset(settings.languages)
 
     def map(
         self, programs: Iterable[Program] | AsyncIterable[Program], max_parallel: int | None = None
     ) -> AsyncGenerator[ProgramResult]:
-        """Yield the results of programs as they end; at most `max_parallel` run, and at most `runtimes.max_jobs`."""
+        """Yield the results of programs as they end; at most `max_parallel` run, and at most `runtimes.max_jobs`.
+
+        Programs of a sequence whose language the gate rejects are sent first, so that a mistake is found at once.
+        """
+        if isinstance(programs, Sequence):
+            programs = sorted(programs, key=self.has_language)
         parallel = min(max_parallel or self._max_jobs, self._max_jobs)
         return map_concurrently(self.run, programs, parallel=parallel)
+
+    def has_language(self, program: Program) -> bool:
+        """Return whether there are runtimes for the language of a program and of its checker."""
+        used = (program.language, *([program.checker.language] if program.checker is not None else []))
+        return all(name in self._languages for name in used)
 
     async def run(self, program: Program) -> ProgramResult:
         """Run a program, with all its tests if it has any. Raises LedgerError when the record cannot be written."""

@@ -27,6 +27,7 @@ from paddock.cli.variables import decode_utf8
 from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
+from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.packages import needs_own_folder
@@ -157,6 +158,7 @@ def command(
     answered = given["mode"] is not None or bool(given["terms"])
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
+        runtime = read_language(runtime)
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         check_server_options(context, session, server)
         settings = None if session is not None else _read_own_settings(runtime, workspace, flags, given)

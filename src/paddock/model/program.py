@@ -4,9 +4,10 @@ import signal
 from functools import cache
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from paddock.model.base import PositiveInt, Value, WholeNumber
+from paddock.model.languages import read_language
 from paddock.model.limits import KIB, MIB
 from paddock.model.network import HostGrant, Network
 from paddock.model.work_files import OutputFile
@@ -16,8 +17,14 @@ RUNTIMES = (
     "c", "cpp", "csharp", "ruby", "php", "perl", "r", "elixir",
 )  # fmt: skip
 """The built-in runtimes, in the order of help and errors. Settings may add others (`[runtimes.recipes]`)."""
-Runtime = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
-"""The name of a runtime, or what somebody takes for one; the gate says which there are."""
+
+
+def _read_runtime(value: object) -> object:
+    return read_language(value) if isinstance(value, str) else value
+
+
+Runtime = Annotated[str, Field(pattern=r"^[!-~]{1,64}$"), BeforeValidator(_read_runtime)]
+"""The name of a runtime, or a name that no runtime has, which the gate rejects. An alias becomes the name."""
 
 Access = Literal["none", "read-only", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)

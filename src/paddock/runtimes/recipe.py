@@ -6,12 +6,10 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from paddock.model.languages import ALIASES
 from paddock.model.program import RUNTIMES, Executables
 from paddock.settings.recipes import Recipe
 from paddock.texts import find_nearest
-
-_ALIASES = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
-"""Other common names of runtimes."""
 
 HELLO_OUTPUT = "hello from paddock"
 """What every hello program prints."""
@@ -57,5 +55,5 @@ def _guess_runtime(wanted: str, known: Mapping[str, Recipe]) -> str:
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
         if wanted in {each.lower() for each in (runtime, recipe.title, *recipe.compatible, *suffixes)}:
             return runtime
-    near = find_nearest(wanted, [*known, *_ALIASES])
-    return _ALIASES.get(near[0], near[0]) if near else ""
+    near = find_nearest(wanted, [*known, *ALIASES])
+    return ALIASES.get(near[0], near[0]) if near else ""

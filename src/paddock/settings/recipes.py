@@ -18,6 +18,7 @@ from typing import Annotated, Literal, Self, cast
 from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.base import Json, Value
+from paddock.model.languages import ALIASES
 from paddock.model.program import RUNTIMES
 
 _NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
@@ -234,7 +235,7 @@ def _list_tool_placeholders(variant: RecipeVariant) -> frozenset[str]:
     return frozenset(names)
 
 
-_TAKEN_NAMES = frozenset({*RUNTIMES, "auto"})
+_TAKEN_NAMES = frozenset({*RUNTIMES, *ALIASES, "auto"})
 """Names that mean something already: the built-in languages, and what script tools call the choice by suffix."""
 
 
