@@ -80,6 +80,8 @@ class ProgramLimits(Value):
     """Resident memory of the program and everything that it starts."""
     compile_memory_bytes: PositiveInt | None = None
     """Resident memory of the compiler; None for `memory_bytes`."""
+    stack_bytes: PositiveInt | None = None
+    """Stack of the first thread of each process, in bytes; None for as much as the memory allows."""
     output_bytes: PositiveInt | None = None
     """Maximum output on each stream, in bytes; beyond it the program ends. None for the maximum of any process."""
     stdout_bytes: PositiveInt = MIB

@@ -132,6 +132,7 @@ def _effective_limits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
         memory_bytes=min(asked.memory_bytes or mine.memory_bytes, mine.memory_bytes),
         cpu_ms=asked.cpu_ms,
+        stack_bytes=settings.limits.runtime.stack_bytes,
         output_bytes=asked.output_bytes,
         **_compile_limits(asked, mine),
         stdout_bytes=mine.stdout_bytes,

@@ -298,7 +298,7 @@ def _stderr_text(ended: ProcessResult) -> str:
 def _add_limits(text: str, limits: ProcessLimits) -> str:
     sizes = {
         name: f"{size // MIB} MiB" if name.endswith("_bytes") else size
-        for name, size in limits.model_dump().items()
+        for name, size in limits.model_dump(exclude_none=True).items()
     }
     return text.format(**sizes)
 
