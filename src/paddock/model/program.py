@@ -65,6 +65,9 @@ class OutputOptions(Value):
     """Maximum bytes of each stream that are kept for the answer; None for the maximum of policy."""
     combined: bool = False
     """Whether both streams are combined as with `2>&1`: then standard output contains both, in the order of writing."""
+    live: bool = True
+    """Whether output leaves the program line by line, where somebody listens to it. Without a listener it does so only
+    if the streams are `combined`: otherwise the language buffers it as it does in a pipe."""
 
 
 class ProgramLimits(Value):

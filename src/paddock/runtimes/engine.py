@@ -35,7 +35,15 @@ from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, 
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
-from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, walk_files, write_files
+from paddock.runtimes.workdir import (
+    VARIABLE,
+    WORKDIR,
+    InputFileError,
+    make_folder,
+    make_workdir,
+    walk_files,
+    write_files,
+)
 from paddock.sandbox import spec
 from paddock.sandbox.fork_server import Slot
 from paddock.sandbox.job import RunningProcess
@@ -93,9 +101,17 @@ class _Task:
         return self.job.work.output.combined
 
     @property
+    def folder(self) -> str:
+        """The directory in scratch that the program works in; empty for one that works in the workspace.
+
+        HOME, TMPDIR and what Paddock needs lie beside it, so that it holds only what the program expects.
+        """
+        return WORKDIR if self.job.work.has_workdir or self.job.terms.grants.access == "none" else ""
+
+    @property
     def source_folder(self) -> str:
         """The directory in scratch that has the program's file when it is run."""
-        return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
+        return self.folder if self.plan.compile is None else ""
 
     def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
@@ -321,7 +337,7 @@ class RuntimeEngine:
         links: Mapping[str, Path] = MappingProxyType({}),
     ) -> RawResult:
         try:
-            planned = steps(found, job.work.code, job.work.args, file=job.work.file)
+            planned = steps(found, job.work.code, job.work.args, file=job.work.file, live=job.live)
         except NoProgramError as problem:
             return _refuse(Status.INVALID, str(problem))
         own = None
@@ -361,7 +377,7 @@ class RuntimeEngine:
             if isinstance(prepared, RawResult):
                 return prepared
             toolchain = prepared.toolchain
-            planned = steps(toolchain, driver)
+            planned = steps(toolchain, driver, live=True)
             task = _Task(job, sandbox, toolchain, planned, None, Sinks(_drop, _drop), None, prepared.links)
             grants = job.grants(toolchain)
             # Its turns have limits of their own.
@@ -402,9 +418,11 @@ class RuntimeEngine:
         try:
             work, before = task.job.work, dict[str, str]()
             if work.has_workdir:
-                own = task.plan.written if task.source_folder else {}
+                own = task.plan.stored if task.source_folder else {}
                 before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
-                grants = grants.replace(folder=WORKDIR)
+            elif task.folder:
+                make_folder(slot.scratch, task.folder)
+            grants = grants.replace(folder=task.folder)
             for name, target in task.links.items():
                 (slot.scratch / name).symlink_to(target)
             compiled = await self._provide_files(task, slot)
@@ -478,8 +496,9 @@ class RuntimeEngine:
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
-            if task.plan.written:
-                await _put_files(task.plan.written, slot.scratch / task.source_folder)
+            for files, folder in ((task.plan.stored, task.source_folder), (task.plan.files, "")):
+                if files:
+                    await _put_files(files, slot.scratch / folder)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,

@@ -110,8 +110,10 @@ class RecipeVariant(Value):
     """Globs of what a program must read. System directories, which every program can read, need not be named."""
     environment: Mapping[str, str] = Field(default_factory=dict)
     """Environment variables of the program."""
+    live_environment: Mapping[str, str] = Field(default_factory=dict)
+    """Further environment variables of a program to whose output somebody listens: its language must not buffer it."""
     files: Files = Field(default_factory=dict)
-    """Further files beside the program, by name. With arguments alone, only those that `environment` names."""
+    """Further files in scratch, by name. With arguments alone, only those that the environment names."""
     compile: Words = ()
     """Command that makes `{output}`, a file or a directory, from `{source}`. A word with a `*` stands for every file
     that it matches."""
