@@ -22,6 +22,8 @@ from paddock.cli.line_source import read_lines
 from paddock.cli.run_request import EXIT_SIGNAL_BASE
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import cancel_on_signals
+from paddock.cli.table import warn
+from paddock.model.base import count
 from paddock.model.outcome import Status
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
@@ -29,6 +31,7 @@ from paddock.settings.schema import Settings
 EXIT_UNANSWERED = 1
 """Exit code if a line was invalid, or if nothing is known of a program: it was refused, unavailable or lost."""
 
+_MAX_LISTED_LINES = 20
 _UNANSWERED = frozenset(
     {Status.DENIED, Status.INVALID, Status.UNAVAILABLE, Status.LOST, Status.ERROR, Status.CANCELLED}
 )
@@ -76,6 +79,14 @@ def command(
     settings = load(workspace, flags=flags).settings
     with ExitStack() as stack:
         answers = None if output is None else stack.enter_context(open_answer_file(output))
+        if answers is not None and answers.damaged:
+            numbers = ", ".join(map(str, answers.damaged[:_MAX_LISTED_LINES]))
+            more = len(answers.damaged) - _MAX_LISTED_LINES
+            numbers += f" and {more} more" if more > 0 else ""
+            warn(
+                f"{output}: {count(len(answers.damaged), 'line')} that lost a part ({numbers}) moved to "
+                f"{answers.aside.name}; their programs run again"
+            )
         batch = _Batch(answers, Progress(sys.stderr))
         number = asyncio.run(batch.run(file, settings, workspace, max_parallel))
     context.exit(EXIT_SIGNAL_BASE + number if number else batch.exit_code)

@@ -11,6 +11,8 @@ from paddock.model.program import RUNTIMES, Executables
 from paddock.settings.recipes import Recipe
 from paddock.texts import find_nearest
 
+_HINTS = {"deno": "typescript"}
+"""What people may mean by names that are no aliases."""
 HELLO_OUTPUT = "hello from paddock"
 """What every hello program prints."""
 
@@ -37,7 +39,11 @@ def executables(runtime: str, added: Mapping[str, Recipe] | None = None) -> Exec
     if recipe is None:
         return Executables(candidates=(), compatible=frozenset())
     names = recipe.compatible or recipe.candidates
-    return Executables(candidates=recipe.candidates, compatible=frozenset(name.lower() for name in names))
+    return Executables(
+        candidates=recipe.candidates,
+        compatible=frozenset(name.lower() for name in names),
+        compiles=any(variant.compile for variant in recipe.variants),
+    )
 
 
 def no_runtime(name: str, added: Mapping[str, Recipe] | None = None) -> str:
@@ -55,5 +61,6 @@ def _guess_runtime(wanted: str, known: Mapping[str, Recipe]) -> str:
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
         if wanted in {each.lower() for each in (runtime, recipe.title, *recipe.compatible, *suffixes)}:
             return runtime
-    near = find_nearest(wanted, [*known, *ALIASES])
-    return ALIASES.get(near[0], near[0]) if near else ""
+    others = {**ALIASES, **_HINTS}
+    near = find_nearest(wanted, [*known, *others])
+    return others.get(near[0], near[0]) if near else ""

@@ -26,7 +26,8 @@ async def run_code(body: RunCodeRequest, runner: PureRunner) -> RunCodeResponse:
     settings = runner.tenant.settings.runtimes
     work = make_program(body, entry, files, settings.network)
     fetched = FetchedFiles(paths, runner.hide_secrets)
-    outcome, output = await runner.run(work, make_limits(body), on_workdir=fetched.read if paths else None)
+    limits = make_limits(body, entry, settings.timeout_ms)
+    outcome, output = await runner.run(work, limits, on_workdir=fetched.read if paths else None)
     answer = render_outcome(outcome, entry, output, fetched.contents)
     if fetched.refusal is not None:
         raise fetched.refusal
