@@ -261,11 +261,6 @@ def _is_earlier(bound: str, value: str) -> bool:
     return not bound or (bool(value) and value[:length] <= bound[:length])
 
 
-def _is_at_most_if_set(bound: int | None, value: int | None) -> bool:
-    """Compare numbers of which None is no bound."""
-    return bound is None or (value is not None and value <= bound)
-
-
 def _is_among(bound: tuple[object, ...], value: tuple[object, ...]) -> bool:
     return all(each in bound for each in value)
 
@@ -289,7 +284,6 @@ def _is_stricter(*weakest_first: str) -> Callable[[str, str], bool]:
 
 _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "limits.timeout_policy": _is_stricter("clamp", "deny"),
-    "limits.runtime.stack_bytes": _is_at_most_if_set,
     "grants.jit": _only_off,
     "grants.servers": _is_subset,
     "grants.calls": _is_stricter("run", "read_only", "dry_run"),

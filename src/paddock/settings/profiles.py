@@ -47,9 +47,9 @@ class ComputeLimits(ProfileLimits):
 class RuntimeLimits(Value):
     """`[limits.runtime]`: limits of programs in language runtimes, besides those of `[runtimes]`."""
 
-    stack_bytes: Annotated[int, Field(ge=64 * KIB)] | None = None
-    """Maximum stack of a program's first thread, in bytes; by default as much as its memory limit allows. If it is set,
-    threads get stacks of the same size by default."""
+    stack_bytes: Annotated[int, Field(ge=KIB)] = 1024 * 1024 * MIB
+    """Maximum stack of a program's first thread, in bytes. By default, and with a value above its memory limit, it is as
+    large as that limit allows; with a smaller one, threads get stacks of this size by default."""
 
 
 class LimitSettings(Value):
