@@ -60,8 +60,9 @@ def _read_value(
         value = _read_text(kind, value)
         if kind == "array" and isinstance(value, str) and _is_one_item(schema, value, path in phrases):
             value = [value]
-        if (names := schema.get("enum")) and value not in names and (name := read_language(value)) in names:
-            return name
+        if path == "language" and value not in schema.get("enum", [value]):
+            name = read_language(value)
+            return name if name in schema["enum"] else value
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     if kind == "object" and isinstance(value, dict):

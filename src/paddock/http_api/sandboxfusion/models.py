@@ -33,7 +33,8 @@ def _read_language(value: object) -> object:
     if not isinstance(value, str) or value in _LANGUAGE_NAMES:
         return value
     runtime = read_language(value)
-    return _NAMES_OF_RUNTIMES.get(runtime, runtime)
+    name = _NAMES_OF_RUNTIMES.get(runtime, runtime)
+    return name if name in _LANGUAGE_NAMES else value
 
 
 Seconds = Annotated[float, Field(le=_MAX_SECONDS, allow_inf_nan=False)]

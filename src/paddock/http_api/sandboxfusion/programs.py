@@ -60,16 +60,11 @@ def make_pure_program(runtime: str, code: str | None, network: Network, **fields
         raise reject_value(path, fault["msg"].removeprefix("Value error, "), None) from None
 
 
-def make_limits(body: RunCodeRequest, entry: LanguageEntry, max_timeout_ms: int) -> LimitOverrides:
-    """Return the limits of a program. A time limit has at least `MIN_TIMEOUT_MS`.
-
-    `compile_timeout` has an effect only where SandboxFusion has a compile command; `max_timeout_ms` is the maximum of
-    policy.
-    """
-    compile_timeout_ms = to_milliseconds(body.compile_timeout) if entry.compiles else max_timeout_ms
+def make_limits(body: RunCodeRequest) -> LimitOverrides:
+    """Return the limits of a program. A time limit has at least `MIN_TIMEOUT_MS`."""
     return LimitOverrides(
         timeout_ms=to_milliseconds(body.run_timeout),
-        compile_timeout_ms=compile_timeout_ms,
+        compile_timeout_ms=to_milliseconds(body.compile_timeout),
         memory_bytes=to_bytes(body.memory_limit),
         output_bytes=OUTPUT_BYTES,
     )

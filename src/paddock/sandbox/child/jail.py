@@ -54,7 +54,7 @@ class JailReport(NamedTuple):
     user_ms: float
     system_ms: float
     peak_bytes: int
-    full_files: int
+    full_files: int = 0
     """1 if a file in a private directory is as large as a file may be, after a program that failed; else 0."""
 
     @classmethod
