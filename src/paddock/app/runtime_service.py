@@ -148,7 +148,9 @@ class Programs:
         """
         hosts = RequestHosts(watch)
         try:
-            job = await self._prepare_task(request, work, decision, hosts, is_heard=watchers.on_output is not None)
+            job = await self._prepare_task(
+                request, work, decision, hosts, is_heard=watchers.on_output is not None
+            )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)

@@ -133,7 +133,17 @@ async def run_body(
     given = {**body.given, **({} if session is None else {"session": session})}
     kind, given = _complete(call.tenant, body, given)
     call.server.downloads.check_room()
-    execution, old = executions.start(call.tenant, make_send(kind, body, given, watched=answering != Answering(streams=False, at_once=False) or keyed is not None), keyed, size=read.size)
+    execution, old = executions.start(
+        call.tenant,
+        make_send(
+            kind,
+            body,
+            given,
+            watched=answering != Answering(streams=False, at_once=False) or keyed is not None,
+        ),
+        keyed,
+        size=read.size,
+    )
     headers = {"Location": f"/v1/executions/{execution.id}", **({REPLAYED_HEADER: "true"} if old else {})}
     if answering.streams:
         events = _stream(call, execution)
@@ -168,9 +178,7 @@ def _complete(
     return kind, given
 
 
-def make_send(
-    kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, Any], *, watched: bool
-) -> Send:
+def make_send(kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, Any], *, watched: bool) -> Send:
     """Return what sends a request by the method of the library for its kind. Raises Problem.
 
     Output of a program that may be `watched` is passed on at once.

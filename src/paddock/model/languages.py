@@ -27,7 +27,12 @@ ALIASES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Other names of the built-in runtimes, in lower case. A language that settings add has none of these names."""
-_GUEST_ALIASES = {"javascript": "javascript", "js": "javascript", "typescript": "typescript", "ts": "typescript"}
+_GUEST_ALIASES = {
+    "javascript": "javascript",
+    "js": "javascript",
+    "typescript": "typescript",
+    "ts": "typescript",
+}
 
 
 def read_language(name: str) -> str:

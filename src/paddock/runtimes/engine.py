@@ -66,7 +66,6 @@ NO_OUTPUT = (
 SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
-_PROGRAM = "program"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
 
 
@@ -102,10 +101,7 @@ class _Task:
 
     @property
     def folder(self) -> str:
-        """The directory in scratch that the program works in; empty for one that works in the workspace.
-
-        HOME, TMPDIR and what Paddock needs lie beside it, so that it holds only what the program expects.
-        """
+        """The directory in scratch that the program works in, beside HOME and TMPDIR; empty in the workspace."""
         return WORKDIR if self.job.work.has_workdir or self.job.terms.grants.access == "none" else ""
 
     @property
@@ -115,7 +111,7 @@ class _Task:
 
     def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
-        scratch, name = str(slot.scratch), self.plan.file_name or _PROGRAM
+        scratch, name = str(slot.scratch), self.plan.file_name or "program"
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
         return StepPaths(
             source=source if self.in_place is None else str(self.in_place),
@@ -294,7 +290,7 @@ class RuntimeEngine:
         if why := await self._find_version_fault(job, sandbox, found):
             return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
         if not job.work.packages or self._packages is None:
-            return _Prepared(found)
+            return _Prepared(found, found.links)
         from paddock.packages.errors import PackagesError  # most programs have no packages
         from paddock.runtimes.package_environment import open_environment
 
@@ -496,9 +492,8 @@ class RuntimeEngine:
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
-            for files, folder in ((task.plan.stored, task.source_folder), (task.plan.files, "")):
-                if files:
-                    await _put_files(files, slot.scratch / folder)
+            await _put_files(task.plan.stored, slot.scratch / task.source_folder)
+            await _put_files(task.plan.files, slot.scratch)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,

@@ -114,7 +114,7 @@ def steps(
     Raises NoProgramError if the recipe needs a program.
     """
     recipe, variant = toolchain.recipe, toolchain.variant
-    unbuffered = variant.live_environment if live else {}
+    unbuffered: Mapping[str, str] = variant.live_environment if live else {}
     if code is None:
         if not variant.arguments:
             raise NoProgramError(

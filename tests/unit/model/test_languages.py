@@ -49,7 +49,13 @@ def test_the_shell_needs_code_under_each_of_its_names() -> None:
 
 @pytest.mark.parametrize(
     ("name", "language"),
-    [("javascript", "javascript"), ("JS", "javascript"), ("ts", "typescript"), ("node", None), ("nodejs", None)],
+    [
+        ("javascript", "javascript"),
+        ("JS", "javascript"),
+        ("ts", "typescript"),
+        ("node", None),
+        ("nodejs", None),
+    ],
 )
 def test_the_guest_has_the_names_of_its_languages_where_it_is_beside_the_runtimes(
     name: str, language: str | None

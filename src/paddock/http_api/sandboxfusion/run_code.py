@@ -27,7 +27,9 @@ async def run_code(body: RunCodeRequest, runner: PureRunner) -> RunCodeResponse:
     work = make_program(body, entry, files, settings.network)
     fetched = FetchedFiles(paths, runner.hide_secrets)
     limits = make_limits(body)
-    if not entry.compiles:  # SandboxFusion has no compile command either, so that `compile_timeout` has no effect
+    if (
+        not entry.compiles
+    ):  # SandboxFusion has no compile command either, so that `compile_timeout` has no effect
         limits = limits.replace(compile_timeout_ms=settings.timeout_ms)
     outcome, output = await runner.run(work, limits, on_workdir=fetched.read if paths else None)
     answer = render_outcome(outcome, entry, output, fetched.contents)

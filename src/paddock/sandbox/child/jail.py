@@ -63,7 +63,10 @@ class JailReport(NamedTuple):
         try:
             report = cls(**json.loads(message))
             os.waitstatus_to_exitcode(report.status)
-            whole = all(type(number) is int for number in (report.status, report.left, report.peak_bytes, report.full_files))
+            whole = all(
+                type(number) is int
+                for number in (report.status, report.left, report.peak_bytes, report.full_files)
+            )
             return report if whole and all(0 <= number < _MAX_COUNT for number in report) else None
         except (ValueError, TypeError, OverflowError):
             return None

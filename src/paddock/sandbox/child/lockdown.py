@@ -179,7 +179,7 @@ def shed_powers(rules: Rules) -> None:
 
 
 def lift_stack_limit() -> None:
-    """Remove the maximum of the stack limit that this process inherited, where it may: jobs have limits of their own."""
+    """Remove the inherited maximum of the stack limit, where this process may: jobs have limits of their own."""
     soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_STACK, (soft, resource.RLIM_INFINITY))
