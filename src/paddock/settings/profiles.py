@@ -48,8 +48,8 @@ class RuntimeLimits(Value):
     """`[limits.runtime]`: limits of programs in language runtimes, besides those of `[runtimes]`."""
 
     stack_bytes: Annotated[int, Field(ge=KIB)] = 1024 * 1024 * MIB
-    """Maximum stack of a program's first thread, in bytes. With a value above its memory limit, such as the default, the
-    stack is as large as memory allows. With a smaller one, further threads get stacks of this size by default."""
+    """Maximum stack of a program's first thread, in bytes. With a value above its memory limit, such as the default,
+    the stack is as large as memory allows. With a smaller one, further threads get stacks of this size by default."""
 
 
 class LimitSettings(Value):
