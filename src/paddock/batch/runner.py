@@ -22,6 +22,7 @@ from paddock.model.limits import KIB, MIB, LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.work_files import InputFile
+from paddock.runtimes.recipe import is_compiled
 from paddock.settings.schema import RuntimeSettings
 from paddock.texts import ellipsis
 
@@ -78,6 +79,7 @@ class Runner:
         self._compile_timeout_ms = settings.timeout_ms
         self._max_jobs = settings.max_jobs
         self._languages = frozenset(settings.languages)
+        self._recipes = settings.recipes
 
     def map(
         self, programs: Iterable[Program] | AsyncIterable[Program], max_parallel: int | None = None
@@ -100,7 +102,7 @@ class Runner:
         """Run a program, with all its tests if it has any. Raises LedgerError when the record cannot be written."""
         if program.tests:
             return await self._judge(program)
-        outcome = await self._execute(program.make_work(program.stdin), program.make_limits())
+        outcome = await self._execute(program.make_work(program.stdin), self._make_limits(program))
         return ProgramResult(id=program.id, outcome=outcome)
 
     async def _judge(self, program: Program) -> ProgramResult:
@@ -118,10 +120,11 @@ class Runner:
 
     async def _run_case(self, program: Program, case: Case, work: RuntimeRun) -> CaseResult:
         written: list[bytes] = []
-        limits = program.make_limits().replace(
+        limits = self._make_limits(program)
+        limits = limits.replace(
             timeout_ms=case.timeout_ms or program.timeout_ms,
             memory_bytes=case.memory_bytes or program.memory_bytes,
-            compile_timeout_ms=program.compile_timeout_ms or self._compile_timeout_ms,
+            compile_timeout_ms=limits.compile_timeout_ms or self._compile_timeout_ms,
             output_bytes=program.output_bytes or JUDGED_OUTPUT_BYTES,
         )
         outcome = await self._execute(work, limits, written.append)
@@ -129,6 +132,13 @@ class Runner:
         if verdict is CaseVerdict.ACCEPTED:
             verdict, message = await self._judge_output(program, case, b"".join(written))
         return CaseResult(name=case.name, verdict=verdict, message=message, outcome=outcome)
+
+    def _make_limits(self, program: Program) -> LimitOverrides:
+        """Return the limits of a program; that of a compile step only if it may have one."""
+        limits = program.make_limits()
+        if limits.compile_timeout_ms is None or is_compiled(program.language, self._recipes):
+            return limits
+        return limits.replace(compile_timeout_ms=None)
 
     async def _judge_output(self, program: Program, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
         if program.checker is not None:

@@ -220,5 +220,3 @@ class Executables(Value):
     """The executables to try in order, if a request names none."""
     compatible: frozenset[str]
     """The executables that a request may name."""
-    compiles: bool = True
-    """Whether one of them may run programs that are compiled first."""

@@ -36,7 +36,7 @@ def judge_program(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
     """Return the terms of a program, clamped limits, and objections; each with the name of its rule."""
-    limits, clamped, _ = _effective_limits(asked, settings, catalogue(work.runtime))
+    limits, clamped, _ = _effective_limits(asked, settings)
     grants = ProgramGrants(
         access=work.access,
         network=work.network,
@@ -62,7 +62,7 @@ def list_stages(
     yield "the executable is allowed", list(_check_executable(work, settings, known))
     yield "the executable is a name", list(_check_path(work))
     yield "the working directory is inside of the workspace", list(_check_cwd(work))
-    yield "the limits are within their maximum", _effective_limits(asked, settings, known)[2]
+    yield "the limits are within their maximum", _effective_limits(asked, settings)[2]
     yield "workspace and network are granted", list(_check_grants(work, settings))
     yield "a rule allows the hosts", list(check_hosts(work, settings))
     yield "the environment variables are granted", list(_check_environment(work, settings))
@@ -124,12 +124,10 @@ def _check_cwd(work: RuntimeRun) -> Iterator[Reason]:
 
 
 def _effective_limits(
-    asked: LimitOverrides, settings: Settings, known: Executables
+    asked: LimitOverrides, settings: Settings
 ) -> tuple[ProgramLimits, list[Reason], list[Reason]]:
     """Return the effective limits, the clamped ones, and the objections (rule 5)."""
     mine = settings.runtimes
-    if not known.compiles:  # a limit of what does not happen has no effect
-        asked = asked.replace(compile_timeout_ms=None)
     limits = ProgramLimits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
         memory_bytes=min(asked.memory_bytes or mine.memory_bytes, mine.memory_bytes),

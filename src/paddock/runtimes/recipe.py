@@ -39,11 +39,13 @@ def executables(runtime: str, added: Mapping[str, Recipe] | None = None) -> Exec
     if recipe is None:
         return Executables(candidates=(), compatible=frozenset())
     names = recipe.compatible or recipe.candidates
-    return Executables(
-        candidates=recipe.candidates,
-        compatible=frozenset(name.lower() for name in names),
-        compiles=any(variant.compile for variant in recipe.variants),
-    )
+    return Executables(candidates=recipe.candidates, compatible=frozenset(name.lower() for name in names))
+
+
+def is_compiled(runtime: str, added: Mapping[str, Recipe] | None = None) -> bool:
+    """Return whether programs of a runtime may have a compile step."""
+    recipe = recipes(added).get(runtime)
+    return recipe is not None and any(variant.compile for variant in recipe.variants)
 
 
 def no_runtime(name: str, added: Mapping[str, Recipe] | None = None) -> str:
