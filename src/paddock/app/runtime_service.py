@@ -148,7 +148,9 @@ class Programs:
         """
         hosts = RequestHosts(watch)
         try:
-            job = await self._prepare_task(request, work, decision, hosts)
+            job = await self._prepare_task(
+                request, work, decision, hosts, is_heard=watchers.on_output is not None
+            )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)
@@ -191,7 +193,13 @@ class Programs:
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
 
     async def _prepare_task(
-        self, request: ExecutionRequest, work: RuntimeRun, decision: Decision, hosts: RequestHosts
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        hosts: RequestHosts,
+        *,
+        is_heard: bool,
     ) -> ProgramTask:
         """Return the task of a program. Raises ArtifactError, ValueError, and JailError for its directory."""
         from paddock.runtimes.recipe import recipes
@@ -213,6 +221,7 @@ class Programs:
             request.actor,
             own,
             hosts.open,
+            work.output.combined or (work.output.live and is_heard),
         )
 
     def _remember_hosts(self, session: str, hosts: HostTurn) -> None:

@@ -28,6 +28,7 @@ from paddock.cli.variables import decode_utf8
 from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
+from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.packages import needs_own_folder
@@ -178,10 +179,8 @@ def command(
         program = _find_program(_Named(runtime, file, given["code"], context.meta[_REST_KEY]), settings)
         work = _build_work(program, {**given, "workspace": workspace, "session": session})
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
-        if settings is None:
-            runner = SessionRunner(server, work, limits)
-        else:
-            runner = _LocalRunner(settings, workspace, work, limits)
+        on_server = SessionRunner(server, work, limits)
+        runner = on_server if settings is None else _LocalRunner(settings, workspace, work, limits)
         context.exit(_execute(runner, work, answered=answered, as_json=as_json, output_dir=output_dir))
     except ValidationError as problem:
         raise click.UsageError(explain_request(problem)) from None
@@ -250,7 +249,7 @@ def _find_program(named: _Named, settings: Settings | None) -> _Program:
     if program is None:
         if named.runtime is None or (named.code is None and named.file is None and not named.args):
             raise click.UsageError(_NOTHING_TO_RUN)
-        program = _Program(named.runtime, *named[1:])
+        program = _Program(read_language(named.runtime), *named[1:])
     if settings is not None:
         require_runtime(program.runtime, settings.runtimes)
     return program
@@ -273,7 +272,7 @@ def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
     from paddock.runtimes.recipe import find_suffix_runtime
 
     file = named.runtime
-    if file is None or file in known or named.file is not None or named.code is not None:
+    if file is None or read_language(file) in known or named.file is not None or named.code is not None:
         return None
     if (runtime := find_suffix_runtime(Path(file), known)) is not None:
         return _Program(runtime, file, None, named.args)

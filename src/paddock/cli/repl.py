@@ -36,6 +36,7 @@ from paddock.client.loop_thread import OpenLoop, start_loop
 from paddock.files import write_below
 from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
+from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
@@ -123,6 +124,7 @@ def command(
     the commands of the prompt.
     """
     settings = read_settings(workspace, flags, {**given, "env": env})
+    runtime = read_language(runtime)
     require_runtime(runtime, settings.runtimes)
     fields: dict[str, Json] = {
         "kind": "runtime",

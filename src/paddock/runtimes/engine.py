@@ -35,7 +35,15 @@ from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, 
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
-from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, walk_files, write_files
+from paddock.runtimes.workdir import (
+    VARIABLE,
+    WORKDIR,
+    InputFileError,
+    make_folder,
+    make_workdir,
+    walk_files,
+    write_files,
+)
 from paddock.sandbox import spec
 from paddock.sandbox.fork_server import Slot
 from paddock.sandbox.job import RunningProcess
@@ -58,7 +66,6 @@ NO_OUTPUT = (
 SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
-_PROGRAM = "program"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
 
 
@@ -93,13 +100,18 @@ class _Task:
         return self.job.work.output.combined
 
     @property
+    def folder(self) -> str:
+        """The directory in scratch that the program works in, beside HOME and TMPDIR; empty in the workspace."""
+        return WORKDIR if self.job.work.has_workdir or self.job.terms.grants.access == "none" else ""
+
+    @property
     def source_folder(self) -> str:
         """The directory in scratch that has the program's file when it is run."""
-        return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
+        return self.folder if self.plan.compile is None else ""
 
     def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
-        scratch, name = str(slot.scratch), self.plan.file_name or _PROGRAM
+        scratch, name = str(slot.scratch), self.plan.file_name or "program"
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
         return StepPaths(
             source=source if self.in_place is None else str(self.in_place),
@@ -278,7 +290,7 @@ class RuntimeEngine:
         if why := await self._find_version_fault(job, sandbox, found):
             return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
         if not job.work.packages or self._packages is None:
-            return _Prepared(found)
+            return _Prepared(found, found.links)
         from paddock.packages.errors import PackagesError  # most programs have no packages
         from paddock.runtimes.package_environment import open_environment
 
@@ -321,7 +333,7 @@ class RuntimeEngine:
         links: Mapping[str, Path] = MappingProxyType({}),
     ) -> RawResult:
         try:
-            planned = steps(found, job.work.code, job.work.args, file=job.work.file)
+            planned = steps(found, job.work.code, job.work.args, file=job.work.file, live=job.live)
         except NoProgramError as problem:
             return _refuse(Status.INVALID, str(problem))
         own = None
@@ -361,7 +373,7 @@ class RuntimeEngine:
             if isinstance(prepared, RawResult):
                 return prepared
             toolchain = prepared.toolchain
-            planned = steps(toolchain, driver)
+            planned = steps(toolchain, driver, live=True)
             task = _Task(job, sandbox, toolchain, planned, None, Sinks(_drop, _drop), None, prepared.links)
             grants = job.grants(toolchain)
             # Its turns have limits of their own.
@@ -402,9 +414,11 @@ class RuntimeEngine:
         try:
             work, before = task.job.work, dict[str, str]()
             if work.has_workdir:
-                own = task.plan.written if task.source_folder else {}
+                own = task.plan.stored if task.source_folder else {}
                 before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
-                grants = grants.replace(folder=WORKDIR)
+            elif task.folder:
+                make_folder(slot.scratch, task.folder)
+            grants = grants.replace(folder=task.folder)
             for name, target in task.links.items():
                 (slot.scratch / name).symlink_to(target)
             compiled = await self._provide_files(task, slot)
@@ -478,8 +492,8 @@ class RuntimeEngine:
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
-            if task.plan.written:
-                await _put_files(task.plan.written, slot.scratch / task.source_folder)
+            await _put_files(task.plan.stored, slot.scratch / task.source_folder)
+            await _put_files(task.plan.files, slot.scratch)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,

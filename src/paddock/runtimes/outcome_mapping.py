@@ -303,7 +303,7 @@ def _add_limits(text: str, limits: ProcessLimits) -> str:
         else count(size, "byte")
         if size % MIB
         else f"{size // MIB} MiB"
-        for name, size in limits.model_dump().items()
+        for name, size in limits.model_dump(exclude_none=True).items()
     }
     return text.format(**sizes)
 

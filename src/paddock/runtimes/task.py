@@ -40,6 +40,8 @@ class ProgramTask(NamedTuple):
     """What serves its proxy, with the network `hosts`."""
     open_hosts: OpenHosts = _refuse_hosts
     """Makes what serves the connections of an installation of its packages."""
+    live: bool = False
+    """Whether its output leaves it line by line, and not when the language's buffer is full."""
 
     @property
     def serve_proxy(self) -> Listener | None:

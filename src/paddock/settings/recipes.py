@@ -18,6 +18,7 @@ from typing import Annotated, Literal, Self, cast
 from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.base import Json, Value
+from paddock.model.languages import ALIASES
 from paddock.model.program import RUNTIMES
 
 _NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
@@ -109,8 +110,10 @@ class RecipeVariant(Value):
     """Globs of what a program must read. System directories, which every program can read, need not be named."""
     environment: Mapping[str, str] = Field(default_factory=dict)
     """Environment variables of the program."""
+    live_environment: Mapping[str, str] = Field(default_factory=dict)
+    """Further environment variables of a program to whose output somebody listens: its language must not buffer it."""
     files: Files = Field(default_factory=dict)
-    """Further files beside the program, by name. With arguments alone, only those that `environment` names."""
+    """Further files in scratch, by name. With arguments alone, only those that the environment names."""
     compile: Words = ()
     """Command that makes `{output}`, a file or a directory, from `{source}`. A word with a `*` stands for every file
     that it matches."""
@@ -234,7 +237,7 @@ def _list_tool_placeholders(variant: RecipeVariant) -> frozenset[str]:
     return frozenset(names)
 
 
-_TAKEN_NAMES = frozenset({*RUNTIMES, "auto"})
+_TAKEN_NAMES = frozenset({*RUNTIMES, *ALIASES, "auto"})
 """Names that mean something already: the built-in languages, and what script tools call the choice by suffix."""
 
 

@@ -264,7 +264,7 @@ def test_a_revoked_token_ends_what_runs(place: ApiPlace) -> None:
             place.paddock("serve", "token", "revoke", "alice", "--json")
             *_, (name, problem) = events
         assert (name, problem["status"]) == ("problem", 401)
-        assert alice.problem("GET", "/v1/ping")[:2] == (401, "unauthorized")
+        assert alice.problem("GET", "/v1/server")[:2] == (401, "unauthorized")
 
 
 def test_a_token_that_is_revoked_while_a_body_arrives(place: ApiPlace) -> None:

@@ -80,10 +80,14 @@ S28 = {
         "@/bin/rustc --edition=2021 --crate-name=code -Cdebuginfo=0 -Cstrip=symbols -Clinker=@/bin/cc -o /s/program /s/code.rs",
         "/s/program",
     ),
-    "c": ("code.c", "@/bin/gcc -pipe -include /s/paddock_output.h -o /s/program /s/code.c -lm", "/s/program"),
+    "c": (
+        "code.c",
+        "@/bin/gcc -pipe -include /s/paddock.h -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc -o /s/program /s/code.c -lm",
+        "/s/program",
+    ),
     "cpp": (
         "code.cpp",
-        "@/bin/g++ -std=c++20 -pipe -include /s/paddock_output.h -o /s/program /s/code.cpp",
+        "@/bin/g++ -std=c++20 -pipe -include /s/paddock.h -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc -o /s/program /s/code.cpp",
         "/s/program",
     ),
 }
