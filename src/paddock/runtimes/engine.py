@@ -402,7 +402,7 @@ class RuntimeEngine:
         try:
             work, before = task.job.work, dict[str, str]()
             if work.has_workdir:
-                own = task.plan.written if task.source_folder else {}
+                own = task.plan.program if task.source_folder else {}
                 before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
                 grants = grants.replace(folder=WORKDIR)
             for name, target in task.links.items():
@@ -478,8 +478,8 @@ class RuntimeEngine:
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
-            if task.plan.written:
-                await _put_files(task.plan.written, slot.scratch / task.source_folder)
+            await _put_files(task.plan.program, slot.scratch / task.source_folder)
+            await _put_files(task.plan.files, slot.scratch)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,

@@ -168,6 +168,9 @@ class Recipe(Value):
     """Name for people."""
     extensions: Annotated[tuple[Extension, ...], Field(min_length=1)]
     """Suffixes of programs. A program without a file gets the first one."""
+    stem: str = Field(default="code", pattern=r"^[a-z]+$")
+    """Name of the file of a program without one, before the suffix. No module of the language's library has it: the
+    language may look for modules beside the program."""
     compatible: tuple[ExecutableName, ...] = ()
     """Executables that a request may name, by default those of the variants. Letter case is ignored."""
     style: Style = "plain"
