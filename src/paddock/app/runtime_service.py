@@ -167,13 +167,16 @@ class Programs:
         try:
             files = collector.read if collector else None
             stdout = _tee(recording.stdout, watchers.on_raw_stdout)
-            sinks = Sinks(stdout, recording.stderr, files, watchers.on_workdir)
+            shown: list[bytes] = []
+            sinks = Sinks(stdout, recording.stderr, files, shown.append, watchers.on_workdir)
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))
             result = hosts.add_connections(result)
             if isinstance(job.hosts, HostTurn) and result.session is not None:
                 self._remember_hosts(result.session.id, job.hosts)
+            if shown:
+                result = result.replace(results=await asyncio.to_thread(self.sessions.read_shown, shown[0]))
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)

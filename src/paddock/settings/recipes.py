@@ -111,6 +111,8 @@ class RecipeVariant(Value):
     """Environment variables of the program."""
     files: Files = Field(default_factory=dict)
     """Further files beside the program, by name. With arguments alone, only those that `environment` names."""
+    shows: bool = False
+    """Whether it runs Python, whose programs can show values: figures, images, pages."""
     compile: Words = ()
     """Command that makes `{output}`, a file or a directory, from `{source}`. A word with a `*` stands for every file
     that it matches."""

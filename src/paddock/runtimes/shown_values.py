@@ -1,0 +1,54 @@
+"""Values that a Python program shows outside of a session: rich forms of objects, figures, images.
+
+before   a folder in scratch gets `python_display/`, and is the first on the path of Python
+program  imports a library that shows something: only then the rest is loaded
+after    the file `shown` in that folder has a frame for each value; it is as hostile as all that a program writes
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from paddock.model.limits import MIB
+from paddock.runtimes.workdir import read_below, write_files
+
+_FOLDER, _FILE = ".paddock", "shown"
+_VARIABLE = "PYTHONPATH"
+_SHOWN = ("display", "text", "program")
+"""Files of `python_display/` that are one module in scratch, one after the other."""
+_MAX_BYTES = 32 * MIB
+
+
+def write_hook(scratch: Path) -> None:
+    """Put what shows values into the scratch of a program."""
+    folder = scratch / _FOLDER
+    folder.mkdir(mode=0o700)
+    os.chown(folder, scratch.stat().st_uid, -1)
+    write_files(_read_hook(), folder)
+
+
+def add_variable(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """Return the environment of a program that has the hook; the hook removes what is added here."""
+    own = environment.get(_VARIABLE)
+    path = f"{scratch}/{_FOLDER}"
+    return {**environment, _VARIABLE: path if own is None else f"{path}{os.pathsep}{own}"}
+
+
+def read_shown(scratch: Path) -> bytes:
+    """Return the frames that a program left; nothing without any, or where something else is in their place."""
+    if not os.path.lexists(scratch / _FOLDER / _FILE):
+        return b""
+    try:
+        return read_below(scratch, f"{_FOLDER}/{_FILE}", _MAX_BYTES)
+    except (OSError, ValueError):
+        return b""
+
+
+@cache
+def _read_hook() -> dict[str, bytes]:
+    folder = files("paddock.runtimes") / "python_display"
+    texts = {name: (folder / f"{name}.py").read_bytes() for name in (*_SHOWN, "sitecustomize")}
+    shown = b"".join(texts[name] for name in _SHOWN)
+    return {"sitecustomize.py": texts["sitecustomize"], "display.py": shown}
