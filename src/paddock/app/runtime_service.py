@@ -234,9 +234,10 @@ class Programs:
         for kind, form in result.data.items():
             if kind in _UNSTORED or not isinstance(form, str):
                 continue
-            image = result.read(kind) if kind.startswith("image/") and kind != "image/svg+xml" else None
-            recording = self._artifacts().record_file(is_text=image is None)
-            recording.stdout(form.encode("utf-8", "replace") if image is None else image)
+            recording = self._artifacts().record_file(
+                is_text=kind.startswith("text/") or kind == "image/svg+xml"
+            )
+            recording.stdout(result.read(kind) or b"")
             name = f"result-{number}{mimetypes.guess_extension(kind) or ''}"
             if handle := await recording.finish(facts.replace(file_path=name, media_type=kind)):
                 handles[kind] = handle

@@ -422,7 +422,7 @@ class RuntimeEngine:
             if work.has_workdir:
                 environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
             environment = self._list_inherited_variables(names) | environment
-            if task.toolchain.variant.shows:
+            if task.toolchain.variant.shows and shown_values.may_show(work.code):
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
             grants = grants.replace(environment=environment)

@@ -237,7 +237,7 @@ class _Importer:
         """Show a page that lies in a file; say of any other that nobody sees it."""
 
         def open_page(url, *_args, **_options):
-            path = str(url)[len("file://") :] if str(url).startswith("file://") else str(url)
+            path = re.sub("^file://", "", str(url))
             if not os.path.isfile(path):
                 sys.stderr.write("webbrowser cannot open %s: %s\n" % (url, _NO_BROWSER))
                 return False

@@ -134,11 +134,11 @@ class _Driver(_Display):
         """Give the program output that it can write to, whatever an earlier one did with descriptors and `sys`."""
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
             self.restore_descriptor(descriptor)
-            for name in (name, "__%s__" % name):
-                if not hasattr(sys, name) or _is_closed(getattr(sys, name)):
+            for key in (name, "__%s__" % name):
+                if not hasattr(sys, key) or _is_closed(getattr(sys, key)):
                     file = io.FileIO(descriptor, "w", closefd=False)
                     stream = io.TextIOWrapper(file, self.encoding, "backslashreplace", write_through=True)
-                    setattr(sys, name, stream)
+                    setattr(sys, key, stream)
 
     def restore_descriptor(self, descriptor):
         try:
@@ -257,7 +257,7 @@ class _Driver(_Display):
         @functools.wraps(find)
         def getfile(object):
             is_own = isinstance(object, type) and object.__module__ == "__main__"
-            return is_own and _find_class(object.__name__) or find(object)
+            return (is_own and _find_class(object.__name__)) or find(object)
 
         inspect.getfile = getfile
 
@@ -276,14 +276,14 @@ class _Driver(_Display):
         start = subprocess.Popen.__init__
 
         @functools.wraps(start)
-        def __init__(process, args, *more, **options):
+        def start_and_advise(process, args, *more, **options):
             words = args if isinstance(args, (list, tuple)) else [args]
             line = " ".join(map(str, words))
             if re.search(_INSTALLATION, line):
                 sys.stderr.write("A running session gets no packages: %s\n" % _advise(line))
             start(process, args, *more, **options)
 
-        subprocess.Popen.__init__ = __init__
+        subprocess.Popen.__init__ = start_and_advise
 
     def print(self, text):
         self.flush()
@@ -436,7 +436,6 @@ class _Shell:
     """What programs find that ask whether they run in a notebook."""
 
     kernel = None
-    config = {}
 
     def run_line_magic(self, name, line="", *_):
         if name != "matplotlib":  # figures are shown anyway
