@@ -319,10 +319,11 @@ class Repl:
         if not self._saves:
             return []
         number = 0 if outcome.session is None else outcome.session.number
-        lines: list[str] = []
-        for result in outcome.results:
-            if data := result.read(result.image_type):
-                lines.append(self._write_file(f"result-{number}{IMAGE_SUFFIXES[result.image_type]}", data))
+        lines = [
+            self._write_file(f"result-{number}{IMAGE_SUFFIXES[result.image_type]}", data)
+            for result in outcome.results
+            if (data := result.read(result.image_type))
+        ]
         for file in outcome.files:
             size = count(file.size, "byte")
             if file.handle is None:
