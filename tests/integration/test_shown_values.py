@@ -96,7 +96,9 @@ def test_only_a_program_that_may_show_something_has_the_hook(code: str | None, h
 
 @pytest.mark.parametrize("hooked", [False, True])
 def test_a_program_sees_nothing_of_the_hook(workspace: Path, hooked: bool) -> None:
-    code = "import os, sys; print(os.environ['PYTHONPATH'], [each for each in sys.path if '.paddock' in each])"
+    code = (
+        "import os, sys; print(os.environ['PYTHONPATH'], [each for each in sys.path if '.paddock' in each])"
+    )
     granted = {"runtimes": {**OVERRIDES["runtimes"], "environment": ["PYTHONPATH"]}}
     comment = "  # PIL" if hooked else ""
     outcome = execute(workspace, code + comment, env={"PYTHONPATH": "/mine:/yours"}, overrides=granted)

@@ -12,7 +12,9 @@ ONCE = "import doctest, pdb; print('once')"
 
 
 @pytest.mark.parametrize("files", [None, {"a.txt": b"1"}])
-def test_a_python_program_that_imports_code_runs_once(workspace: Path, files: dict[str, bytes] | None) -> None:
+def test_a_python_program_that_imports_code_runs_once(
+    workspace: Path, files: dict[str, bytes] | None
+) -> None:
     with BlockingPaddock(workspace) as p:
         assert p.exec("python", ONCE, files=files).text == "once\n"
 
