@@ -138,7 +138,7 @@ rules and `runtimes.allowed`, in `paddock runtimes`, `paddock doctor` and comple
 * C#: top-level statements or a class with `Main`. Mono supports only the latter.
 * Node.js: Node.js itself distinguishes ES modules and CommonJS, from version 20.19 on.
 
-Line numbers in errors are those of the submitted program. A copy is named by its file name (`code.py`),
+Line numbers in errors are those of the submitted program. A copy is named by its file name (`program.py`),
 without its directory. C++ and R report no line for an uncaught error.
 
 ## Programs of several files

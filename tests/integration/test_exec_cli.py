@@ -42,7 +42,9 @@ def test_a_file_runs_beside_what_it_imports(workspace):
     assert paddock(workspace, "python", "./folder/main.py") == (0, "near\n", "")
     found = paddock(workspace, "python", "-", stdin=b"import helper")
     assert found[0] == 1
-    assert found[2].startswith('Traceback (most recent call last):\n  File "code.py", line 1, in <module>\n')
+    assert found[2].startswith(
+        'Traceback (most recent call last):\n  File "program.py", line 1, in <module>\n'
+    )
     assert "  hint: inline code cannot import files beside it; " in found[2]
 
 

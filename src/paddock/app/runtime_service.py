@@ -169,13 +169,16 @@ class Programs:
         try:
             files = collector.read if collector else None
             stdout = _tee(recording.stdout, watchers.on_raw_stdout)
-            sinks = Sinks(stdout, recording.stderr, files, watchers.on_workdir)
+            shown: list[bytes] = []
+            sinks = Sinks(stdout, recording.stderr, files, shown.append, watchers.on_workdir)
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))
             result = hosts.add_connections(result)
             if isinstance(job.hosts, HostTurn) and result.session is not None:
                 self._remember_hosts(result.session.id, job.hosts)
+            if shown:
+                result = result.replace(results=await asyncio.to_thread(self.sessions.read_shown, shown[0]))
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
@@ -240,9 +243,10 @@ class Programs:
         for kind, form in result.data.items():
             if kind in _UNSTORED or not isinstance(form, str):
                 continue
-            image = result.read(kind) if kind.startswith("image/") and kind != "image/svg+xml" else None
-            recording = self._artifacts().record_file(is_text=image is None)
-            recording.stdout(form.encode("utf-8", "replace") if image is None else image)
+            recording = self._artifacts().record_file(
+                is_text=kind.startswith("text/") or kind == "image/svg+xml"
+            )
+            recording.stdout(result.read(kind) or b"")
             name = f"result-{number}{mimetypes.guess_extension(kind) or ''}"
             if handle := await recording.finish(facts.replace(file_path=name, media_type=kind)):
                 handles[kind] = handle

@@ -391,7 +391,7 @@ def _execute(
     try:
         if passing.broken is not None:
             raise passing.broken
-        listed = save_files(outcome, runner, output_dir, exit_code=EXIT_OWN_FAILURE) if outcome.files else ""
+        listed = save_files(outcome, runner, output_dir, exit_code=EXIT_OWN_FAILURE)
         lost = "" if answered or not runner.keeps_output else _not_kept(outcome)
         text = (
             ""

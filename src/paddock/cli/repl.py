@@ -41,7 +41,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.session import KERNELS, NEW
+from paddock.model.session import IMAGE_SUFFIXES, KERNELS, NEW
 from paddock.rendering.program_response import list_notes, program_response
 
 if TYPE_CHECKING:
@@ -66,14 +66,6 @@ _UNKNOWN_COMMAND = re.compile(r":[a-z]+")
 _WITH_COLONS = frozenset({"ruby", "shell"})
 """Languages in which a program may begin like a command of the prompt."""
 _ANEW = ":reset opens another one"
-_SAVED_TYPES = {
-    "image/png": ".png",
-    "image/jpeg": ".jpg",
-    "image/gif": ".gif",
-    "image/webp": ".webp",
-    "image/svg+xml": ".svg",
-}
-"""Forms of results that are written to files, with the ends of their names."""
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -337,15 +329,11 @@ class Repl:
         if not self._saves:
             return []
         number = 0 if outcome.session is None else outcome.session.number
-        lines: list[str] = []
-        for result in outcome.results:
-            forms = {kind: result.read(kind) for kind in _SAVED_TYPES}
-            forms["image/svg+xml"] = result.svg.encode() if result.svg else None
-            lines += [
-                self._write_file(f"result-{number}{_SAVED_TYPES[kind]}", data)
-                for kind, data in forms.items()
-                if data
-            ]
+        lines = [
+            self._write_file(f"result-{number}{IMAGE_SUFFIXES[result.image_type]}", data)
+            for result in outcome.results
+            if (data := result.read(result.image_type))
+        ]
         for file in outcome.files:
             size = count(file.size, "byte")
             if file.handle is None:

@@ -280,6 +280,8 @@ def write_outcome(outcome: Outcome) -> str:
         fields["tool"]["output"] = outcome.tool.output
     if outcome.error is not None:
         fields["error"]["data"] = outcome.error.data
+    for shown, result in zip(fields["results"], outcome.results, strict=True):
+        shown["data"] = result.data
     for planned, call in zip(fields["planned"], outcome.planned, strict=True):
         planned["arguments"] = call.arguments
     return dumps({**fields, "value": outcome.value}, separators=(",", ":"))

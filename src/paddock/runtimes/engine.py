@@ -23,7 +23,7 @@ from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase
-from paddock.runtimes import cache, safe_copy
+from paddock.runtimes import cache, safe_copy, shown_values
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
 from paddock.runtimes.environments import missing_module, missing_npm_package
@@ -414,7 +414,7 @@ class RuntimeEngine:
         try:
             work, before = task.job.work, dict[str, str]()
             if work.has_workdir:
-                own = task.plan.stored if task.source_folder else {}
+                own = task.plan.program if task.source_folder else {}
                 before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
             elif task.folder:
                 make_folder(slot.scratch, task.folder)
@@ -435,7 +435,11 @@ class RuntimeEngine:
             environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
-            grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
+            environment = self._list_inherited_variables(names) | environment
+            if task.toolchain.variant.shows and shown_values.may_show(work.code):
+                shown_values.write_hook(slot.scratch)
+                environment = shown_values.add_variable(environment, slot.scratch)
+            grants = grants.replace(environment=environment)
             streams = task.streams(slot.scratch / task.source_folder, os.path.basename(paths.source))
             result = await task.sandbox.run(
                 command,
@@ -445,11 +449,8 @@ class RuntimeEngine:
                 slot=slot,
                 stop=task.stop,
             )
-            if work.has_workdir and not result.survivors:
-                if task.sinks.files is not None:
-                    await asyncio.to_thread(task.sinks.files, walk_files(slot.scratch / WORKDIR), before)
-                if task.sinks.workdir is not None:
-                    await asyncio.to_thread(task.sinks.workdir, slot.scratch / WORKDIR)
+            if not result.survivors:
+                await _pass_on_left(task, slot.scratch, before)
             return self._conclude(task, result, grants, compiled)
         finally:
             slot.release()
@@ -492,7 +493,7 @@ class RuntimeEngine:
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
-            await _put_files(task.plan.stored, slot.scratch / task.source_folder)
+            await _put_files(task.plan.program, slot.scratch / task.source_folder)
             await _put_files(task.plan.files, slot.scratch)
             return Compiled()
         name = cache.key(
@@ -575,6 +576,18 @@ def _explain_missing(found: MissingToolchain) -> RawResult:
 def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
     name = "Invalid" if status is Status.INVALID else "Unavailable"
     return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
+
+
+async def _pass_on_left(task: _Task, scratch: Path, before: Mapping[str, str]) -> None:
+    """Pass on what a program left that has ended: values that it showed, and files."""
+    if task.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
+        task.sinks.shown(shown)
+    if not task.job.work.has_workdir:
+        return
+    if task.sinks.files is not None:
+        await asyncio.to_thread(task.sinks.files, walk_files(scratch / WORKDIR), before)
+    if task.sinks.workdir is not None:
+        await asyncio.to_thread(task.sinks.workdir, scratch / WORKDIR)
 
 
 def _drop(_data: bytes) -> None:

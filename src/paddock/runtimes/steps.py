@@ -86,14 +86,14 @@ class StepRunner:
     """Further files in scratch."""
 
     @property
-    def stored(self) -> dict[str, str]:
-        """The name and the content of the program's file; empty in args mode."""
+    def program(self) -> dict[str, str]:
+        """Name and content of the program's file; empty in args mode, and for a program that runs in place."""
         return {self.file_name: self.source} if self.file_name else {}
 
     @property
     def written(self) -> dict[str, str]:
         """Names and contents of all files that are written to scratch."""
-        return {**self.stored, **self.files}
+        return {**self.program, **self.files}
 
 
 class NoProgramError(ValueError):
@@ -127,7 +127,9 @@ def steps(
         return StepRunner(
             run=alone, files={name: text for name, text in variant.files.items() if f"/{name}" in named}
         )
-    program = prepare_program(recipe.style, code, recipe.extensions[0], _choose_stem(variant, file))
+    program = prepare_program(
+        recipe.style, code, recipe.extensions[0], _find_stem(variant, file) or recipe.stem
+    )
     placeholders = {"main": program.main}
     run = _make_step(toolchain, variant.run, placeholders, arguments)
     return StepRunner(
@@ -140,13 +142,11 @@ def steps(
     )
 
 
-def _choose_stem(variant: RecipeVariant, file: str) -> str:
-    """Return the stem for a program's file: that of its own file, if no tool gives it a meaning."""
-    if not file:
-        return "code"
+def _find_stem(variant: RecipeVariant, file: str) -> str:
+    """Return the stem of a program's own file, or "" without one and if a tool gives the stem a meaning."""
     stem = PurePath(file).stem
     taken = any(PurePath(name).stem == stem for name in variant.files)
-    return stem if _PLAIN_NAME_PATTERN.fullmatch(stem) and not taken else "code"
+    return stem if _PLAIN_NAME_PATTERN.fullmatch(stem) and not taken else ""
 
 
 def hello(toolchain: Toolchain) -> str:

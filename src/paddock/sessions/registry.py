@@ -5,6 +5,7 @@ import errno
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
 from paddock.cancellation import run_shielded
 from paddock.model.errors import PaddockError, RequestError
@@ -18,6 +19,8 @@ from paddock.output.work_files import LeftFile
 from paddock.runtimes.engine import RuntimeEngine
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import InputFileError, read_below, remove_below, walk_files
+from paddock.sessions.bundles import MAX_RESULTS
+from paddock.sessions.channel import split_frames
 from paddock.sessions.interpreter import Interpreter, Read
 from paddock.sessions.languages import DRIVERS, find_driver
 from paddock.sessions.table import OpenSession, SessionTable, refuse
@@ -62,6 +65,11 @@ class ProgramSessions(SessionTable):
         """Return an open session of an actor; None if there is none of that handle."""
         found = self.find_open(actor, handle)
         return found if isinstance(found, ProgramSession) else None
+
+    def read_shown(self, data: bytes) -> tuple[Result, ...]:
+        """Return the values that a program without a session showed, from the frames that it left."""
+        shown = islice((frame["display"] for frame in split_frames(data) if "display" in frame), MAX_RESULTS)
+        return tuple(map(self._read, shown))
 
     async def run(
         self, actor: str, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None

@@ -114,6 +114,8 @@ class RecipeVariant(Value):
     """Further environment variables of a program to whose output somebody listens: its language must not buffer it."""
     files: Files = Field(default_factory=dict)
     """Further files in scratch, by name. With arguments alone, only those that the environment names."""
+    shows: bool = False
+    """Whether it runs Python, whose programs can show values: figures, images, pages."""
     compile: Words = ()
     """Command that makes `{output}`, a file or a directory, from `{source}`. A word with a `*` stands for every file
     that it matches."""
@@ -171,6 +173,9 @@ class Recipe(Value):
     """Name for people."""
     extensions: Annotated[tuple[Extension, ...], Field(min_length=1)]
     """Suffixes of programs. A program without a file gets the first one."""
+    stem: str = Field(default="code", pattern=r"^[a-z]+$")
+    """Name of the file of a program without one, before the suffix. No module of the language's library has it: the
+    language may look for modules beside the program."""
     compatible: tuple[ExecutableName, ...] = ()
     """Executables that a request may name, by default those of the variants. Letter case is ignored."""
     style: Style = "plain"

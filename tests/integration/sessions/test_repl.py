@@ -346,7 +346,7 @@ def test_a_prompt_of_ipython(workspace: Path, environment: dict[str, str]) -> No
     with open_repl(workspace, environment, *words) as (say, talk):
         assert say("x = !echo 42") == ""
         assert say("x.n") == "'42'\n"
-        assert say("%pip install x").startswith("UsageError: a running session gets no packages;")
+        assert say("%pip install x").startswith("UsageError: a running session gets no packages:")
         talk.type("\x04")
 
 

@@ -38,7 +38,7 @@ SDK = "@/bin/sdk/10.0.100"
 S28 = {
     "node": ("code.js", "", "@/bin/node --max-old-space-size=768 /s/code.js"),
     "typescript": ("code.ts", "", "@/bin/bun run /s/code.ts"),
-    "python": ("code.py", "", "@/bin/python3 /s/code.py"),
+    "python": ("program.py", "", "@/bin/python3 /s/program.py"),
     "shell": ("code.sh", "", "@/bin/bash --noprofile --norc /s/code.sh"),
     "powershell": ("code.ps1", "", "@/bin/pwsh -NoLogo -NoProfile -NonInteractive -File /s/code.ps1"),
     "ruby": ("code.rb", "", "@/bin/ruby /s/code.rb"),
