@@ -74,8 +74,10 @@ def _has_positions(fields: Mapping[str, Json]) -> bool:
 
 
 def _sort_texts(value: Json) -> Json:
-    texts = cast("list[Json]", value) if isinstance(value, list) else []
-    return sorted(map(str, texts)) if texts and all(isinstance(each, str) for each in texts) else value
+    texts: list[Json] = cast("list[Json]", value) if isinstance(value, list) else []
+    if not texts or not all(isinstance(each, str) for each in texts):
+        return cast("Json", value)
+    return sorted(map(str, texts))
 
 
 def _sort_scalars(values: list[Json]) -> list[Json]:
