@@ -84,11 +84,11 @@ INVALID_CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"mesage": "x"},
         f"g.echo was not called: `message` is missing; `mesage` was given: did you mean `message`? {SIGNATURE}",
     ),
-    "type": ("echo", {"message": 1}, f"g.echo was not called: `message` must be a text, not the number 1. {SIGNATURE}"),
+    "type": ("echo", {"message": 1}, f"g.echo was not called: `message` must be a text, not 1. {SIGNATURE}"),
     "size": (
         "echo",
         {"message": "x" * 9},
-        f'g.echo was not called: `message` must have at most 8 characters, not the text "xxxxxxxxx". {SIGNATURE}',
+        f'g.echo was not called: `message`: "xxxxxxxxx" is longer than 8 characters. {SIGNATURE}',
     ),
 }  # fmt: skip
 
@@ -132,7 +132,7 @@ def test_nobody_is_asked_about_a_tool_that_changed(desk: Desk) -> None:
 def test_nobody_is_asked_about_bytes_that_a_tool_does_not_take(desk: Desk) -> None:
     outcome = desk.run(GuestRun(source=CAUGHT % "servers.g.echo({message: new Uint8Array(2)})"))
     assert outcome.value == (
-        "g.echo was not called: `message` holds bytes, but its schema does not declare them as base64"
+        "g.echo was not called: `arguments.message` holds bytes, but its schema does not declare them as base64"
         " (`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
     )
     assert desk.asked == []
@@ -158,7 +158,7 @@ INVALID_PROGRAMS: dict[str, tuple[RuntimeRun, Status, str]] = {
     "directory": (
         RuntimeRun(runtime="python", code="1", cwd="nowhere"),
         Status.DENIED,
-        "the working directory nowhere does not exist",
+        "nowhere",
     ),
     "session": (
         RuntimeRun(runtime="python", code="1", session="s_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),

@@ -58,7 +58,7 @@ def test_the_declaration_shows_what_programs_get(desk: Desk) -> None:
     described, _ = desk.runner.run(describe())
     ends = [each.declaration.partition("): ")[2] for each in described]
     assert ends == [
-        "Promise<Record<string, number>[]>; // output: declared",
+        "Promise<(Record<string, number>)[]>; // output: declared",
         "Promise<number>; // output: declared",
     ]
 
