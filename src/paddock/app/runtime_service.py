@@ -134,6 +134,14 @@ class Programs:
         finally:
             self._queue.leave()
 
+    async def check(self, request: ExecutionRequest, work: RuntimeRun) -> RawResult | None:
+        """Return why a program cannot run, for what is known before it starts; None if it may."""
+        try:
+            await self._read_input_files(request, work)
+        except (ArtifactError, ValueError) as error:
+            return _refuse_program(error)
+        return None if work.session is None else self.sessions.check(request.actor, work)
+
     async def run(
         self,
         request: ExecutionRequest,
@@ -152,8 +160,7 @@ class Programs:
                 request, work, decision, hosts, is_heard=watchers.on_output is not None
             )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
-            fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
-            return RawResult(status=Status.INVALID, error=fault)
+            return _refuse_program(error)
         work, terms = job.work, job.terms
         recording = self._artifacts().record(
             persist=work.output.persist,
@@ -209,8 +216,7 @@ class Programs:
 
         terms = decision.program
         assert terms is not None
-        if any(file.artifact for file in work.files):
-            work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
+        work = await self._read_input_files(request, work)
         own = None
         if terms.grants.hosts is not None:
             access = self._session_hosts.get(work.session or "")
@@ -226,6 +232,12 @@ class Programs:
             hosts.open,
             work.output.combined or (work.output.live and is_heard),
         )
+
+    async def _read_input_files(self, request: ExecutionRequest, work: RuntimeRun) -> RuntimeRun:
+        """Return the program with the content of the artifacts among its files. Raises ArtifactError, ValueError."""
+        if not any(file.artifact for file in work.files):
+            return work
+        return await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
 
     def _remember_hosts(self, session: str, hosts: HostTurn) -> None:
         """Remember the access of an open session for its next execution."""
@@ -309,6 +321,12 @@ class Programs:
             output_mode=work.output.mode,
             command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
         )
+
+
+def _refuse_program(error: Exception) -> RawResult:
+    return RawResult(
+        status=Status.INVALID, error=ErrorInfo(name="Invalid", message=str(error), phase="decide")
+    )
 
 
 def _tee(record: Sink, also: Sink | None) -> Sink:
