@@ -39,6 +39,7 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
+from paddock.model.starvation import STARVED
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
@@ -395,6 +396,12 @@ class Execution(WorkerListener):
     def time_is_up(self) -> None:
         """Record what the program was doing when the wall limit passed."""
         limit = self._job.limits.timeout_ms
+        if hint := self._worker.explain_starvation(limit):
+            # A call may have changed something, and a program of a session its variables.
+            status = Status.TIMEOUT if self._asked or self._number else Status.UNAVAILABLE
+            error = ErrorInfo(name="Timeout", message=f"The program {STARVED}", hint=hint)
+            self._end = self._end or HostEnd(status, error)
+            return
         if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
             text = f"Script execution timed out after {limit}ms"
             hint = "it was computing when its time was up"

@@ -1,6 +1,7 @@
 """Have the kernel limit all processes of a job together, with cgroup v2, if a subtree is delegated to Paddock.
 
-    <folder>                         delegated: Paddock may make groups in it, with the controllers `memory` and `pids`
+    <folder>                         delegated: Paddock may make groups in it, with the controllers `memory` and `pids`;
+                                     with `cpu` as well, each job gets an equal share of the processors
       paddock-<random>               one per sandbox, locked while its Paddock lives
         <random>                     one per job, made and removed by its supervisor
 
@@ -43,6 +44,7 @@ class Group:
         except OSError:
             self.release()
             raise
+        _share_processors(self.path)
 
     def release(self) -> None:
         """End the processes in the group and remove it. Does nothing the second time."""
@@ -69,6 +71,11 @@ class JobCgroup:
             _write_file(f"{self._path}/memory.swap.max", "0")
         _write_file(f"{self._path}/memory.oom.group", "1")
         _write_file(f"{self._path}/pids.max", str(processes + EXTRA_THREADS))
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the kernel gives this group a share of the processors of its own."""
+        return os.path.exists(f"{self._path}/cpu.weight")
 
     @property
     def ended_by_memory(self) -> bool:
@@ -110,6 +117,7 @@ def find_delegated_folder(root: str = "/") -> str:
     tree = _find_mount(root)
     for folder in _list_delegated_folders(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
         if set(_read_file(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED_CONTROLLERS:
+            _share_processors(folder)
             return folder
     missing = _NEEDED_CONTROLLERS - set(_read_file(f"{tree.own}/cgroup.controllers").split())
     if missing:
@@ -155,7 +163,14 @@ def _enable_controllers(folder: str) -> str:
         os.makedirs(server, exist_ok=True)
         _write_file(f"{server}/cgroup.procs", "0")
     _write_file(f"{folder}/cgroup.subtree_control", "+memory +pids")
+    _share_processors(folder)
     return folder
+
+
+def _share_processors(folder: str) -> None:
+    """Have the kernel share processors equally among the groups in a folder, if that is delegated, too."""
+    with contextlib.suppress(OSError):
+        _write_file(f"{folder}/cgroup.subtree_control", "+cpu")
 
 
 def _find_mount(root: str) -> _Tree:
