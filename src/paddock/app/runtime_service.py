@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn, RequestHosts
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
+from paddock.model.limits import KIB
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -42,6 +43,8 @@ _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
 
+_MAX_QUICK_BYTES = 64 * KIB
+"""Maximum size of a result that is compressed faster than a thread starts."""
 _UNSTORED = frozenset({"text/plain", "application/json"})
 
 
@@ -232,8 +235,13 @@ class Programs:
             if kind in _UNSTORED or not isinstance(form, str):
                 continue
             image = result.read(kind) if kind.startswith("image/") and kind != "image/svg+xml" else None
-            recording = self._artifacts().record_file(is_text=image is None)
-            recording.stdout(form.encode("utf-8", "replace") if image is None else image)
+            data = form.encode("utf-8", "replace") if image is None else image
+            # Texts were searched for secrets when they arrived.
+            recording = self._artifacts().record_file(redacts=False)
+            if len(data) <= _MAX_QUICK_BYTES:
+                recording.stdout(data)
+            else:
+                await asyncio.to_thread(recording.stdout, data)
             name = f"result-{number}{mimetypes.guess_extension(kind) or ''}"
             if handle := await recording.finish(facts.replace(file_path=name, media_type=kind)):
                 handles[kind] = handle

@@ -26,7 +26,7 @@ from paddock.javascript.outcome_mapping import (
 )
 from paddock.javascript.parse import Program
 from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
-from paddock.large_json import count_in_slices
+from paddock.large_json import count_in_slices, let_others_run
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
 from paddock.model.outcome import (
@@ -165,6 +165,7 @@ class Execution(WorkerListener):
     async def _refuse_input(self, settings: "dict[str, Json]") -> HostEnd | None:
         """Return the end of a program whose input has too many values; None if it may start."""
         max_values = self._job.limits.frame_values
+        await let_others_run()  # writing it took long
         meter = await count_in_slices(frames.encode_value(settings), max_values)
         if meter.values <= max_values:
             return None

@@ -23,6 +23,8 @@ MAX_VALUES = 250_000
 """Maximum number of JSON values in one frame. In place of one with more, a text is shown."""
 _TOO_MANY = f"a value with more than {MAX_VALUES:,} elements, which is not shown"
 _CHUNK_BYTES = 256 * 1024
+_TURN_BYTES, _FRAME_COST_BYTES = 16 * 1024, 64
+"""Size of the frames that are read before the event loop runs other tasks; each frame counts as so many bytes more."""
 _RAW_TYPES = frozenset({b"image/png"})
 
 
@@ -47,6 +49,8 @@ class DriverChannel:
         self._ours.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
+        self._received = 0
+        """Size of the frames since the last pause."""
 
     async def send(self, data: bytes) -> None:
         """Send bytes. Raises ChannelError if the driver has gone."""
@@ -61,6 +65,10 @@ class DriverChannel:
         if size > MAX_FRAME_BYTES:
             raise ChannelError(f"it sent a message of {size} bytes, and {MAX_FRAME_BYTES} are allowed")
         body = await self._read(size)
+        self._received += size + _FRAME_COST_BYTES
+        if self._received > _TURN_BYTES:
+            self._received = 0
+            await asyncio.sleep(0)  # frames that have arrived would be read without a pause
         kind, line_end, data = body.partition(b"\n")
         if line_end and kind in _RAW_TYPES:
             return {"display": {kind.decode(): base64.b64encode(data).decode()}}, size
