@@ -7,6 +7,8 @@ which a thread of it waited for a processor and none of its threads had one.
 
 from typing import NamedTuple
 
+_MIN_LOST_MS = 250
+"""Minimum time that others took. Every machine withholds less than this at times; it matters for short limits alone."""
 STARVED = "ran out of time while other processes used the processors"
 
 
@@ -34,7 +36,7 @@ def is_starved(spent: Spent, processors: float) -> bool:
     fraction, because a container may have a quota. Time that the quota alone withholds is no share.
     """
     share_ms = spent.wall_ms * min(1.0, processors)
-    return min(spent.stalled_ms, share_ms - spent.cpu_ms) > share_ms / 2
+    return min(spent.stalled_ms, share_ms - spent.cpu_ms) > max(share_ms / 2, _MIN_LOST_MS)
 
 
 def describe_starvation(spent: Spent) -> str:

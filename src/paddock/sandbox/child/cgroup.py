@@ -39,12 +39,12 @@ class Group:
         os.mkdir(self.path)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _share_processors(self.path)
         try:
             _write_file(f"{self.path}/cgroup.subtree_control", "+memory +pids")
         except OSError:
             self.release()
             raise
-        _share_processors(self.path)
 
     def release(self) -> None:
         """End the processes in the group and remove it. Does nothing the second time."""
@@ -162,15 +162,16 @@ def _enable_controllers(folder: str) -> str:
         server = f"{folder}/server"
         os.makedirs(server, exist_ok=True)
         _write_file(f"{server}/cgroup.procs", "0")
-    _write_file(f"{folder}/cgroup.subtree_control", "+memory +pids")
     _share_processors(folder)
+    _write_file(f"{folder}/cgroup.subtree_control", "+memory +pids")
     return folder
 
 
 def _share_processors(folder: str) -> None:
     """Have the kernel share processors equally among the groups in a folder, if that is delegated, too."""
     with contextlib.suppress(OSError):
-        _write_file(f"{folder}/cgroup.subtree_control", "+cpu")
+        if "cpu" in _read_file(f"{folder}/cgroup.controllers").split():
+            _write_file(f"{folder}/cgroup.subtree_control", "+cpu")
 
 
 def _find_mount(root: str) -> _Tree:
