@@ -196,7 +196,7 @@ the program, so that no path leads elsewhere. If the broker ends, the calls fail
 | limit | with a control group (cgroup v2) | without one |
 |---|---|---|
 | memory | `memory.max` and no swap; the kernel kills the whole job at once | resident memory is polled (1) |
-| processors | an equal share for each program, if the controller `cpu` is delegated, too | lower priorities for many threads or sessions (3) |
+| processors | equal shares, with the controller `cpu` | lower priorities for many threads or sessions (3) |
 | processes | `pids.max`, 256 tasks above the limit, and the polled count | `RLIMIT_NPROC`, and the polled count (2) |
 | CPU time, scratch | polled | polled |
 | the end | the process group, `cgroup.kill`, then as without a group | all below the supervisor is stopped and killed |
