@@ -341,8 +341,7 @@ class RuntimeEngine:
             planned = steps(found, job.work.code, job.work.args, file=job.work.file)
         except NoProgramError as problem:
             return _refuse(Status.INVALID, str(problem))
-        user = sandbox.user(job.grants())
-        own = find_in_place(job, planned, found, user) if job.work.file else None
+        own = find_in_place(job, planned, found, sandbox.user(job.grants())) if job.work.file else None
         if own is not None:
             planned = replace(planned, file_name="", source="")
         try:
