@@ -196,6 +196,7 @@ the program, so that no path leads elsewhere. If the broker ends, the calls fail
 | limit | with a control group (cgroup v2) | without one |
 |---|---|---|
 | memory | `memory.max` and no swap; the kernel kills the whole job at once | resident memory is polled (1) |
+| processors | equal shares, with the controller `cpu` | lower priorities for many threads or sessions (3) |
 | processes | `pids.max`, 256 tasks above the limit, and the polled count | `RLIMIT_NPROC`, and the polled count (2) |
 | CPU time, scratch | polled | polled |
 | the end | the process group, `cgroup.kill`, then as without a group | all below the supervisor is stopped and killed |
@@ -209,6 +210,11 @@ neither.
 
 (2) Processes are counted, and threads, of which 256 more are allowed. `RLIMIT_NPROC` does not limit a program
 that is root.
+
+(3) The priorities follow the number of threads and of sessions that want a processor, measured every 100 ms. Linux
+can share processors among sessions (`kernel.sched_autogroup_enabled`). There, sessions that live shorter than that
+take more than their share. As root without CAP_SYS_NICE, as in most containers, Paddock cannot change priorities of
+programs in the tier `landlock`. Programs that lose their time that way are not judged (`unavailable`).
 
 Paddock uses a control group in three cases: systemd delegates one (`systemd-run --user --scope -p
 Delegate=yes paddock ...`), a container may write to its own, or Paddock is root on a machine without systemd.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn, RequestHosts
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
+from paddock.model.limits import KIB
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -42,6 +43,8 @@ _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
 
+_MAX_QUICK_BYTES = 64 * KIB
+"""Maximum size of a result that is compressed faster than a thread starts."""
 _UNSTORED = frozenset({"text/plain", "application/json"})
 
 
@@ -255,10 +258,13 @@ class Programs:
         for kind, form in result.data.items():
             if kind in _UNSTORED or not isinstance(form, str):
                 continue
-            recording = self._artifacts().record_file(
-                is_text=kind.startswith("text/") or kind == "image/svg+xml"
-            )
-            recording.stdout(result.read(kind) or b"")
+            data = result.read(kind) or b""
+            # Texts were searched for secrets when they arrived.
+            recording = self._artifacts().record_file(redacts=False)
+            if len(data) <= _MAX_QUICK_BYTES:
+                recording.stdout(data)
+            else:
+                await asyncio.to_thread(recording.stdout, data)
             name = f"result-{number}{mimetypes.guess_extension(kind) or ''}"
             if handle := await recording.finish(facts.replace(file_path=name, media_type=kind)):
                 handles[kind] = handle

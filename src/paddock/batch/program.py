@@ -233,7 +233,7 @@ class CaseVerdict(StrEnum):
     LOST = "lost"
     """The worker died after the start. Nothing is known of the program."""
     UNAVAILABLE = "unavailable"
-    """It never started; safe to retry."""
+    """It never started, or other programs kept it from running each time; safe to retry."""
 
     @property
     def is_known(self) -> bool:

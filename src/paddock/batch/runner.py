@@ -30,6 +30,9 @@ JUDGED_OUTPUT_BYTES = 16 * MIB
 """Default of `output_bytes` for a program with tests: so much output is kept in memory for each running program."""
 MAX_STREAM_BYTES = 8 * KIB
 """Maximum bytes of each stream that are kept of a test."""
+MAX_ATTEMPTS = 3
+"""How often a program is run that others kept from running. A program cannot prolong that: it is the same number for
+all."""
 _MAX_QUICK_BYTES = 64 * KIB
 """Maximum size of an output that is compared faster than a thread starts."""
 _MESSAGE_CHARS = 200
@@ -119,7 +122,6 @@ class Runner:
         return _conclude(program, results)
 
     async def _run_case(self, program: Program, case: Case, work: RuntimeRun) -> CaseResult:
-        written: list[bytes] = []
         limits = self._make_limits(program)
         limits = limits.replace(
             timeout_ms=case.timeout_ms or program.timeout_ms,
@@ -127,7 +129,8 @@ class Runner:
             compile_timeout_ms=limits.compile_timeout_ms or self._compile_timeout_ms,
             output_bytes=program.output_bytes or JUDGED_OUTPUT_BYTES,
         )
-        outcome = await self._execute(work, limits, written.append)
+        written: list[bytes] = []
+        outcome = await self._execute(work, limits, written)
         verdict, message = _judge_end(outcome), "" if outcome.error is None else outcome.error.message
         if verdict is CaseVerdict.ACCEPTED:
             verdict, message = await self._judge_output(program, case, b"".join(written))
@@ -184,13 +187,28 @@ class Runner:
         return (CaseVerdict.INTERNAL if verdict.is_known else verdict), fault
 
     async def _execute(
-        self, work: RuntimeRun, limits: LimitOverrides, on_raw_stdout: Callable[[bytes], None] | None = None
+        self, work: RuntimeRun, limits: LimitOverrides, written: list[bytes] | None = None
     ) -> Outcome:
+        """Run a program, and again if others kept it from running; `written` gets its standard output."""
         actor, surface, workspace = self._origin.actor, self._origin.surface, self._origin.workspace
-        request = ExecutionRequest(
-            actor=actor, surface=surface, workspace=workspace, work=work, limits=limits
-        )
-        return await self._execute_request(request, on_raw_stdout=on_raw_stdout, patient=True)
+        on_raw_stdout = None if written is None else written.append
+        attempt = 1
+        while True:
+            request = ExecutionRequest(
+                actor=actor, surface=surface, workspace=workspace, work=work, limits=limits
+            )
+            outcome = await self._execute_request(request, on_raw_stdout=on_raw_stdout, patient=True)
+            if not _is_starved(outcome) or attempt == MAX_ATTEMPTS:
+                return outcome
+            attempt += 1
+            if written is not None:
+                written.clear()
+
+
+def _is_starved(outcome: Outcome) -> bool:
+    """Return whether a program reached its wall limit because others used the processors, and changed nothing."""
+    program = outcome.program
+    return outcome.status is Status.UNAVAILABLE and program is not None and program.limit == "wall"
 
 
 def _judge_end(outcome: Outcome) -> CaseVerdict:

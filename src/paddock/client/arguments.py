@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from paddock.model.base import Json, Value
 from paddock.model.errors import RequestError
+from paddock.model.json_check import check_json
 from paddock.model.numbers import NumberTooLongError, read_finite, read_int
 from paddock.model.work_files import INPUT_BYTES, InputFile
 from paddock.texts import explain
@@ -79,7 +80,7 @@ def read_object(value: object, name: str) -> dict[str, Json]:
 
 def _is_json(value: object) -> bool:
     try:
-        json.dumps(value, allow_nan=False)
+        check_json(value)
     except (TypeError, ValueError, RecursionError):
         return False
     return True

@@ -18,6 +18,7 @@ from paddock.javascript.parse import Program
 from paddock.javascript.source_map import SourceMap
 from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
+from paddock.model.starvation import STARVED
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
 """On a separate line, so that it cannot turn an invalid text into a program."""
@@ -118,8 +119,15 @@ class Computation(WorkerListener):
     def time_is_up(self) -> None:
         """Record that the wall limit has passed."""
         limit = self._job.limits.timeout_ms
-        error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
-        self._end = self._end or HostEnd(Status.TIMEOUT, error)
+        if hint := self._worker.explain_starvation(limit):
+            end = HostEnd(
+                Status.UNAVAILABLE,
+                ErrorInfo(name="Timeout", message=f"The computation {STARVED}", hint=hint),
+            )
+        else:
+            error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
+            end = HostEnd(Status.TIMEOUT, error)
+        self._end = self._end or end
 
     def stop(self) -> None:
         """End the program, because its caller cancelled it."""

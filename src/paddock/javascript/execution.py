@@ -26,7 +26,7 @@ from paddock.javascript.outcome_mapping import (
 )
 from paddock.javascript.parse import Program
 from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
-from paddock.large_json import count_in_slices
+from paddock.large_json import count_in_slices, let_others_run
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
 from paddock.model.outcome import (
@@ -39,6 +39,7 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
+from paddock.model.starvation import STARVED
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
@@ -164,6 +165,7 @@ class Execution(WorkerListener):
     async def _refuse_input(self, settings: "dict[str, Json]") -> HostEnd | None:
         """Return the end of a program whose input has too many values; None if it may start."""
         max_values = self._job.limits.frame_values
+        await let_others_run()  # writing it took long
         meter = await count_in_slices(frames.encode_value(settings), max_values)
         if meter.values <= max_values:
             return None
@@ -395,6 +397,12 @@ class Execution(WorkerListener):
     def time_is_up(self) -> None:
         """Record what the program was doing when the wall limit passed."""
         limit = self._job.limits.timeout_ms
+        if hint := self._worker.explain_starvation(limit):
+            # A call may have changed something, and a program of a session its variables.
+            status = Status.TIMEOUT if self._asked or self._number else Status.UNAVAILABLE
+            error = ErrorInfo(name="Timeout", message=f"The program {STARVED}", hint=hint)
+            self._end = self._end or HostEnd(status, error)
+            return
         if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
             text = f"Script execution timed out after {limit}ms"
             hint = "it was computing when its time was up"

@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol, cast
 from paddock.javascript import frames
 from paddock.model.errors import NO_MORE_FILES, EngineError
 from paddock.model.limits import GuestLimits
+from paddock.model.starvation import UNSPENT, Spent, describe_starvation, is_starved
+from paddock.sandbox.processors import count_processors
 
 _STDERR_BYTES = 4096
 _READ_BYTES = 64 * 1024
@@ -62,6 +64,8 @@ class Worker(asyncio.BufferedProtocol):
         self._clock = -1
         self._status = -1
         self._began = math.inf
+        self._before = UNSPENT
+        """What it had spent before its program began."""
         self._writable = asyncio.Event()
         self._writable.set()
         self._reader = frames.FrameReader(_GREETING_BYTES, _GREETING_BYTES)
@@ -73,6 +77,7 @@ class Worker(asyncio.BufferedProtocol):
         """Pass all messages from now on to `listener`; each must be within the limits of its program."""
         self._reader = frames.FrameReader(limits.frame_bytes, limits.frame_values)
         self.listener = listener
+        self._before = self._read_clock() or UNSPENT
         self._began = time.perf_counter()
 
     def on_started(self, pid: int, pidfd: int) -> None:
@@ -129,12 +134,31 @@ class Worker(asyncio.BufferedProtocol):
 
     def cost(self) -> WorkerUsage | None:
         """Return what the process has used so far (proc(5): schedstat, status); None after its end."""
+        now = self._read_clock()
         try:
-            nanoseconds = int(os.pread(self._clock, 64, 0).split()[0])
             peak = _PEAK_PATTERN.search(os.pread(self._status, 4096, 0))
         except OSError:
             return None
-        return WorkerUsage(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
+        return WorkerUsage(now.cpu_ms, int(peak[1]) * 1024) if peak and now else None
+
+    def explain_starvation(self, wall_ms: float) -> str:
+        """Return the hint for a program that others kept from running until its time was up; "" for any other.
+
+        The process has one thread: whenever that waits for a processor, another process has it.
+        """
+        now = self._read_clock()
+        if now is None:
+            return ""
+        spent = Spent(wall_ms, now.cpu_ms - self._before.cpu_ms, now.stalled_ms - self._before.stalled_ms)
+        return describe_starvation(spent) if is_starved(spent, count_processors()) else ""
+
+    def _read_clock(self) -> Spent | None:
+        """Return what the process has spent since its start (proc(5), schedstat); None after its end."""
+        try:
+            cpu_ns, wait_ns, _ = os.pread(self._clock, 128, 0).split()
+        except OSError:
+            return None
+        return Spent(0.0, int(cpu_ns) / 1e6, int(wait_ns) / 1e6)
 
     def resident_bytes(self) -> int:
         """Return the memory that the process has for itself (proc(5), RssAnon); 0 after its end."""

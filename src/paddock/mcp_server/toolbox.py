@@ -19,6 +19,7 @@ from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
 from paddock.mcp_server.icons import list_icons
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
+from paddock.model.json_check import check_json
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
 from paddock.model.outcome import OnConsole, Status
 from paddock.redaction.known import KnownSecrets
@@ -337,7 +338,7 @@ class Toolbox:
 def _is_finite(given: Json) -> bool:
     """Return whether all numbers are finite: the library parses NaN, and 1e999 as infinity."""
     try:
-        json.dumps(given, allow_nan=False)
+        check_json(given)
     except ValueError:
         return False
     return True

@@ -10,6 +10,7 @@ from paddock.model.limits import KIB, MIB
 from paddock.model.network import Network
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.program import Access, CapturedStream
+from paddock.model.starvation import Spent
 
 GIB = 1024 * MIB
 
@@ -84,11 +85,19 @@ class ProcessUsage(Value):
     """CPU time in user mode, in milliseconds."""
     cpu_system_ms: float = 0.0
     """CPU time in the kernel, in milliseconds."""
+    stalled_ms: float = 0.0
+    """Time in which a thread of it waited for a processor and none of its threads had one, in milliseconds; measured
+    every 100 ms, and at the wall limit."""
     peak_bytes: int = 0
     """Maximum resident memory of the tree, sampled, and at least that of its largest process; at least the 10 MiB of
     the fork that became the program."""
     processes_peak: int = 0
     """Maximum number of processes at a time, sampled."""
+
+    @property
+    def spent(self) -> Spent:
+        """How it spent its wall time."""
+        return Spent(self.wall_ms, self.cpu_user_ms + self.cpu_system_ms, self.stalled_ms)
 
 
 class ProcessResult(Value):

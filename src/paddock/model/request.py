@@ -1,7 +1,6 @@
 """Requests to Paddock. Each request contains one kind of work."""
 
 import hashlib
-import json
 import re
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -12,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
 from paddock.model.ids import mint_id
+from paddock.model.json_check import check_json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import NetworkRequest
 from paddock.model.packages import INSTALLERS, MAX_PACKAGES, Requirement, check_requirements
@@ -71,7 +71,7 @@ class GuestRun(Value):
     def _is_json(cls, value: Json) -> Json:
         if not isinstance(value, str | bool | int | None):
             try:
-                json.dumps(value, allow_nan=False)
+                check_json(value)
             except (TypeError, ValueError, RecursionError) as problem:
                 raise ValueError(f"the input is not a JSON value: {problem}") from None
         return value

@@ -25,7 +25,7 @@ class Status(StrEnum):
     INVALID = "invalid"
     """The request is not valid; nothing ran."""
     UNAVAILABLE = "unavailable"
-    """Never started; safe to retry."""
+    """It never started, or other programs kept it from running and it changed nothing; safe to retry."""
     LOST = "lost"
     """The worker died after the start, and its effects until then remain; or the session had ended, and nothing ran."""
     ERROR = "error"

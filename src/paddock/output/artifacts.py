@@ -102,10 +102,10 @@ class Artifacts:
             on_output=on_output,
         )
 
-    def record_file(self, *, is_text: bool) -> Recording:
-        """Return a recording for a file, taken as standard output; only texts are redacted."""
+    def record_file(self, *, redacts: bool) -> Recording:
+        """Return a recording for a file, as standard output; `redacts` is false for binary or redacted files."""
         return Recording(
-            self._scanner if is_text else _UNREDACTED,
+            self._scanner if redacts else _UNREDACTED,
             kept_bytes={"stdout": 0, "stderr": 0},
             max_bytes=self.settings.max_bytes,
             store=self if self.settings.enabled else None,

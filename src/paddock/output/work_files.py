@@ -89,7 +89,7 @@ class FileCollector:
         sample = left.stream.read(min(size, _SAMPLE_BYTES))
         media_type = judge_media_type(left.path, sample)
         refusal = self._refuse(left.path, media_type, size)
-        recording = None if refusal else self._artifacts().record_file(is_text=b"\0" not in sample)
+        recording = None if refusal else self._artifacts().record_file(redacts=b"\0" not in sample)
         digest, rest = hashlib.sha256(), size
         for piece in _read_pieces(left.stream, sample):
             piece = piece[:rest]  # noqa: PLW2901 - what something appends meanwhile does not count

@@ -23,13 +23,22 @@ from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase
+from paddock.model.starvation import UNSPENT, Spent
 from paddock.runtimes import cache, safe_copy, shown_values
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
 from paddock.runtimes.environments import missing_module, missing_npm_package
 from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.limits import PROCESSORS, limit_compiler, limit_run
-from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
+from paddock.runtimes.outcome_mapping import (
+    StepStart,
+    error_of,
+    explain_starvation,
+    is_out_of_memory,
+    result_of,
+    slow,
+    withheld,
+)
 from paddock.runtimes.path_rewrite import PathRewriter
 from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, steps
 from paddock.runtimes.task import ProgramTask, Sinks
@@ -75,6 +84,7 @@ class Compiled:
 
     ms: float = 0.0
     cached: bool = False
+    spent: Spent = UNSPENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +198,18 @@ class _Task:
         begun = self.describe_start(phase, compiled)
         if ended.status is Status.OK:
             return result_of(ended, begun)
-        apart = phase == "compile" and self.job.terms.limits.compile_timeout_ms is not None
+        has_own_time = self.job.terms.limits.compile_timeout_ms is not None
+        before = UNSPENT if phase == "compile" or has_own_time else compiled.spent
+        if starved := explain_starvation(ended, phase, before):
+            message, hint = starved
+            if phase == "compile" or self.job.is_repeatable:
+                ended = ended.model_copy(update={"status": Status.UNAVAILABLE})
+        apart = phase == "compile" and has_own_time
         limits = limit_compiler(self.job) if apart else limit_run(self.job, self.job.terms.limits.timeout_ms)
         if self.held is not None:
-            own = {"memory_bytes": self.held.memory_bytes, "scratch_bytes": self.held.scratch_bytes}
-            limits = limits.replace(**own)
+            limits = limits.replace(
+                memory_bytes=self.held.memory_bytes, scratch_bytes=self.held.scratch_bytes
+            )
         return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
 
     def with_errors(self, ended: ProcessResult) -> ProcessResult:
@@ -336,9 +353,7 @@ class RuntimeEngine:
             planned = steps(found, job.work.code, job.work.args, file=job.work.file, live=job.live)
         except NoProgramError as problem:
             return _refuse(Status.INVALID, str(problem))
-        own = None
-        if job.work.file:
-            own = find_in_place(job, planned, found, sandbox.user(job.grants()))
+        own = find_in_place(job, planned, found, sandbox.user(job.grants())) if job.work.file else None
         if own is not None:
             planned = replace(planned, file_name="", source="")
         try:
@@ -527,7 +542,7 @@ class RuntimeEngine:
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
             result = await task.sandbox.run(command, grants, limits, streams, slot=slot, stop=task.stop)
-            compiled = Compiled(ms=result.usage.wall_ms)
+            compiled = Compiled(ms=result.usage.wall_ms, spent=result.usage.spent)
             fault = ""
             if result.status is Status.OK:
                 # A surviving process could change files while they are copied.

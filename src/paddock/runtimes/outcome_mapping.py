@@ -11,6 +11,8 @@ from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
+from paddock.model.starvation import STARVED, Spent, describe_starvation, is_starved
+from paddock.sandbox.processors import count_processors
 from paddock.settings.recipes import OutOfMemory
 
 _LIMIT_MESSAGES = {
@@ -35,6 +37,8 @@ _LIMIT_MESSAGES = {
 }
 """For each limit, the message after `The program` or `The compiler`, and the hint; names in braces are fields of
 `ProcessLimits`."""
+
+_SUBJECTS: dict[Phase, str] = {"compile": "The compiler", "run": "The program"}
 
 _NO_MEMORY = (
     *("out of memory", "outofmemory", "memoryerror", "cannot allocate", "failed to allocate memory"),
@@ -266,6 +270,17 @@ def slow(runtime: str) -> str:
     return _COLD.format(runtime=runtime)
 
 
+def explain_starvation(ended: ProcessResult, step: Phase, before: Spent) -> tuple[str, str] | None:
+    """Return message and hint for a step that others kept from running until its time was up; None for another end.
+
+    `before` is what an earlier step spent of the same time.
+    """
+    spent = ended.usage.spent.add(before)
+    if ended.limit != "wall" or not is_starved(spent, count_processors()):
+        return None
+    return f"{_SUBJECTS[step]} {STARVED}", describe_starvation(spent)
+
+
 def error_of(
     ended: ProcessResult, step: Phase, limits: ProcessLimits, message: str = "", hint: str = ""
 ) -> ErrorInfo:
@@ -273,8 +288,7 @@ def error_of(
 
     `limits` are those of all steps together; `hint` is a likely reason if the program failed.
     """
-    what = "The compiler" if step == "compile" else "The program"
-    text = message or f"{what} {_explain_end(ended)}"
+    text = message or f"{_SUBJECTS[step]} {_explain_end(ended)}"
     phase = "parse" if step == "compile" else "run"
     return ErrorInfo(name="Program", message=text, hint=_make_hint(ended, phase, limits, hint), phase=phase)
 

@@ -49,6 +49,13 @@ class ProgramTask(NamedTuple):
         return None if self.hosts is None else self.hosts.serve
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether it changes nothing outside of its own sandbox, so that it may run again after it was killed."""
+        grants = self.terms.grants
+        alone = grants.access != "workspace-write" and grants.network in {"none", "loopback"}
+        return alone and self.work.session is None
+
+    @property
     def first_grants(self) -> ProcessGrants:
         """The grants of the first step, which determine its user: a compiler sees only the program."""
         compiles = any(variant.compile for variant in self.recipe.variants)

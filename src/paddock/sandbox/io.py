@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from paddock.model.capture import HeadAndTail
 from paddock.model.program import CapturedStream
@@ -21,6 +22,39 @@ _TURN_S = 0.01
 """Maximum time of reading before the event loop runs other tasks, in seconds."""
 _MAX_CHUNKS_AFTER_END = 64
 """Maximum reads after the process has ended. A pipe holds less; another process may still write to it for ever."""
+
+
+class _Turns:
+    """Lets only one reader take long in each iteration of the event loop, one after the other.
+
+    Searching a hostile chunk for secrets takes up to a tenth of a second. Without turns, the loop would stand still for
+    as many of these times as there are floods.
+    """
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def must_wait(self, read: Callable[[], None]) -> bool:
+        """Return whether another reader took long in this iteration; then `read` is called in a later one."""
+        if self._is_taken:
+            self._waiting[read] = None
+        return self._is_taken
+
+    def take(self) -> None:
+        """Have other readers wait for the next iteration."""
+        self._is_taken = True
+        asyncio.get_running_loop().call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._is_taken = False
+        while self._waiting and not self._is_taken:
+            read = next(iter(self._waiting))
+            del self._waiting[read]
+            read()
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
 
 
 class OutputReader:
@@ -36,6 +70,7 @@ class OutputReader:
         self._exceeded = exceeded
         self._sink = sink
         self._loop = asyncio.get_running_loop()
+        self._turns = _turns.setdefault(self._loop, _Turns())
         os.set_blocking(file, False)
         self._loop.add_reader(file, self._readable)
 
@@ -73,11 +108,17 @@ class OutputReader:
                 self._sink(b"")
 
     def _readable(self) -> None:
+        if self._turns.must_wait(self._readable):
+            return
         until = time.monotonic() + _TURN_S
         while self._read_ready() and time.monotonic() < until:
             pass
+        if time.monotonic() >= until:
+            self._turns.take()
 
     def _read_ready(self) -> bool:
+        if self._file < 0:  # closed while it waited for its turn
+            return False
         try:
             data = os.read(self._file, _CHUNK_BYTES)
         except BlockingIOError:

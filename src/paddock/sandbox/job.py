@@ -317,6 +317,7 @@ def _make_usage(report: JobReport) -> ProcessUsage:
         wall_ms=round(report.wall_ms, 3),
         cpu_user_ms=report.cpu_user_ms,
         cpu_system_ms=report.cpu_system_ms,
+        stalled_ms=report.stalled_ms,
         peak_bytes=report.peak_bytes,
         processes_peak=report.processes_peak,
     )

@@ -1,6 +1,5 @@
 """The format of a sequence file: `.paddock/sequences/NAME.toml`, of the workspace or of the home directory."""
 
-import json
 import os
 import re
 import tomllib
@@ -13,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from paddock.files import read_bounded
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.errors import SdkError
+from paddock.model.json_check import check_json
 from paddock.model.network import NetworkRequest
 from paddock.model.numbers import read_toml_float
 from paddock.model.program import Access
@@ -83,7 +83,7 @@ class Step(NetworkRequest):
     @classmethod
     def _is_json(cls, value: Json) -> Json:
         try:
-            json.dumps(value, allow_nan=False)
+            check_json(value)
         except (TypeError, ValueError) as problem:  # TOML has dates and non-finite numbers
             raise ValueError(f"this is not a JSON value: {problem}; write it as a text") from None
         return value

@@ -25,6 +25,8 @@ MAX_VALUES = 250_000
 """Maximum number of JSON values in one frame. In place of one with more, a text is shown."""
 _TOO_MANY = f"a value with more than {MAX_VALUES:,} elements, which is not shown"
 _CHUNK_BYTES = 256 * 1024
+_TURN_BYTES, _FRAME_COST_BYTES = 16 * 1024, 64
+"""Size of the frames that are read before the event loop runs other tasks; each frame counts as so many bytes more."""
 _RAW_TYPES = frozenset({b"image/png"})
 
 
@@ -78,6 +80,8 @@ class DriverChannel:
         self._ours.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
+        self._received = 0
+        """Size of the frames since the last pause."""
 
     async def send(self, data: bytes) -> None:
         """Send bytes. Raises ChannelError if the driver has gone."""
@@ -91,7 +95,12 @@ class DriverChannel:
         size = _LENGTH.unpack(await self._read(_LENGTH.size))[0]
         if size > MAX_FRAME_BYTES:
             raise ChannelError(f"it sent a message of {size} bytes, and {MAX_FRAME_BYTES} are allowed")
-        return _decode(await self._read(size)), size
+        body = await self._read(size)
+        self._received += size + _FRAME_COST_BYTES
+        if self._received > _TURN_BYTES:
+            self._received = 0
+            await asyncio.sleep(0)  # frames that have arrived would be read without a pause
+        return _decode(body), size
 
     async def _read(self, size: int) -> bytes:
         while len(self._buffer) < size:

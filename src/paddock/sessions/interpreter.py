@@ -41,7 +41,8 @@ _START_MS = 30_000
 _LATE_MS = 250
 """Time after which the supervisor kills by itself, if this process should be too busy to do so."""
 _MAX_MESSAGE_CHARS = 2000
-_MAX_QUICK_BYTES = 32 * 1024
+_MAX_QUICK_BYTES = 4 * 1024
+"""Maximum size of a frame whose value is searched for secrets in less time than a thread takes."""
 _END_S = 2.0
 
 _BY_STOP: dict[str, tuple[Status, Ceiling | None]] = {

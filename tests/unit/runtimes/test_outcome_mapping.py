@@ -8,7 +8,17 @@ import pytest
 from paddock.model.outcome import ErrorInfo, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import CapturedStream, Phase, ProgramEnd
-from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
+from paddock.model.starvation import Spent
+from paddock.runtimes import outcome_mapping
+from paddock.runtimes.outcome_mapping import (
+    StepStart,
+    error_of,
+    explain_starvation,
+    is_out_of_memory,
+    result_of,
+    slow,
+    withheld,
+)
 from paddock.runtimes.recipe import recipes
 
 LIMITS = ProcessLimits(timeout_ms=1500, memory_bytes=64 << 20)
@@ -454,3 +464,28 @@ def test_only_a_failure_is_taken_to_be_out_of_memory() -> None:
     for status in (Status.OK, Status.TIMEOUT, Status.CANCELLED):
         ended = ProcessResult(status=status, signal=signal.SIGABRT, stderr=said)
         assert not is_out_of_memory(ended, recipes()["rust"].variants[0].out_of_memory)
+
+
+@pytest.mark.parametrize(
+    ("limit", "cost", "before", "told"),
+    [
+        ("wall", Spent(3000, 273, 2700), Spent(), (273, 2700)),
+        (
+            "wall",
+            Spent(1000, 900, 50),
+            Spent(2000, 100, 1900),
+            (1000, 1950),
+        ),  # others took it while it was compiled
+        ("wall", Spent(3000, 2900, 100), Spent(), None),
+        ("cpu", Spent(3000, 273, 2700), Spent(), None),
+        (None, Spent(3000, 273, 2700), Spent(), None),
+    ],
+)
+def test_a_step_that_others_kept_from_running_is_told_from_a_slow_one(monkeypatch, limit, cost, before, told):
+    monkeypatch.setattr(outcome_mapping, "count_processors", lambda: 2.0)
+    usage = ProcessUsage(wall_ms=cost.wall_ms, cpu_user_ms=cost.cpu_ms, stalled_ms=cost.stalled_ms)
+    ended = ProcessResult(status=Status.TIMEOUT, limit=limit, usage=usage)
+    hint = "it waited {} ms for a processor and had one for {} ms; run it again when the machine is less busy"
+    message = "The program ran out of time while other processes used the processors"
+    expected = None if told is None else (message, hint.format(told[1], told[0]))
+    assert explain_starvation(ended, "run", before) == expected

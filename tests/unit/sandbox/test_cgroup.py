@@ -130,6 +130,20 @@ def test_a_group_of_its_own_is_divided_and_the_process_moves_down(machine):
     assert (scope / "cgroup.subtree_control").read_text() == "+memory +pids"
 
 
+def test_processors_are_shared_among_groups_if_that_is_delegated_too(machine):
+    own = "sys/fs/cgroup/scope"
+    root = machine("/scope", {own: group("memory pids"), "sys/fs/cgroup": group("")})
+    assert cgroup.find_delegated_folder(root) == f"{root}/{own}"
+    assert Path(root, own, "cgroup.subtree_control").read_text() == "+cpu"
+
+
+def test_without_that_the_other_limits_are_kept(machine):
+    own = "sys/fs/cgroup/scope"
+    root = machine("/scope", {own: group("memory pids", has="memory pids"), "sys/fs/cgroup": group("")})
+    assert cgroup.find_delegated_folder(root) == f"{root}/{own}"
+    assert Path(root, own, "cgroup.subtree_control").read_text() == "memory pids"
+
+
 def test_the_top_of_all_may_hand_on_with_processes_in_it(machine):
     top = group(members="1\n2\n")
     del top["cgroup.type"]

@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import os
+from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.model.capture import decode_stream
+from paddock.sandbox import io
 from paddock.sandbox.io import InputWriter, OutputReader
 
 FEW = settings(max_examples=30, deadline=None)
 """Each example starts an event loop."""
+PIECE = 1000
 PIECES = st.lists(st.binary(max_size=70), max_size=12)
 
 
@@ -107,3 +111,43 @@ def test_a_writer_writes_all_or_until_nobody_reads(size, read_first):
         return bytes(got)
 
     assert asyncio.run(go()) == data[:read_first]
+
+
+def test_floods_of_slow_output_take_turns(monkeypatch):
+    """In each iteration of the event loop at most one reader takes long, and none takes a second turn before another."""
+    now, steps = 0.0, []
+    monkeypatch.setattr(io, "time", SimpleNamespace(monotonic=lambda: now))
+
+    async def go():
+        nonlocal now
+        iteration, over = 0, asyncio.Event()
+        ends = []
+
+        def take(name, data):
+            nonlocal now
+            if data:
+                now += 0.1  # such as the search for secrets
+                steps.append((iteration, name))
+                over.set() if len(steps) == 12 else None
+
+        readers = []
+        for name in "abc":
+            ours, theirs = os.pipe()
+            os.set_blocking(theirs, False)
+            os.write(theirs, b"x" * 4 * PIECE)
+            ends.append(theirs)
+            monkeypatch.setattr(io, "_CHUNK_BYTES", PIECE)
+            readers.append(
+                OutputReader(ours, kept=1, ceiling=10**9, exceeded=lambda: None, sink=partial(take, name))
+            )
+        while not over.is_set():
+            iteration += 1
+            await asyncio.sleep(0)
+        for reader in readers:
+            reader.close()
+        for end in ends:
+            os.close(end)
+
+    asyncio.run(go())
+    assert len({iteration for iteration, _ in steps}) == 12
+    assert [sorted(name for _, name in steps[at : at + 3]) for at in range(0, 12, 3)] == [["a", "b", "c"]] * 4

@@ -1,6 +1,7 @@
 """Have the kernel limit all processes of a job together, with cgroup v2, if a subtree is delegated to Paddock.
 
-    <folder>                         delegated: Paddock may make groups in it, with the controllers `memory` and `pids`
+    <folder>                         delegated: Paddock may make groups in it, with the controllers `memory` and `pids`;
+                                     with `cpu` as well, each job gets an equal share of the processors
       paddock-<random>               one per sandbox, locked while its Paddock lives
         <random>                     one per job, made and removed by its supervisor
 
@@ -38,6 +39,7 @@ class Group:
         os.mkdir(self.path)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _share_processors(self.path)
         try:
             _write_file(f"{self.path}/cgroup.subtree_control", "+memory +pids")
         except OSError:
@@ -69,6 +71,11 @@ class JobCgroup:
             _write_file(f"{self._path}/memory.swap.max", "0")
         _write_file(f"{self._path}/memory.oom.group", "1")
         _write_file(f"{self._path}/pids.max", str(processes + EXTRA_THREADS))
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the kernel gives this group a share of the processors of its own."""
+        return os.path.exists(f"{self._path}/cpu.weight")
 
     @property
     def ended_by_memory(self) -> bool:
@@ -110,6 +117,7 @@ def find_delegated_folder(root: str = "/") -> str:
     tree = _find_mount(root)
     for folder in _list_delegated_folders(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
         if set(_read_file(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED_CONTROLLERS:
+            _share_processors(folder)
             return folder
     missing = _NEEDED_CONTROLLERS - set(_read_file(f"{tree.own}/cgroup.controllers").split())
     if missing:
@@ -154,8 +162,16 @@ def _enable_controllers(folder: str) -> str:
         server = f"{folder}/server"
         os.makedirs(server, exist_ok=True)
         _write_file(f"{server}/cgroup.procs", "0")
+    _share_processors(folder)
     _write_file(f"{folder}/cgroup.subtree_control", "+memory +pids")
     return folder
+
+
+def _share_processors(folder: str) -> None:
+    """Have the kernel share processors equally among the groups in a folder, if that is delegated, too."""
+    with contextlib.suppress(OSError):
+        if "cpu" in _read_file(f"{folder}/cgroup.controllers").split():
+            _write_file(f"{folder}/cgroup.subtree_control", "+cpu")
 
 
 def _find_mount(root: str) -> _Tree:

@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 
-from paddock.sandbox.child import lockdown, process_tree, scratch, seccomp, service
+from paddock.sandbox.child import lockdown, process_tree, scratch, seccomp, service, shares
 from paddock.sandbox.child.messages import JobReport
 
 _SWEEP_S = 1.0
@@ -185,5 +185,6 @@ def main() -> None:
     lockdown.lift_stack_limit()
     for profile in service.FILTER_NAMES:
         seccomp.read_filter(profile)  # fills the cache, which every supervisor inherits
+    shares.may_restore()
     gc.freeze()
     ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()

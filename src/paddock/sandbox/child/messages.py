@@ -126,6 +126,8 @@ class JobReport:
     wall_ms: float = 0.0
     cpu_user_ms: float = 0.0
     cpu_system_ms: float = 0.0
+    stalled_ms: float = 0.0
+    """Time in which it waited for a processor and had none (`paddock.sandbox.child.shares`)."""
     peak_bytes: int = 0
     resident_bytes: int = 0
     """Memory of the job at a pause."""

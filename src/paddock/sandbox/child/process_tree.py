@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 11, 14, 17, 21
-"""Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, num_threads, rss (proc(5))."""
+_PPID, _GROUP, _SESSION, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 3, 11, 14, 17, 21
+"""Fields of /proc/<pid>/stat after the name: ppid, pgrp, session, utime to cstime, num_threads, rss (proc(5))."""
 _RESTING = frozenset({b"T", b"t", b"Z", b"X"})
 """States of threads that execute nothing: stopped, traced, or ended (proc_pid_stat(5))."""
 _PAUSE_S = 0.0005
@@ -32,6 +32,9 @@ class Process(NamedTuple):
     folder: str
     """Its folder below /proc, or that of another thread if the first one has ended (pthread_exit(3))."""
     resident_bytes: int
+    session: int
+    is_running: bool
+    """Whether its first thread has a processor or waits for one."""
 
 
 class Sample(NamedTuple):
@@ -85,14 +88,18 @@ def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Samp
 def _read_process(pid: int, fields: list[bytes]) -> Process | None:
     """Return a process by the fields of its /proc/<pid>/stat; None for a zombie."""
     if fields[0] != b"Z":
-        return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE_BYTES)
+        return _make_process(f"/proc/{pid}", fields)
     if int(fields[_THREADS]) > 1:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
                 own = _read_stat(f"{pid}/task/{thread}")
                 if own is not None and own[0] not in {b"Z", b"X"}:
-                    return Process(f"/proc/{pid}/task/{thread}", int(own[_RESIDENT]) * _PAGE_BYTES)
+                    return _make_process(f"/proc/{pid}/task/{thread}", own)
     return None
+
+
+def _make_process(folder: str, fields: list[bytes]) -> Process:
+    return Process(folder, int(fields[_RESIDENT]) * _PAGE_BYTES, int(fields[_SESSION]), fields[0] == b"R")
 
 
 def resident_bytes(processes: Sequence[Process], enough: int) -> int:

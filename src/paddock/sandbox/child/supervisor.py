@@ -32,6 +32,7 @@ from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobRepo
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.post_mortem import find_limit
 from paddock.sandbox.child.protection import ProtectionRules
+from paddock.sandbox.child.shares import Shares, leave_priority, take_priority
 from paddock.sandbox.child.shim import Shim, ruleset_of
 from paddock.sandbox.child.socket_calls import SocketCalls
 from paddock.sandbox.child.supervised_calls import CallListener, find_filter
@@ -96,6 +97,7 @@ class Supervisor:
         self._calls: CallListener | SocketCalls | None = None
         self._sample: process_tree.Sample | None = None
         self._leaf: JobCgroup | None = None
+        self._shares = Shares()
         self._before: protected_paths.ProtectedPaths | None = None
         self._scratch_walk = scratch.measure_in_slices(spec.scratch)
         self._scratch_due = 0.0
@@ -145,11 +147,14 @@ class Supervisor:
                 files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
+                self._shares = Shares(weighted=self._leaf.is_weighted)
             # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
             self._lowest_gauges = anonymous_memory.read_gauges(spec.scratch)
             started = time.monotonic()
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
+            if report.ended_by == "wall":
+                self._measure_stall()
             os.close(handle)
         except protected_paths.RecordError as error:
             report.ended_by, report.why = "protected", str(error)
@@ -158,6 +163,7 @@ class Supervisor:
         except StartError as error:
             report.ended_by, report.why, report.missing = error.ended_by, str(error), error.missing
         _close(files)
+        report.stalled_ms = self._shares.stalled_ms
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
         if self._calls is not None:
             self._calls.close()
@@ -246,7 +252,7 @@ class Supervisor:
 
     def _watch_program(self, handle: int, started: float) -> str:
         """Wait until the program ends or must be ended; return the reason."""
-        _take_priority()
+        take_priority()
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._server, select.POLLIN)
@@ -254,6 +260,7 @@ class Supervisor:
             poll.register(self._calls, select.POLLIN)
         self._deadline = started + self._spec.ceilings.timeout_ms / 1000
         self._turn = Turn(started)
+        self._shares.begin(started, None, 0.0)
         sample_due = time.monotonic() + self._look
         while True:
             now = time.monotonic()
@@ -261,7 +268,7 @@ class Supervisor:
                 return "wall"
             ready = dict(poll.poll(1000 * max(0.0, min(sample_due, self._deadline) - now)))
             if handle in ready:
-                _leave_priority()
+                leave_priority()
                 return "exit"
             if self._server.fileno() in ready and (reason := self._obey_server(handle)):
                 return reason
@@ -306,6 +313,7 @@ class Supervisor:
             ended_by, _ = self._wait_while_stopped(handle, "continue")
             held_s = time.monotonic() - began
             self._deadline += held_s
+            self._shares.skip(held_s)
             self._turn = self._turn._replace(started=self._turn.started + held_s)
             if ended_by:
                 return ended_by
@@ -320,6 +328,7 @@ class Supervisor:
             return "unpaused"
         if hit := self._ceiling_hit():
             return hit
+        self._measure_stall()
         self._tell_pause()
         ended_by, argument = self._wait_while_stopped(handle, "resume")
         if ended_by:
@@ -339,7 +348,7 @@ class Supervisor:
 
         A timer of the kernel can send SIGCONT to a stopped process (timer_create(2)). Such a job is ended.
         """
-        _leave_priority()
+        leave_priority()
         stopped = select.poll()  # a stopped process makes no supervised call
         stopped.register(handle, select.POLLIN)
         stopped.register(self._server, select.POLLIN)
@@ -358,7 +367,7 @@ class Supervisor:
                 return "unpaused", ""
         if word != expected:
             return (argument if word == "stop" else "cancelled"), ""
-        _take_priority()
+        take_priority()
         return "", argument
 
     def _read_message(self) -> tuple[str, str]:
@@ -378,6 +387,7 @@ class Supervisor:
             wall_ms=(time.monotonic() - self._turn.started) * 1000,
             cpu_user_ms=max(0.0, user - self._turn.user_ms),
             cpu_system_ms=max(0.0, system - self._turn.system_ms),
+            stalled_ms=self._shares.stalled_ms,
             peak_bytes=report.peak_bytes,
             resident_bytes=sum(process.resident_bytes for process in sample.processes),
             processes_peak=report.processes_peak,
@@ -391,6 +401,7 @@ class Supervisor:
         now = time.monotonic()
         self._turn = self._turn._replace(started=now, cpu_ms=cpu_ms)
         self._deadline, self._look = now + timeout_ms / 1000, _FIRST_POLL_S
+        self._shares.begin(now, self._sample, self._used_ms)
         self._report.peak_bytes = self._report.processes_peak = 0
 
     def _ceiling_hit(self) -> str:
@@ -410,6 +421,7 @@ class Supervisor:
             and self._may_not_go_on()
         ):
             return "cpu"
+        self._shares.measure(time.monotonic(), sample, self._used_ms)
         looks_on = self._sample_anonymous_memory(sample)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
         taken = self._anonymous.memory + self._anonymous.page_tables
@@ -423,6 +435,11 @@ class Supervisor:
         """CPU time of the job at the last sample, in milliseconds."""
         living_ms = self._sample.cpu_ms if self._sample is not None else 0.0
         return living_ms + self._report.cpu_user_ms + self._report.cpu_system_ms
+
+    def _measure_stall(self) -> None:
+        """Measure the last time of this turn in which the job wanted a processor and had none."""
+        sample = self._sample = self._measure_usage()
+        self._shares.measure(time.monotonic(), sample, self._used_ms, last=True)
 
     def _measure_cpu_ms(self) -> float:
         """Return the CPU time of the job up to now, in milliseconds."""
@@ -504,7 +521,7 @@ class Supervisor:
         if alive and self._spec.jail:
             _wait_for_end(self._pid)
         if report.processes_peak <= _MAX_FEW_PROCESSES:
-            _leave_priority()
+            leave_priority()
         if jail is not None:
             self._account_for_jail(jail)
         killed, report.survivors = process_tree.kill_descendants(
@@ -582,19 +599,3 @@ def _wait_for_end(first: int) -> None:
         handle = os.pidfd_open(first)
         select.select([handle], [], [], _END_S)
         os.close(handle)
-
-
-def _take_priority() -> None:
-    """Take priority over a flood of processes; only root may."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-
-
-def _leave_priority() -> None:
-    """Return to ordinary priority before reaping a program with few processes.
-
-    The program's last thread may still need this process's processor in order to exit. With real-time priority,
-    waitpid(2) would spin until the kernel throttles this process, after most of a second (sched(7)).
-    """
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
