@@ -87,7 +87,7 @@ setns unshare mount umount umount2 pivot_root chroot move_mount open_tree fsopen
 fspick mount_setattr name_to_handle_at open_by_handle_at fanotify_init
 kexec_load kexec_file_load init_module finit_module delete_module create_module query_module
 swapon swapoff reboot acct quotactl quotactl_fd settimeofday clock_settime stime adjtimex clock_adjtime
-sethostname setdomainname syslog vhangup ioperm iopl nfsservctl lookup_dcookie uselib _sysctl sysfs
+sethostname setdomainname syslog vhangup ioperm iopl modify_ldt nfsservctl lookup_dcookie uselib _sysctl sysfs
 shmget shmat shmctl msgget msgctl msgsnd msgrcv semget semop semctl semtimedop mq_open mq_unlink
 """.split(),  # noqa: SIM905 - grouped by what they reach
     errno.ENOSYS: [
@@ -116,13 +116,17 @@ NOTIFY, ALLOW = 0x7FC00000, 0x7FFF0000
 SETXATTRAT, REMOVEXATTRAT = 463, 466
 """Of Linux 6.13, the same on both architectures. C libraries do without them."""
 CLONE_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+THREAD, SHARES_FILES = 0x10000, 0x400
+"""CLONE_THREAD and CLONE_FILES: a thread with descriptors of its own, which only those who look at each thread see."""
 NO_CALL = -1
 """What libseccomp makes of a name that it does not know."""
 FILE_TYPE, DEVICES = 0o170000, (0o020000, 0o060000)
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
-ENLARGE_PIPE = 1031
-"""fcntl F_SETPIPE_SZ: what lies in a pipe of its output when a program ends is read before its result is out."""
+SET_LEASE, NOTIFY_OF_CHANGES, ENLARGE_PIPE = 1024, 1026, 1031
+"""fcntl F_SETLEASE, with which each open(2) and execve(2) of a readable file waits for its holder; F_NOTIFY, which
+watches folders by an old way; and F_SETPIPE_SZ: the parent reads what is in a pipe of output before it has the result.
+"""
 HUGE_MAPPING, HUGE_FILE = 0x40000, 4
 """MAP_HUGETLB and MFD_HUGETLB: pages that the machine keeps for who was promised them; no limit counts them."""
 PRETENDED = 0
@@ -217,10 +221,12 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
             deny(number, name)
     for flag in CLONE_NAMESPACES:
         deny(errno.EPERM, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
+    deny(errno.EPERM, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, THREAD | SHARES_FILES, THREAD))
     for kind in DEVICES:
         deny(errno.EPERM, "mknod", seccomp.Arg(1, seccomp.MASKED_EQ, FILE_TYPE, kind))
         deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
-    deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, ENLARGE_PIPE))
+    for command in (SET_LEASE, NOTIFY_OF_CHANGES, ENLARGE_PIPE):
+        deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
     deny(errno.ENOMEM, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, HUGE_MAPPING, HUGE_MAPPING))
     deny(errno.ENOMEM, "memfd_create", seccomp.Arg(1, seccomp.MASKED_EQ, HUGE_FILE, HUGE_FILE))
     for request in TERMINAL_INJECTION:

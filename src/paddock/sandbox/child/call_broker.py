@@ -27,7 +27,7 @@ from typing import NamedTuple, NoReturn, Self
 from paddock.sandbox.child import lockdown
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.child.paths import open_itself, open_without_magic
-from paddock.sandbox.child.system_calls import check_result
+from paddock.sandbox.child.system_calls import check_result, copy_descriptor
 
 _SEND, _IS_VALID = 0xC0182101, 0x80082102
 """Requests of ioctl(2): SECCOMP_IOCTL_NOTIF_SEND, and _ID_VALID as every kernel accepts it."""
@@ -44,8 +44,6 @@ _MAX_RENAMES = 64
 """Maximum number of names that a file may have, one after another, while it is looked for."""
 _DONT_FOLLOW = 0x02000000
 """IN_DONT_FOLLOW of inotify(7)."""
-PIDFD_GETFD = 438
-"""System call number, the same on every architecture."""
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,9})")
 """Paths of the caller's own descriptors. C libraries use them where the kernel lacks fchmodat2."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -111,7 +109,7 @@ class Caller:
         with open(f"/proc/{self._thread}/status", "rb") as file:  # a pidfd is one of a whole process
             process = int(file.read().partition(b"\nTgid:")[2].split(None, 1)[0])
         handle = self.keep(os.pidfd_open(process))
-        return self.keep(check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, handle, descriptor, 0)))
+        return self.keep(copy_descriptor(handle, descriptor))
 
     def read(self, address: int, size: int) -> bytes:
         """Return `size` bytes. Raises OSError."""
@@ -211,7 +209,7 @@ def _read_attribute_name(caller: Caller, address: int) -> bytes:
 
 def _prepare_watch(caller: Caller, arguments: Sequence[int]) -> Action:
     descriptor, _, mask = arguments[:3]
-    return partial(_add_watch, watcher=caller.copy_descriptor(ctypes.c_int32(descriptor).value), mask=mask)
+    return partial(_add_watch, watcher=caller.copy_descriptor(descriptor), mask=mask)
 
 
 def _add_watch(path: str, watcher: int, mask: int) -> int:

@@ -25,10 +25,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from paddock.sandbox.child import lockdown, mounts
-from paddock.sandbox.child.call_broker import NOTIFICATION_BYTES, PIDFD_GETFD, RECEIVE, Notification
+from paddock.sandbox.child.call_broker import NOTIFICATION_BYTES, RECEIVE, Notification
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.child.paths import open_itself
-from paddock.sandbox.child.system_calls import check_result
+from paddock.sandbox.child.system_calls import check_result, copy_descriptor
 
 CALL_NUMBERS = {"x86_64": {"connect": 42, "bind": 49}, "aarch64": {"connect": 203, "bind": 200}}
 """Numbers of the calls on each architecture (the kernel's syscall tables)."""
@@ -198,7 +198,7 @@ class Broker:
         caller, (descriptor, pointer, size) = notification.thread, notification.arguments[:3]
         status = dict(_STATUS_PATTERN.findall(self._read_file(f"{caller}/status")))
         opened.append(process := os.pidfd_open(int(status[b"Tgid"])))
-        opened.append(copy := _copy_descriptor(process, descriptor))
+        opened.append(copy := copy_descriptor(process, descriptor))
         if not may_wait and notification.number == _CONNECT and os.get_blocking(copy):
             raise BlockingIOError(errno.EAGAIN, "threads")
         address = _read_address(caller, pointer, ctypes.c_int32(size).value)
@@ -248,11 +248,6 @@ def _read_address(caller: int, pointer: int, size: int) -> bytes:
     if check_result("process_vm_readv", count) < size:
         raise OSError(errno.EFAULT, "address")
     return buffer.raw
-
-
-def _copy_descriptor(process: int, descriptor: int) -> int:
-    number = ctypes.c_int32(descriptor & 0xFFFFFFFF).value
-    return check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, process, number, 0))
 
 
 def _enter_folder(path: str) -> None:

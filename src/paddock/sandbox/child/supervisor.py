@@ -25,7 +25,15 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
+from paddock.sandbox.child import (
+    anonymous_memory,
+    file_locks,
+    freeze,
+    permissions,
+    process_tree,
+    protected_paths,
+    scratch,
+)
 from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
@@ -50,9 +58,9 @@ REPORT_WITHIN_S = 0.18
 _STOP_WITHIN_S = 0.25
 """Maximum time until every process of a job has stopped at a pause."""
 _MAX_CHECK_S = 1.0
-"""Maximum pause between two looks at a stopped job, in seconds."""
-_STOPPED_CPU_MS = 50
-"""Maximum CPU time of a job while it is stopped, in milliseconds."""
+"""Maximum time between two checks of a frozen job that may do something, in seconds."""
+_FROZEN_CPU_MS = 50
+"""Maximum CPU time of a frozen job that may be continued, in milliseconds."""
 _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
 """CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
@@ -90,6 +98,7 @@ class Supervisor:
         self._failure: OSError | StartError | None = None
         self._statuses: dict[int, int] = {}
         self._pid = 0
+        self._tree = freeze.FrozenTree(spec.user, self._record_reaped)
         self._ending: frozenset[int] = frozenset()
         """The first process of a jail that ends by itself."""
         self._calls: CallListener | SocketCalls | None = None
@@ -158,6 +167,7 @@ class Supervisor:
             report.ended_by, report.why, report.missing = error.ended_by, str(error), error.missing
         _close(files)
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
+        self._tree.thaw(stopped=True)
         if self._calls is not None:
             self._calls.close()
             # No call may change a protected path after its restoration.
@@ -266,6 +276,7 @@ class Supervisor:
                 return reason
             self._serve_call(poll, ready)
             if time.monotonic() >= sample_due:  # calls without end do not keep it from looking
+                self._tree.thaw()
                 if hit := self._ceiling_hit():
                     return hit
                 sample_due = time.monotonic() + self._look
@@ -300,65 +311,82 @@ class Supervisor:
         If not every process can be stopped, the job goes on, and so does its time.
         """
         began = time.monotonic()
-        stopped, is_complete = self._stop_processes()
-        if is_complete:
-            ended_by, _ = self._wait_while_stopped(handle, "continue")
+        if self._freeze():
+            self._sample = self._measure_usage()
+            ended_by, _ = self._wait_while_frozen(handle, "continue")
             held_s = time.monotonic() - began
             self._deadline += held_s
             self._turn = self._turn._replace(started=self._turn.started + held_s)
             if ended_by:
                 return ended_by
-        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
+        self._tree.thaw()
         return ""
 
     def _pause(self, handle: int) -> str:
         """Stop the job until the parent resumes it for another turn; return why the job ends, or ""."""
-        stopped, is_complete = self._stop_processes()
-        if not is_complete:
+        if not self._freeze():
             self._report.why = "its processes could not be paused"
             return "unpaused"
         if hit := self._ceiling_hit():
             return hit
         self._tell_pause()
-        ended_by, argument = self._wait_while_stopped(handle, "resume")
+        ended_by, argument = self._wait_while_frozen(handle, "resume")
         if ended_by:
             return ended_by
         self._begin_turn(*map(int, argument.split(",")))
-        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
+        self._tree.thaw()
         return ""
 
-    def _stop_processes(self) -> tuple[frozenset[int], bool]:
+    def _freeze(self) -> bool:
         # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
-        return process_tree.stop_descendants(
-            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
-        )
+        return self._tree.freeze(seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._jails_first)
 
-    def _wait_while_stopped(self, handle: int, expected: str) -> tuple[str, str]:
-        """Wait for the `expected` message of the parent. Return why the job ends instead, or "", and the argument.
+    @property
+    def _jails_first(self) -> int:
+        """The first process of a jail; 0 without a jail."""
+        return self._pid if self._spec.jail else 0
 
-        A timer of the kernel can send SIGCONT to a stopped process (timer_create(2)). Such a job is ended.
-        """
+    def _wait_while_frozen(self, handle: int, expected: str) -> tuple[str, str]:
+        """Wait for the `expected` message of the parent. Return why the job ends instead, or "", and the argument."""
         _leave_priority()
-        stopped = select.poll()  # a stopped process makes no supervised call
-        stopped.register(handle, select.POLLIN)
-        stopped.register(self._server, select.POLLIN)
-        used_ms, check_s = self._measure_cpu_ms(), _FIRST_POLL_S
+        assert self._sample is not None
+        file_locks.release_locks([process.folder for process in self._sample.processes], self._spec)
+        frozen = select.poll()  # a stopped process makes no supervised call
+        frozen.register(handle, select.POLLIN)
+        frozen.register(self._server, select.POLLIN)
+        used_ms, check_s = self._used_ms, _FIRST_POLL_S
         word, argument = "interrupt", ""
-        while word == "interrupt":  # it came too late
-            ready = dict(stopped.poll(1000 * check_s))
-            if handle in ready:
-                return "exit", ""
-            if ready:
-                word, argument = self._read_message()
-                continue
-            check_s = min(check_s * _POLL_GROWTH, _MAX_CHECK_S)
-            if self._measure_cpu_ms() > used_ms + _STOPPED_CPU_MS:
-                self._report.why = "its processes continued during a pause"
-                return "unpaused", ""
+        with freeze.notice_of_ends() as ends:
+            frozen.register(ends, select.POLLIN)
+            self._tree.note_ends()
+            while word == "interrupt":  # it came too late
+                ready = dict(frozen.poll(None if self._tree.is_settled else 1000 * check_s))
+                if handle in ready:
+                    return "exit", ""
+                if self._server.fileno() in ready:
+                    word, argument = self._read_message()
+                elif ready:
+                    os.read(ends, freeze.NOTICE_BYTES)
+                    self._tree.note_ends()
+                else:
+                    check_s = min(check_s * _POLL_GROWTH, _MAX_CHECK_S)
+                    if hit := self._check_frozen(used_ms):
+                        return hit, ""
         if word != expected:
             return (argument if word == "stop" else "cancelled"), ""
         _take_priority()
         return "", argument
+
+    def _check_frozen(self, used_ms: float) -> str:
+        """Look at a job that may do something while it is frozen; return why it ends, or ""."""
+        hit = self._ceiling_hit()
+        if self._tree.is_traced or hit:
+            return hit
+        runs = self._tree.is_running(spare=self._roots.keepers, first=self._jails_first)
+        if not runs and self._used_ms <= used_ms + _FROZEN_CPU_MS:
+            return ""
+        self._report.why = "its processes continued during a pause"
+        return "unpaused"
 
     def _read_message(self) -> tuple[str, str]:
         """Return the word and the argument of the parent's next message; both are empty at its end."""
@@ -423,12 +451,6 @@ class Supervisor:
         living_ms = self._sample.cpu_ms if self._sample is not None else 0.0
         return living_ms + self._report.cpu_user_ms + self._report.cpu_system_ms
 
-    def _measure_cpu_ms(self) -> float:
-        """Return the CPU time of the job up to now, in milliseconds."""
-        self._sample = self._measure_usage()
-        process_tree.reap_orphans(self._pid, self._record_reaped)
-        return self._used_ms
-
     def _may_not_go_on(self) -> bool:
         """Tell the parent, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
         turn = self._turn
@@ -446,7 +468,7 @@ class Supervisor:
         return self._roots.keepers | {broker} if broker else self._roots.keepers
 
     def _measure_usage(self) -> process_tree.Sample:
-        return process_tree.measure_tree(spare=self._spare, first=self._pid if self._spec.jail else 0)
+        return process_tree.measure_tree(spare=self._spare, first=self._jails_first)
 
     def _takes_too_much(self, sample: process_tree.Sample) -> bool:
         limit = self._spec.ceilings.memory_bytes
