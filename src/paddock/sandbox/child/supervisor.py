@@ -41,7 +41,7 @@ from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shim import Shim, ruleset_of
 from paddock.sandbox.child.socket_calls import SocketCalls
-from paddock.sandbox.child.supervised_calls import CallListener, find_filter
+from paddock.sandbox.child.supervised_calls import CallListener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,9 +216,12 @@ class Supervisor:
         assert self._shim is not None
         self._shim.start(others, tuple(files))
         _close(files)
+        is_heard = not self._spec.supervised
         while word := self._shim.read_message():
             if "calls" in word:
-                self._calls = self._listen_to_calls(self._shim.take_handle())
+                is_heard = True
+                if word["calls"]:
+                    self._calls = self._listen_to_calls(self._shim.take_handle())
             if "step" not in word:
                 self._pass_on_listener()
                 continue
@@ -227,7 +230,7 @@ class Supervisor:
                     raise StartError("the program itself does not fit in its memory", ended_by="memory")
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
-        if find_filter(self._spec) and self._calls is None:  # its calls would wait for ever
+        if not is_heard:  # its calls would wait for ever
             raise StartError("supervised calls: the program ended before it started")
         return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
 
