@@ -23,16 +23,14 @@ import select
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from paddock.sandbox.child import (
-    anonymous_memory,
     file_locks,
     freeze,
     permissions,
     process_tree,
     protected_paths,
-    scratch,
 )
 from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
@@ -41,10 +39,8 @@ from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shim import Shim, ruleset_of
 from paddock.sandbox.child.socket_calls import SocketCalls
+from paddock.sandbox.child.storage import StorageMeter
 from paddock.sandbox.child.supervised_calls import CallListener
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
@@ -65,10 +61,6 @@ _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
 """CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
 _END_S = 0.02
-_SCRATCH_EVERY_S = 0.1
-"""Pause between two measurements of scratch, or of anonymous memory, in seconds."""
-_ANONYMOUS_SLICE_S = 0.005
-"""Maximum time of one slice of measuring anonymous memory, in seconds, so that it does not delay the deadline."""
 
 
 class Turn(NamedTuple):
@@ -105,14 +97,7 @@ class Supervisor:
         self._sample: process_tree.Sample | None = None
         self._leaf: JobCgroup | None = None
         self._before: protected_paths.ProtectedPaths | None = None
-        self._scratch_walk = scratch.measure_in_slices(spec.scratch)
-        self._scratch_due = 0.0
-        self._scratch_bytes = 0
-        self._anonymous_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
-        self._anonymous_due = 0.0
-        self._anonymous = anonymous_memory.AnonymousMemory()
-        self._lowest_gauges = anonymous_memory.AnonymousMemory()
-        """The lowest values of the machine's gauges since the job began: what others release hides nothing of it."""
+        self._meter = StorageMeter(spec.scratch)
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()
@@ -154,7 +139,7 @@ class Supervisor:
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
             # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
-            self._lowest_gauges = anonymous_memory.read_gauges(spec.scratch)
+            self._meter.begin()
             started = time.monotonic()
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
@@ -440,13 +425,15 @@ class Supervisor:
             and self._may_not_go_on()
         ):
             return "cpu"
-        looks_on = self._sample_anonymous_memory(sample)
+        looks_on = self._meter.sample_memory(sample.processes, ceilings)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
-        taken = self._anonymous.memory + self._anonymous.page_tables
+        found = self._meter.anonymous
+        report.peak_bytes = max(report.peak_bytes, found.memory)
+        taken = found.memory + found.page_tables
         if self._leaf is None and taken > ceilings.memory_bytes:
             report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
-        return "scratch" if self._scratch_full() else ""
+        return "scratch" if self._meter.measure_disk() > ceilings.scratch_bytes else ""
 
     @property
     def _used_ms(self) -> float:
@@ -478,43 +465,6 @@ class Supervisor:
         resident = process_tree.resident_bytes(sample.processes, limit)
         self._report.peak_bytes = max(self._report.peak_bytes, resident)
         return resident > limit
-
-    def _sample_anonymous_memory(self, sample: process_tree.Sample) -> bool:
-        """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
-        now, gauges = time.monotonic(), anonymous_memory.read_gauges(self._spec.scratch)
-        self._lowest_gauges = self._lowest_gauges.lower(gauges)
-        if now < self._anonymous_due:
-            return False
-        try:
-            while (
-                found := next(self._anonymous_walk)
-            ) is None and time.monotonic() < now + _ANONYMOUS_SLICE_S:
-                pass
-        except StopIteration:
-            ceilings = self._spec.ceilings
-            self._anonymous_walk = anonymous_memory.measure_in_slices(
-                [process.folder for process in sample.processes],
-                self._spec.scratch,
-                moved=gauges.since(self._lowest_gauges),
-                limit=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
-            )
-            return False
-        if found is not None:
-            self._anonymous, self._anonymous_due = found, now + _SCRATCH_EVERY_S
-            self._report.peak_bytes = max(self._report.peak_bytes, found.memory)
-        return found is None
-
-    def _scratch_full(self) -> bool:
-        """Continue measuring scratch by one step, so that a huge tree never delays the deadline."""
-        now = time.monotonic()
-        if now >= self._scratch_due:
-            try:
-                total = next(self._scratch_walk)
-            except StopIteration:
-                self._scratch_walk, total = scratch.measure_in_slices(self._spec.scratch), None
-            if total is not None:
-                self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
-        return self._scratch_bytes + self._anonymous.disk > self._spec.ceilings.scratch_bytes
 
     def _end_job(self) -> None:
         """Kill and reap all processes within the time of the report, then complete the report."""
