@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.integration.sandbox.conftest import PATIENCE_S, patiently, wardens
@@ -19,16 +20,17 @@ from tests.support.processes import has_ended
 
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.sandbox import Tier
 from paddock.sandbox.child import process_tree
+from paddock.sandbox.child.lockdown import JOB_UID
 from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.sandbox import KernelSandbox
 
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 LIMITS = ProcessLimits(timeout_ms=600_000, cpu_ms=600_000)
 OTHER_USER = 54321
-users = pytest.mark.parametrize(
-    "user", [0, pytest.param(OTHER_USER, marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root"))]
-)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+users = pytest.mark.parametrize("user", [0, pytest.param(OTHER_USER, marks=needs_root)])
 PRELUDE = """
 import ctypes, errno, json, mmap, os, signal, socket, stat, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -58,11 +60,16 @@ def give(workspace: Path, user: int) -> ProcessGrants:
     return ProcessGrants(workspace=workspace, access="workspace-write")
 
 
-def run(program: str, grants: ProcessGrants, user: int, *, supervised: bool = True) -> ProcessResult:
+def run(
+    program: str,
+    grants: ProcessGrants,
+    user: int | None,
+    *,
+    tier: Tier = "landlock",
+    supervised: bool = True,
+) -> ProcessResult:
     async def scenario() -> ProcessResult:
-        async with KernelSandbox(
-            SandboxFacts(tier="landlock"), "landlock", user, supervised=supervised
-        ) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier, user, supervised=supervised) as sandbox:
             return await sandbox.run([*PYTHON, PRELUDE + program], grants, LIMITS)
 
     return patiently(scenario())
@@ -273,14 +280,59 @@ print(json.dumps(found))
 """
 
 
-@users
-def test_watches_work_where_a_program_may_read_and_nowhere_else(open_path: Path, user: int) -> None:
-    by_kernel = read(run(WATCHES, give(open_path / "one", user), user, supervised=False))
-    found = read(run(WATCHES, give(open_path / "two", user), user))
+@pytest.mark.parametrize("user", [0, *(pytest.param(user, marks=needs_root) for user in (OTHER_USER, None))])
+def test_watches_work_where_a_program_may_read_and_nowhere_else(open_path: Path, user: int | None) -> None:
+    """Also for the default user of root's programs, which owns nothing outside."""
+    owner = JOB_UID if user is None else user
+    by_kernel = read(run(WATCHES, give(open_path / "one", owner), owner, tier="unconfined"))
+    found = read(run(WATCHES, give(open_path / "two", owner), user))
     assert isinstance(by_kernel, dict)
     assert (by_kernel["outside"], by_kernel["of root"]) == ("done", "done")
     assert found == by_kernel | {"outside": "EPERM", "of root": "EPERM"}
     assert by_kernel["event"] == [1, "made"]
+
+
+FOLDERS_OF_A_GROUP = """
+os.mkdir("one"), os.mkdir("two"), os.symlink("one", "link"), os.symlink(f"{os.getcwd()}/two", "far")
+open("file", "w").close()
+here, two = os.open(".", os.O_RDONLY), os.open("two", os.O_RDONLY)
+found = {
+    "folder": result(lambda: os.chmod("one", 0o2750)),
+    "path": result(lambda: os.chmod(f"{os.getcwd()}/two", 0o2700)),
+    "descriptor": result(lambda: os.fchmod(two, 0o2710)),
+    "beside": result(lambda: os.chmod("../two", 0o2711, dir_fd=two)),
+    "own": result(lambda: os.chmod(f"/proc/self/fd/{two}", 0o2701)),
+    "link": result(lambda: os.chmod("link", 0o2755)),
+    "far": result(lambda: os.chmod("far", 0o2755)),
+    "young": result(lambda: system("fchmodat2", here, b"one", 0o2770, 0)),
+    "in scratch": result(lambda: os.chmod(os.environ["TMPDIR"], 0o2700)),
+    "missing": result(lambda: os.chmod("missing", 0o2700)),
+    "outside": result(lambda: os.chmod("/usr", 0o2755)) != "done",
+    "file": result(lambda: os.chmod("file", 0o2755)),
+    "file by a descriptor": result(lambda: os.fchmod(os.open("file", os.O_RDONLY), 0o2700)),
+}
+os.mkdir("one/below")
+found["modes"] = [oct(os.stat(name).st_mode) for name in ("one", "two", "one/below")]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("tier", ["landlock", "namespaces"])
+@pytest.mark.parametrize("user", [0, pytest.param(OTHER_USER, marks=needs_root)])
+@pytest.mark.parametrize("network", ["none", "loopback"])
+def test_folders_of_a_group_stay_and_no_file_gets_its_powers(
+    open_path: Path, tier: Tier, user: int, network: Literal["none", "loopback"]
+) -> None:
+    if network != "none" and tier != "namespaces":
+        pytest.skip("the tier has no network of its own")
+    grants = give(open_path / "workspace", user).replace(network=network)
+    done = ("folder", "path", "descriptor", "beside", "own", "link", "far", "young", "in scratch")
+    expected = dict.fromkeys(done, "done") | dict.fromkeys(("file", "file by a descriptor"), "EPERM")
+    assert read(run(FOLDERS_OF_A_GROUP, grants, user, tier=tier)) == expected | {
+        "missing": "ENOENT",
+        "outside": True,
+        "modes": ["0o42770", "0o42755", "0o42755"],
+    }
 
 
 def test_a_file_that_is_renamed_meanwhile_is_found(open_path: Path) -> None:
@@ -463,25 +515,6 @@ def test_the_broker_ends_with_its_job_and_with_its_supervisor(open_path: Path) -
 
     patiently(scenario(kill=False))
     patiently(scenario(kill=True))
-
-
-def test_jobs_that_own_nothing_outside_have_none(open_path: Path) -> None:
-    """Root's programs run as a separate user; the kernel does their calls."""
-    status = "print(json.dumps([line for line in open('/proc/self/status') if line.startswith('Seccomp_filters')]))"
-    grants = give(open_path / "workspace", 0)
-
-    def filters(user: int | None, *, access: str) -> object:
-        given = grants.model_copy(update={"access": access})
-
-        async def scenario() -> ProcessResult:
-            async with KernelSandbox(SandboxFacts(tier="landlock"), "landlock", user) as sandbox:
-                return await sandbox.run([*PYTHON, PRELUDE + status], given, LIMITS)
-
-        (line,) = read(patiently(scenario()))
-        return int(line.split()[1])
-
-    more = filters(0, access="workspace-write")
-    assert more == filters(None, access="none") + (1 if os.geteuid() == 0 else 0)
 
 
 PROVE = """
