@@ -178,19 +178,19 @@ the file. All other files are refused with `EPERM`. If the broker ends, the call
 
 ### Set-user-id and set-group-id files
 
-No program leaves a file that gives whoever runs it the powers of the program's user or group: the call fails with
+No program leaves a file that runs with the powers of the program's user or group: the call fails with
 `EPERM`. Folders may have the bit of a group, which hands the group on to what is made in them. A filter cannot tell a
 folder from a file. Therefore a broker process does these calls in the tier `landlock`, and in the tier `namespaces`
 for programs that may write outside of their scratch. Where the kernel allows no broker, they fail with `ENOSYS`.
 
 ### Locks on files
 
-A program cannot take a lease (`F_SETLEASE`), for which everybody who opens the file would wait. It can take locks, of
+A program cannot take a lease (`F_SETLEASE`), for which other programs wait when they open the file. It can take locks, of
 which others notice only if they ask for a lock on the same file.
 
 * A lock on a file that the program may write can last as long as the program, or its session. Git, npm and Cargo
   depend on such locks.
-* A lock of `flock`, or of an open file description, on a file that the program may only read ends at the latest when
+* A lock of `flock`, or of an open file description, on a file that the program may only read ends when
   its session is paused. Paddock takes it away. It cannot do so in a container with Docker's default profile, which
   denies `pidfd_getfd(2)`, and does not find a descriptor that is on its way through a socket.
 * A read lock of a process (`F_SETLK`), as SQLite and DuckDB take on a database that they only read, lasts until the
