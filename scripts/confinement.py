@@ -130,8 +130,7 @@ patterns of that kind with `sandbox.unprotected`.
 |---|---|---|
 | files without a grant | do not exist | cannot be read, written, listed or created; name, size and owner can be seen |
 | files without a grant that the program's user owns | do not exist | cannot be changed (supervised system calls) |
-| files without a grant that the program's user may read | do not exist | \
-cannot be watched, except by user 65531 in public directories |
+| files without a grant that the program's user may read | do not exist | cannot be watched (supervised system calls) |
 | protected paths | cannot be changed if they exist, otherwise are restored | are restored |
 | other processes | do not exist | cannot be traced, slowed down or inspected; nor signalled, from Linux 6.12 on |
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
@@ -153,10 +152,8 @@ on the machine. All of them are:
 
 Which of them hold depends on the machine:
 
-* User 65531 owns no files, unless an account of the machine has that number. Therefore it cannot change any. It can
-  watch public directories.
-* Where [supervised calls](#supervised-system-calls) hold, programs with Paddock's own user can neither change nor
-  watch such files.
+* User 65531 owns no files, unless an account of the machine has that number. Therefore it cannot change any.
+* Where [supervised calls](#supervised-system-calls) hold, programs with Paddock's own user cannot change such files.
 * With a control group, the kernel limits memory and processes at once, and counts the memory of pipes, sockets and
   mappings.
 
@@ -169,14 +166,45 @@ notification, Linux 5.6). A broker process with the program's user and no capabi
 a directory that the program may write to, and acts on that. For a watch, the program need only be able to read
 the file. All other files are refused with `EPERM`. If the broker ends, the calls fail with `ENOSYS`.
 
-* The calls of root's programs that run as user 65531 are not supervised, because that user owns nothing else.
+* For root's programs that run as user 65531, Paddock does `inotify_add_watch` alone, and calls that give a file the bit
+  of its group. That user owns nothing else.
 * Files that were removed, and memory files, can be changed. Pipes, sockets and terminals cannot.
 * Paths that lead through `/proc` to the files of a process are refused, except `/proc/self/fd/N`.
 * Watches need `pidfd_getfd(2)`. Docker's default profile denies it, and so does Yama for an ordinary user
   (`kernel.yama.ptrace_scope` 1). No file can be watched there, in the workspace either.
 * A call takes a tenth of a millisecond. `paddock doctor` reports whether supervised calls hold on the machine.
-  Where they do not, a program can change all files that its user owns, and watch those that it may read. With
-  `sandbox.job_user = "root"` it can change all files of root. `doctor` and each result name that.
+  Where they do not, a program can change all files that its user owns. With `sandbox.job_user = "root"` it can
+  change all files of root. `doctor` and each result name that.
+
+### Set-user-id and set-group-id files
+
+No program leaves a file that runs with the powers of the program's user or group: the call fails with
+`EPERM`. Folders may have the bit of a group, which hands the group on to what is made in them. A filter cannot tell a
+folder from a file. Therefore a broker process does these calls in the tier `landlock`, and in the tier `namespaces`
+for programs that may write outside of their scratch. Where the kernel allows no broker, they fail with `ENOSYS`.
+
+### Locks on files
+
+A program cannot take a lease (`F_SETLEASE`), for which other programs wait when they open the file. It can take locks,
+of which others notice only if they ask for a lock on the same file.
+
+* A lock on a file that the program may write can last as long as the program, or its session. Git, npm and Cargo
+  depend on such locks.
+* A lock of `flock`, or of an open file description, on a file that the program may only read ends when
+  its session is paused. Paddock takes it away. It cannot do so in a container with Docker's default profile, which
+  denies `pidfd_getfd(2)`, and does not find a descriptor that is on its way through a socket.
+* A read lock of a process (`F_SETLK`), as SQLite and DuckDB take on a database that they only read, lasts until the
+  program releases it, or its session ends. Meanwhile others can read the file, and cannot lock it for writing.
+
+### Pauses of sessions
+
+Nothing of a session runs between two executions. Paddock traces each of its threads (ptrace(2)) and stops it. No timer
+and no signal of the program continues it. A system call that a thread has begun is finished.
+
+In the tier `landlock`, an ordinary user may not trace a process that hides from its user (`PR_SET_DUMPABLE`), and no
+process where Yama forbids it (`kernel.yama.ptrace_scope` 2 and 3). Paddock stops such a process with `SIGSTOP`, which
+a timer of the program can undo. It then checks the processes, the memory and the disk about once a second. A session
+ends if one of its processes runs then, if they have used 50 ms of CPU time since the pause began, or at a limit.
 
 ### Unix sockets with a path
 

@@ -16,8 +16,9 @@ architecture, x32 included, kill.
 
 `supervised` stands beside a job's filter where the job's user may own files outside of its grants. It notifies a
 supervisor of calls for which Landlock has no rule (`paddock.sandbox.child.call_broker`). A refusal of the other filter
-takes precedence. `sockets` stands beside `job-loopback`, and notifies of the calls that name a socket
-(`paddock.sandbox.child.socket_broker`).
+takes precedence. `watches` stands there for every other job of that tier. `sockets` stands beside the filter of a job
+in a jail that has its own network or may write, and notifies of the calls that name a socket, and of those that give a
+file the powers of its group (`paddock.sandbox.child.socket_broker`).
 """
 
 import errno
@@ -25,7 +26,7 @@ import io
 import struct
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pyseccomp as seccomp
@@ -87,7 +88,7 @@ setns unshare mount umount umount2 pivot_root chroot move_mount open_tree fsopen
 fspick mount_setattr name_to_handle_at open_by_handle_at fanotify_init
 kexec_load kexec_file_load init_module finit_module delete_module create_module query_module
 swapon swapoff reboot acct quotactl quotactl_fd settimeofday clock_settime stime adjtimex clock_adjtime
-sethostname setdomainname syslog vhangup ioperm iopl nfsservctl lookup_dcookie uselib _sysctl sysfs
+sethostname setdomainname syslog vhangup ioperm iopl modify_ldt nfsservctl lookup_dcookie uselib _sysctl sysfs
 shmget shmat shmctl msgget msgctl msgsnd msgrcv semget semop semctl semtimedop mq_open mq_unlink
 """.split(),  # noqa: SIM905 - grouped by what they reach
     errno.ENOSYS: [
@@ -106,9 +107,9 @@ UNKNOWN = 467
 """The first call that this list knows nothing of, on both architectures: `open_tree_attr` of Linux 6.15."""
 X32 = 0x40000000
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+LOAD, EQUAL, AT_LEAST, HAS_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 """BPF_LD | BPF_W | BPF_ABS and so on (linux/bpf_common.h)."""
-ARCHITECTURE, NUMBER = 4, 0
+ARCHITECTURE, NUMBER, ARGUMENTS = 4, 0, 16
 """Where they stand in seccomp_data (seccomp(2))."""
 KILL_PROCESS, MISSING = 0x80000000, 0x00050000 | errno.ENOSYS
 NOTIFY, ALLOW = 0x7FC00000, 0x7FFF0000
@@ -116,13 +117,17 @@ NOTIFY, ALLOW = 0x7FC00000, 0x7FFF0000
 SETXATTRAT, REMOVEXATTRAT = 463, 466
 """Of Linux 6.13, the same on both architectures. C libraries do without them."""
 CLONE_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+THREAD, SHARES_FILES = 0x10000, 0x400
+"""CLONE_THREAD and CLONE_FILES: a thread with descriptors of its own, which only those who look at each thread see."""
 NO_CALL = -1
 """What libseccomp makes of a name that it does not know."""
 FILE_TYPE, DEVICES = 0o170000, (0o020000, 0o060000)
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
-ENLARGE_PIPE = 1031
-"""fcntl F_SETPIPE_SZ: what lies in a pipe of its output when a program ends is read before its result is out."""
+SET_LEASE, NOTIFY_OF_CHANGES, ENLARGE_PIPE = 1024, 1026, 1031
+"""fcntl F_SETLEASE, with which each open(2) and execve(2) of a readable file waits for its holder; F_NOTIFY, which
+watches folders by an old way; and F_SETPIPE_SZ: the parent reads what is in a pipe of output before it has the result.
+"""
 HUGE_MAPPING, HUGE_FILE = 0x40000, 4
 """MAP_HUGETLB and MFD_HUGETLB: pages that the machine keeps for who was promised them; no limit counts them."""
 PRETENDED = 0
@@ -139,11 +144,12 @@ SOL_SOCKET, SO_SNDBUF = 1, 7
 """Who enlarges what a socket holds hears that it is done: `anonymous_memory` counts on the default."""
 CORE = 4
 """RLIMIT_CORE, which keeps the machine's handler of crashes from being started (`paddock.sandbox.child.lockdown`)."""
-SET_USER_ID = 0o4000
+SET_USER_ID, SET_GROUP_ID = 0o4000, 0o2000
 CREATE = (0o100, 0o20000000)
 """Flags of open that make a file: O_CREAT, and the bit of O_TMPFILE that O_DIRECTORY is not."""
-MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
-"""Which argument is the mode of a file."""
+MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+NEW_MODES = {"creat": 1, "mknod": 1, "mknodat": 2}
+"""Which argument is the mode of a file, or of a new one. The kernel makes no folder with these bits (mkdir(2))."""
 OF_OTHERS = {"sched_setaffinity": 0, "sched_setscheduler": 0, "sched_setparam": 0, "sched_setattr": 0}
 """Which argument names the process whose right to the processor is changed; 0 is the caller.
 
@@ -155,10 +161,18 @@ priority: programs hear that it is done.
 
 def build(profile: str, architecture: str) -> bytes:
     """Return the BPF program of a profile for an architecture."""
+    calls = call_broker.CALL_NUMBERS[architecture]
+    modes = {
+        number: call_broker.CALLS[name].rest
+        for name, number in calls.items()
+        if name in call_broker.MODE_CALLS
+    }
     if profile == "supervised":
-        return notifying(architecture, call_broker.CALL_NUMBERS, missing=(SETXATTRAT, REMOVEXATTRAT))
+        return notifying(architecture, calls.values(), missing=(SETXATTRAT, REMOVEXATTRAT))
+    if profile == "watches":
+        return notifying(architecture, [calls["inotify_add_watch"]], modes)
     if profile == "sockets":
-        return notifying(architecture, socket_broker.CALL_NUMBERS)
+        return notifying(architecture, socket_broker.CALL_NUMBERS[architecture].values(), modes)
     for_jobs = profile.startswith("job")
     rules = job(profile, architecture) if for_jobs else guest(profile, architecture)
     with tempfile.TemporaryFile() as file:
@@ -167,9 +181,18 @@ def build(profile: str, architecture: str) -> bytes:
         return (without_unknown(architecture) if for_jobs else b"") + file.read()
 
 
-def notifying(architecture: str, calls: dict[str, dict[str, int]], *, missing: tuple[int, ...] = ()) -> bytes:
-    """Return a filter that notifies of supervised calls; libseccomp would not know the youngest ones."""
-    verdicts = dict.fromkeys(sorted(calls[architecture].values()), NOTIFY)
+def notifying(
+    architecture: str,
+    calls: Iterable[int],
+    modes: Mapping[int, int] | None = None,
+    *,
+    missing: tuple[int, ...] = (),
+) -> bytes:
+    """Return a filter that notifies of supervised calls; libseccomp would not know the youngest ones.
+
+    It notifies of calls in `modes`, which have the position of their mode, only for that of a set-group-id file.
+    """
+    verdicts = dict.fromkeys(sorted(calls), NOTIFY)
     verdicts |= dict.fromkeys(missing, MISSING)
     instructions = [
         (LOAD, 0, 0, ARCHITECTURE),
@@ -181,6 +204,13 @@ def notifying(architecture: str, calls: dict[str, dict[str, int]], *, missing: t
     ]
     for number, verdict in verdicts.items():
         instructions += [(EQUAL, 0, 1, number), (RETURN, 0, 0, verdict)]
+    for number, position in (modes or {}).items():
+        instructions += [
+            (EQUAL, 0, 4, number),
+            (LOAD, 0, 0, ARGUMENTS + 8 * position),
+            (HAS_BITS, 0, 1, SET_GROUP_ID),
+        ]
+        instructions += [(RETURN, 0, 0, NOTIFY), (RETURN, 0, 0, ALLOW)]
     instructions.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
 
@@ -217,10 +247,12 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
             deny(number, name)
     for flag in CLONE_NAMESPACES:
         deny(errno.EPERM, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
+    deny(errno.EPERM, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, THREAD | SHARES_FILES, THREAD))
     for kind in DEVICES:
         deny(errno.EPERM, "mknod", seccomp.Arg(1, seccomp.MASKED_EQ, FILE_TYPE, kind))
         deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
-    deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, ENLARGE_PIPE))
+    for command in (SET_LEASE, NOTIFY_OF_CHANGES, ENLARGE_PIPE):
+        deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
     deny(errno.ENOMEM, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, HUGE_MAPPING, HUGE_MAPPING))
     deny(errno.ENOMEM, "memfd_create", seccomp.Arg(1, seccomp.MASKED_EQ, HUGE_FILE, HUGE_FILE))
     for request in TERMINAL_INJECTION:
@@ -278,15 +310,19 @@ def deny_power_over_others(deny: Callable[..., None]) -> None:
 
 
 def deny_set_user_id(deny: Callable[..., None]) -> None:
-    """Make no file that gives whoever runs it the powers of the job's user, who may be root."""
-    for name, mode in MODES.items():
+    """Make no file that gives whoever runs it the powers of the job's user, who may be root, or of its group.
+
+    A folder may have the bit of a group, which a filter cannot tell from a file: those who supervise calls can.
+    """
+    for name, mode in (MODES | NEW_MODES).items():
         deny(errno.EPERM, name, seccomp.Arg(mode, seccomp.MASKED_EQ, SET_USER_ID, SET_USER_ID))
+    for name, mode in NEW_MODES.items():
+        deny(errno.EPERM, name, seccomp.Arg(mode, seccomp.MASKED_EQ, SET_GROUP_ID, SET_GROUP_ID))
     for name, flags in (("open", 1), ("openat", 2)):
         for flag in CREATE:
             makes = seccomp.Arg(flags, seccomp.MASKED_EQ, flag, flag)
-            deny(
-                errno.EPERM, name, makes, seccomp.Arg(flags + 1, seccomp.MASKED_EQ, SET_USER_ID, SET_USER_ID)
-            )
+            for bit in (SET_USER_ID, SET_GROUP_ID):
+                deny(errno.EPERM, name, makes, seccomp.Arg(flags + 1, seccomp.MASKED_EQ, bit, bit))
 
 
 def new_filter(default: object, architecture: str) -> seccomp.SyscallFilter:
@@ -335,7 +371,16 @@ def guest(profile: str, architecture: str) -> seccomp.SyscallFilter:
 def main() -> int:
     """Write or check every filter."""
     stale = io.StringIO()
-    for profile in ("guest", "guest-jit", "job", "job-loopback", "job-network", "supervised", "sockets"):
+    for profile in (
+        "guest",
+        "guest-jit",
+        "job",
+        "job-loopback",
+        "job-network",
+        "supervised",
+        "watches",
+        "sockets",
+    ):
         for architecture in ARCHITECTURES:
             path = TARGET / f"{profile}.{architecture}.bpf"
             program = build(profile, architecture)

@@ -18,6 +18,7 @@ from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
 from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules, list_names, list_protected_paths
 from paddock.sandbox.child.snapshot import TooLargeError
+from paddock.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTER, WATCH_FILTER
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FILES = (
@@ -295,6 +296,18 @@ def needs_supervised_calls(grants: ProcessGrants, job_user: int | None, tier: Ti
     return tier == "landlock" and user(grants, job_user, tier) != lockdown.JOB_UID
 
 
+def _find_supervised(grants: ProcessGrants, job_user: int | None, tier: Tier, *, supervised: bool) -> str:
+    """Return the name of the filter for the calls that a broker does for a job; "" for none.
+
+    In a jail that is what reaches a socket of the machine, or leaves a set-group-id file in a granted directory.
+    """
+    if tier == "landlock":
+        needed = supervised and needs_supervised_calls(grants, job_user, tier)
+        return METADATA_FILTER if needed else WATCH_FILTER
+    writes = grants.access == "workspace-write" or bool(grants.writable)
+    return SOCKET_FILTER if tier == "namespaces" and (writes or grants.network in OWN_NETWORKS) else ""
+
+
 def build_slot_spec(
     grants: ProcessGrants,
     limits: ProcessLimits,
@@ -339,7 +352,7 @@ def build_slot_spec(
         user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
         filter="" if tier == "unconfined" else _FILTERS[grants.network],
-        supervised=supervised and needs_supervised_calls(grants, job_user, tier),
+        supervised=_find_supervised(grants, job_user, tier, supervised=supervised),
         network=grants.network,
         readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108

@@ -43,7 +43,6 @@ SIGNAL_RISK = "programs that run as the same user can end each other's processes
 _SUPERVISED = "supervised system calls"
 _CALLS = "chmod, chown, utime, setxattr and inotify_add_watch"
 _WITHOUT_LANDLOCK = "this kernel offers no Landlock: files are confined by the built root alone"
-_WATCHED_FILES = "programs can watch the use of outside files that their user may read (inotify)"
 _OWNED_FILES = (
     "programs can change mode, times and attributes of outside files that their user owns (chmod, utime)"
 )
@@ -55,7 +54,6 @@ RESIDUAL_RISKS: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
         "programs can see names, sizes and owners of outside files (stat)",
-        _WATCHED_FILES,
         "programs can read the mounts and connections of the machine (/proc)",
         _OWNED_FILES,
         "changes to protected paths of a writable workspace are undone after the run, not prevented",
@@ -337,8 +335,6 @@ def _facts(
     residual = RESIDUAL_RISKS[tier]
     if supervised:
         residual = tuple(risk for risk in residual if risk != _OWNED_FILES)
-        if spec.needs_supervised_calls(ProcessGrants(), job_user, tier):  # also programs without a workspace
-            residual = tuple(risk for risk in residual if risk != _WATCHED_FILES)
     residual = _explain_owner(residual, job_user)
     residual = residual if scoped else (SIGNAL_RISK, *residual)
     if tier == "namespaces" and not landlock.read_abi_version():

@@ -1,10 +1,12 @@
 """A job can be paused: then nothing of it runs, whatever it has started, and it goes on where it was."""
 
 import asyncio
+import fcntl
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal, TextIO
 
 import pytest
 from tests.integration.sandbox.conftest import PATIENCE_S, patiently
@@ -18,7 +20,7 @@ from paddock.sandbox.sandbox import KernelSandbox
 LIMITS = ProcessLimits(timeout_ms=600_000, cpu_ms=600_000)
 FOREVER = 600_000
 PYTHON = "/usr/bin/python3"
-COUNTING = {
+COUNTING: dict[str, str] = {
     "a loop": "import os\nwhile True: os.pwrite(f, b'%d' % n, 0); n += 1",
     "a thread": "import os, threading\ndef run():\n n = 0\n while True: os.pwrite(f, b'%d' % n, 0); n += 1\n"
     "threading.Thread(target=run).start()\nthreading.Event().wait()",
@@ -33,6 +35,31 @@ COUNTING = {
     " os.pwrite(f, b'%d' % n, 0); n += 1",
 }
 """Programs that write ever higher numbers into a file."""
+TIMER = """
+import ctypes, os, signal
+class Event(ctypes.Structure):  # sigevent(3type)
+    _fields_ = [("value", ctypes.c_void_p), ("number", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+libc = ctypes.CDLL(None)
+def send(number, every_ns, first_s, first_ns):
+    timer = ctypes.c_void_p()
+    assert libc.timer_create(1, ctypes.byref(Event(None, number, 0)), ctypes.byref(timer)) == 0
+    assert libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, every_ns, first_s, first_ns), None) == 0
+def count():
+    n = 0
+    while True: os.pwrite(f, b'%d' % n, 0); n += 1
+signal.signal(signal.SIGCONT, lambda *_: None)
+signal.signal(signal.SIGHUP, lambda *_: None)
+"""
+"""Has the kernel send a signal again and again (timer_create(2))."""
+COUNTING |= {
+    "a timer that continues it": f"{TIMER}\nsend(signal.SIGCONT, 5_000_000, 0, 5_000_000)\ncount()",
+    "a child that the end of its parent continues": f"{TIMER}\nif os.fork() == 0:\n r, w = os.pipe()\n"
+    " if os.fork() == 0:\n  libc.prctl(1, signal.SIGCONT)\n  os.close(w)\n  count()\n"
+    " send(signal.SIGKILL, 0, 0, 100_000_000)\n signal.pause()\nsignal.pause()",
+    "a group that a child of another session orphans": f"{TIMER}\nif os.fork() == 0:\n"
+    " if os.fork() == 0:\n  os.setpgid(0, 0)\n  if os.fork() == 0: signal.pause()\n  count()\n"
+    " send(signal.SIGKILL, 0, 0, 100_000_000)\n signal.pause()\nsignal.pause()",
+}
 BEGIN = "import os\nf = os.open('count', os.O_RDWR | os.O_CREAT)\nn = 0\n"
 
 
@@ -43,10 +70,13 @@ def tier(request: pytest.FixtureRequest) -> str:
 
 @asynccontextmanager
 async def running(
-    tier: str, program: str, streams: Streams | None = None, limits: ProcessLimits = LIMITS
+    tier: str,
+    program: str,
+    streams: Streams | None = None,
+    limits: ProcessLimits = LIMITS,
+    grants: ProcessGrants = ProcessGrants(),  # noqa: B008 - a value
 ) -> AsyncGenerator[RunningProcess]:
     async with KernelSandbox(SandboxFacts(tier=tier), tier=tier, job_user=0) as sandbox:
-        grants = ProcessGrants()
         job = await sandbox.launch([PYTHON, "-I", "-S", "-c", program], grants, limits, streams)
         assert isinstance(job, RunningProcess), job
         try:
@@ -303,29 +333,85 @@ def test_an_interrupt_ends_a_hold(tier: str) -> None:
     assert result.stderr.text.endswith("KeyboardInterrupt\n")
 
 
-TIMER = """
-import ctypes, os, signal
-class Event(ctypes.Structure):  # sigevent(3type)
-    _fields_ = [("value", ctypes.c_void_p), ("number", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
-signal.signal(signal.SIGCONT, lambda *_: None)
-libc, timer = ctypes.CDLL(None), ctypes.c_void_p()
-assert libc.timer_create(1, ctypes.byref(Event(None, signal.SIGCONT, 0)), ctypes.byref(timer)) == 0
-assert libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 200_000_000, 0, 200_000_000), None) == 0
+KILLED_LATER = f"""{TIMER}
+import sys, threading
+threading.Thread(target=threading.Event().wait).start()
+send(signal.SIGKILL, 0, 1, 0)
+print(flush=True)
 """
-"""Has the kernel continue the program every 0.2 s (timer_create(2))."""
+"""Has two threads."""
 
 
 @pytest.mark.parametrize("kind", ["paused", "held"])
-def test_a_job_that_a_timer_continues_is_ended(tier: str, kind: str) -> None:
+def test_a_program_that_is_killed_meanwhile_has_ended(tier: str, kind: str) -> None:
+    """As by the kernel, when the machine is out of memory."""
+
     async def scenario() -> ProcessResult:
-        async with running(tier, TIMER + BEGIN + COUNTING["a loop"]) as job:
-            await wait_for_count(job.scratch / "count", 0)
+        said: list[bytes] = []
+        async with running(tier, KILLED_LATER, Streams(stdout=said.append)) as job:
+            async with asyncio.timeout(PATIENCE_S):
+                while not said:  # noqa: ASYNC110 - the program says when its timer runs
+                    await asyncio.sleep(0.005)
             if kind == "held":
                 job.stop()
             else:
-                await job.pause()
+                assert await job.pause() is not None
             return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
     result = patiently(scenario())
-    assert (result.status, result.survivors) == (Status.LOST, 0)
-    assert result.reason == "its processes continued during a pause"
+    assert (result.status, result.signal, result.survivors) == (Status.FAILED, 9, 0)
+
+
+LOCKS = {
+    "flock": ("fcntl.flock(f, fcntl.LOCK_EX)", "flock"),
+    "of an open file description": (
+        "fcntl.fcntl(f, 37, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 0, 0, 0))",
+        "lockf",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+@pytest.mark.parametrize("access", ["read-only", "workspace-write"])
+def test_a_paused_job_holds_no_lock_of_a_file_that_it_may_not_write(
+    tier: str, kind: str, access: Literal["read-only", "workspace-write"], open_path: Path
+) -> None:
+    take, call = LOCKS[kind]
+    (open_path / "file").write_text("text")
+    program = (
+        f"import fcntl, os, signal, struct\nf = os.open({str(open_path / 'file')!r}, os.O_RDONLY)\n{take}\n"
+    )
+    said: list[bytes] = []
+
+    async def scenario() -> bool:
+        async with running(
+            tier,
+            f"{program}print(flush=True)\nsignal.pause()",
+            Streams(stdout=said.append),
+            grants=ProcessGrants(workspace=open_path, access=access),
+        ) as job:
+            async with asyncio.timeout(PATIENCE_S):
+                while not said:  # noqa: ASYNC110 - the program says when it has the lock
+                    await asyncio.sleep(0.005)
+            with (open_path / "file").open("r+") as file:
+                assert not may_lock(call, file)
+                assert await job.pause() is not None
+                if access == "workspace-write":  # a second pause begins after what is done in the first one
+                    job.resume(FOREVER, FOREVER)
+                    assert await job.pause() is not None
+                    return may_lock(call, file)
+                async with asyncio.timeout(PATIENCE_S):
+                    while not may_lock(call, file):  # noqa: ASYNC110 - a lock announces nothing
+                        await asyncio.sleep(0.005)
+                return True
+
+    assert patiently(scenario()) is (access == "read-only")
+
+
+def may_lock(call: str, file: TextIO) -> bool:
+    try:
+        getattr(fcntl, call)(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    getattr(fcntl, call)(file, fcntl.LOCK_UN)
+    return True

@@ -487,7 +487,7 @@ while True:
             assert await job.pause() is not None
             before = count.read_bytes()
             (broker,) = brokers(sandbox)
-            assert "State:\tT (stopped)" in Path(f"/proc/{broker}/status").read_text()  # noqa: ASYNC240
+            assert "State:\tt (tracing stop)" in Path(f"/proc/{broker}/status").read_text()  # noqa: ASYNC240
             job.resume(600_000, 600_000)
             await grow(count, before)
         job.cancel()

@@ -22,7 +22,7 @@ LOAD_ARCHITECTURE = (0x20, 0, 0, 4)
 JUMP_IF_EQUAL, RETURN = 0x15, 0x06
 KILL_PROCESS, KILL_THREAD = 0x80000000, 0
 JOB_PROFILES = ["job", "job-loopback", "job-network"]
-PROFILES = ["guest", "guest-jit", *JOB_PROFILES, "supervised", "sockets"]
+PROFILES = ["guest", "guest-jit", *JOB_PROFILES, "supervised", "watches", "sockets"]
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 PRETENDED = ERRNO
 """Not done, and said to be."""
@@ -52,8 +52,9 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "fcntl": 25, "setrlimit": 164, "memfd_create": 279, "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
     },
 }  # fmt: skip
-SET_FLAGS, SET_LOCK, ENLARGE_PIPE, SIZE_OF_PIPE = 4, 6, 1031, 1032
+SET_FLAGS, SET_LOCK, ENLARGE_PIPE, SIZE_OF_PIPE, SET_LEASE, NOTIFY_OF_CHANGES = 4, 6, 1031, 1032, 1024, 1026
 """Commands of fcntl(2)."""
+MODIFY_LDT = 154
 LANDLOCK = {"landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446}
 """The same on every architecture."""
 REFUSED_TO_JOBS = (
@@ -69,7 +70,7 @@ NOTIFY, SETXATTRAT, REMOVEXATTRAT = 0x7FC00000, 463, 466
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK = 1, 2, 10, 16, 17, 40
 STREAM, DATAGRAM, RAW, SEQUENCED = 1, 2, 3, 5
 NON_BLOCKING, CLOSED_BY_EXEC = 0o4000, 0o2000000
-NEW_USER, NEW_NETWORK, SIGCHLD, THREAD = 0x10000000, 0x40000000, 17, 0x3D0F00
+NEW_USER, NEW_NETWORK, SIGCHLD, THREAD, SHARED_FILES = 0x10000000, 0x40000000, 17, 0x3D0F00, 0x400
 CHARACTER_DEVICE, BLOCK_DEVICE, FIFO = 0o020666, 0o060666, 0o010666
 TYPE_INTO_TERMINAL, WINDOW_SIZE = 0x5412, 0x5413
 READ_WRITE, READ_EXECUTE = 3, 5
@@ -139,6 +140,8 @@ def verdict(profile, architecture, call, *arguments, machine=None):
                 at += if_true if register >= value else if_false
             case 0x05:  # BPF_JA
                 at += value
+            case 0x45:  # BPF_JSET
+                at += if_true if register & value else if_false
             case 0x54:  # BPF_AND
                 register &= value
             case _:
@@ -173,15 +176,17 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
     for flag in (NEW_USER, NEW_NETWORK, NEW_USER | NEW_NETWORK | SIGCHLD):
         assert told("clone", flag) == PERMISSION
     assert (told("clone", SIGCHLD), told("clone", THREAD)) == (ALLOW, ALLOW)
+    assert told("clone", THREAD & ~SHARED_FILES) == PERMISSION  # a thread with its own descriptors
     for kind in (CHARACTER_DEVICE, BLOCK_DEVICE):
         assert told("mknodat", 0, 0, kind) == PERMISSION
     assert told("mknodat", 0, 0, FIFO) == ALLOW
     for request in (TYPE_INTO_TERMINAL, TYPE_INTO_TERMINAL | 1 << 32):  # the kernel takes 32 bits of it
         assert told("ioctl", 0, request) == PERMISSION
     assert told("ioctl", 0, WINDOW_SIZE) == ALLOW
-    assert [told("fcntl", 0, request) for request in (ENLARGE_PIPE, ENLARGE_PIPE | 1 << 32)] == [
-        PERMISSION
-    ] * 2
+    refused = (ENLARGE_PIPE, ENLARGE_PIPE | 1 << 32, SET_LEASE, NOTIFY_OF_CHANGES)
+    assert [told("fcntl", 0, request) for request in refused] == [PERMISSION] * 4
+    if architecture == "x86_64":
+        assert told(MODIFY_LDT) == PERMISSION
     assert [told("fcntl", 0, request) for request in (SET_FLAGS, SET_LOCK, SIZE_OF_PIPE)] == [ALLOW] * 3
     granted = {
         "job": (),
@@ -259,21 +264,24 @@ def test_programs_have_power_over_themselves_alone(profile, architecture):
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
 @pytest.mark.parametrize("profile", JOB_PROFILES)
-def test_programs_make_no_set_user_id_file(profile, architecture):
+def test_programs_make_no_set_user_id_or_set_group_id_file(profile, architecture):
     def told(call, *arguments):
         return verdict(profile, architecture, call, *arguments)
 
     plain, dangerous, of_group = 0o755, 0o104755, 0o2755
     create, unnamed, read = 0o101, 0o20200001, 0
     ways = {"fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknodat": 2, "chmod": 1, "creat": 1, "mknod": 1}
+    made = {"mknodat", "creat", "mknod"}  # the mode of a folder may have the bit: others decide
     for name in ways.keys() & NUMBERS[architecture].keys():
         tried = [told(name, *(0,) * ways[name], mode) for mode in (plain, dangerous, of_group)]
-        assert tried == [ALLOW, PERMISSION, ALLOW], name
+        assert tried == [ALLOW, PERMISSION, PERMISSION if name in made else ALLOW], name
     for flags in (create, unnamed):
-        assert [told("openat", 0, 0, flags, mode) for mode in (plain, dangerous)] == [ALLOW, PERMISSION]
-    assert told("openat", 0, 0, read, dangerous) == ALLOW  # what is in that register then is anybody's guess
-    if "open" in NUMBERS[architecture]:
-        assert [told("open", 0, how, dangerous) for how in (create, read)] == [PERMISSION, ALLOW]
+        tried = [told("openat", 0, 0, flags, mode) for mode in (plain, dangerous, of_group)]
+        assert tried == [ALLOW, PERMISSION, PERMISSION]
+    for mode in (dangerous, of_group):
+        assert told("openat", 0, 0, read, mode) == ALLOW  # what is in that register then is anybody's guess
+        if "open" in NUMBERS[architecture]:
+            assert [told("open", 0, how, mode) for how in (create, read)] == [PERMISSION, ALLOW]
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
@@ -303,7 +311,21 @@ def test_supervised_calls_are_notified_and_all_others_allowed(architecture):
     assert told == expected | dict.fromkeys((SETXATTRAT, REMOVEXATTRAT), MISSING)
 
 
-@pytest.mark.parametrize(("architecture", "calls"), [("x86_64", (42, 49)), ("aarch64", (203, 200))])
-def test_calls_that_name_a_socket_are_notified(architecture, calls):
-    told = {call: verdict("sockets", architecture, call) for call in (*range(1000), X32 - 1)}
-    assert told == dict.fromkeys(told, ALLOW) | dict.fromkeys(calls, NOTIFY)
+@pytest.mark.parametrize(
+    ("profile", "architecture", "calls"),
+    [
+        ("sockets", "x86_64", (42, 49)),
+        ("sockets", "aarch64", (203, 200)),
+        ("watches", "x86_64", (254,)),
+        ("watches", "aarch64", (27,)),
+    ],
+)
+def test_calls_that_name_a_socket_or_watch_are_notified_and_modes_of_a_group(profile, architecture, calls):
+    def told_all(*arguments):
+        return {call: verdict(profile, architecture, call, *arguments) for call in (*range(1000), X32 - 1)}
+
+    allowed = dict.fromkeys(told_all(), ALLOW) | dict.fromkeys(calls, NOTIFY)
+    assert told_all(0o5777, 0o5777, 0o5777) == allowed
+    for position, names in ((1, ("chmod", "fchmod")), (2, ("fchmodat", "fchmodat2"))):
+        numbers = [NUMBERS[architecture][name] for name in names if name in NUMBERS[architecture]]
+        assert told_all(*(0,) * position, 0o2755) == allowed | dict.fromkeys(numbers, NOTIFY)

@@ -249,7 +249,7 @@ def test_what_the_room_of_a_job_says(folder):
         scratch="/scratch",
         landlock_abi=3,
         filter="job",
-        supervised=True,
+        supervised="supervised",
         writable=[str(workspace), "/scratch"],
         devices=["/dev/null", "/dev/zero", "/dev/full"],
         workspace=str(workspace),
@@ -260,11 +260,36 @@ def test_what_the_room_of_a_job_says(folder):
     found = room(grants)
     assert found._replace(readable=()) == expected
     assert found.readable[-2:] == ["/dev/random", "/dev/urandom"]
-    unconfined = expected._replace(landlock_abi=0, filter="", supervised=False)
+    unconfined = expected._replace(landlock_abi=0, filter="", supervised="")
     assert room(grants, "unconfined")._replace(readable=()) == unconfined
     looking = room(ProcessGrants(workspace=workspace, access="read-only"))
     assert looking._replace(readable=()) == expected._replace(writable=["/scratch"], workspace="", fixed=[])
     assert [*looking.readable] == [*found.readable[:-2], str(workspace), "/dev/random", "/dev/urandom"]
+
+
+def test_which_calls_of_a_job_are_supervised(folder):
+    def calls(grants, tier, **how):
+        options = {"tier": tier, "abi": 3, "scratch": Path("/scratch"), "job_user": 0, "group": ""}
+        return spec.build_slot_spec(grants, LIMITS, **options | how).supervised
+
+    assert [calls(writing(folder), "landlock", supervised=able) for able in (True, False)] == [
+        "supervised",
+        "watches",
+    ]
+    if os.geteuid() == 0:
+        assert calls(ProcessGrants(), "landlock") == "watches"
+    given = {
+        "": (
+            ProcessGrants(),
+            ProcessGrants(workspace=folder, access="read-only"),
+            ProcessGrants(network="full"),
+        ),
+        "sockets": (writing(folder), ProcessGrants(writable=(folder,)), ProcessGrants(network="hosts")),
+    }
+    assert {name: [calls(one, "namespaces") for one in grants] for name, grants in given.items()} == {
+        name: [name] * 3 for name in given
+    }
+    assert calls(writing(folder), "unconfined") == ""
 
 
 def test_what_a_jail_is_given_below_its_own_directories_comes_once(folder):

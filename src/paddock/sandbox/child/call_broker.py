@@ -27,7 +27,7 @@ from typing import NamedTuple, NoReturn, Self
 from paddock.sandbox.child import lockdown
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.child.paths import open_itself, open_without_magic
-from paddock.sandbox.child.system_calls import check_result
+from paddock.sandbox.child.system_calls import check_result, copy_descriptor
 
 _SEND, _IS_VALID = 0xC0182101, 0x80082102
 """Requests of ioctl(2): SECCOMP_IOCTL_NOTIF_SEND, and _ID_VALID as every kernel accepts it."""
@@ -44,8 +44,6 @@ _MAX_RENAMES = 64
 """Maximum number of names that a file may have, one after another, while it is looked for."""
 _DONT_FOLLOW = 0x02000000
 """IN_DONT_FOLLOW of inotify(7)."""
-PIDFD_GETFD = 438
-"""System call number, the same on every architecture."""
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,9})")
 """Paths of the caller's own descriptors. C libraries use them where the kernel lacks fchmodat2."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -81,8 +79,10 @@ class Notification(NamedTuple):
 class Caller:
     """The process that waits for a call: its memory, if that can be read, and its descriptors."""
 
-    def __init__(self, thread: int, memory: int | None) -> None:
-        self._thread = thread
+    def __init__(self, thread: int, memory: int | None, processes: int | None = None) -> None:
+        """Serve a thread; `processes` is a descriptor of /proc where that is not at its usual place."""
+        self._folder = f"{thread}" if processes is not None else f"/proc/{thread}"
+        self._processes = processes
         self._memory = memory
         self._opened: list[int] = []
 
@@ -100,18 +100,33 @@ class Caller:
 
     def open_file(self, descriptor: int) -> int:
         """Return a descriptor (O_PATH) of the file behind one of the caller's, or of its directory. Raises OSError."""
-        name = "cwd" if descriptor == _AT_FDCWD else f"fd/{descriptor}"
         try:
-            return self.keep(os.open(f"/proc/{self._thread}/{name}", os.O_PATH | os.O_CLOEXEC))
+            return self._open_link(_name_link(descriptor))
         except FileNotFoundError as error:
             raise OSError(errno.EBADF, "descriptor") from error
 
+    def open_root(self) -> int:
+        """Return a descriptor (O_PATH) of the caller's root directory. Raises OSError."""
+        return self._open_link("root")
+
+    def read_link(self, descriptor: int) -> str:
+        """Return the path of the file behind one of the caller's descriptors, or of its directory. Raises OSError."""
+        return os.readlink(f"{self._folder}/{_name_link(descriptor)}", dir_fd=self._processes)
+
+    def _open_link(self, name: str) -> int:
+        return self.keep(os.open(f"{self._folder}/{name}", os.O_PATH | os.O_CLOEXEC, dir_fd=self._processes))
+
     def copy_descriptor(self, descriptor: int) -> int:
         """Return a copy of one of the caller's descriptors (pidfd_getfd(2)). Raises OSError if that is forbidden."""
-        with open(f"/proc/{self._thread}/status", "rb") as file:  # a pidfd is one of a whole process
+        with open(f"{self._folder}/status", "rb") as file:  # a pidfd is one of a whole process
             process = int(file.read().partition(b"\nTgid:")[2].split(None, 1)[0])
         handle = self.keep(os.pidfd_open(process))
-        return self.keep(check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, handle, descriptor, 0)))
+        return self.keep(copy_descriptor(handle, descriptor))
+
+    def open_path(self, path: bytes, folder: int, *, follows: bool) -> int:
+        """Return a descriptor (O_PATH) of what a path leads to, from one of its directories. Raises OSError."""
+        base = None if path.startswith(b"/") else self.open_file(folder)
+        return self.keep(open_without_magic(path, base, follows=follows))
 
     def read(self, address: int, size: int) -> bytes:
         """Return `size` bytes. Raises OSError."""
@@ -137,6 +152,10 @@ class Caller:
             raise OSError(errno.EFAULT, "argument") from error
 
 
+def _name_link(descriptor: int) -> str:
+    return "cwd" if descriptor == _AT_FDCWD else f"fd/{descriptor}"
+
+
 class Call(NamedTuple):
     """How a system call names its file, as positions of arguments, and what it does to it."""
 
@@ -160,7 +179,18 @@ def _prepare_mode(_: Caller, arguments: Sequence[int]) -> Action:
     mode = arguments[0] & 0o7777
     if mode & stat.S_ISUID:
         raise PermissionError(errno.EPERM, "set-user-id")
-    return partial(os.chmod, mode=mode)
+    return partial(_change_mode, mode=mode)
+
+
+def _change_mode(path: str, mode: int) -> None:
+    check_mode(os.stat(path), mode)
+    os.chmod(path, mode)
+
+
+def check_mode(facts: os.stat_result, mode: int) -> None:
+    """Raise PermissionError if a mode gives whoever runs a file the powers of its group; folders hand on the group."""
+    if mode & stat.S_ISGID and not stat.S_ISDIR(facts.st_mode):
+        raise PermissionError(errno.EPERM, "set-group-id")
 
 
 def _prepare_owner(_: Caller, arguments: Sequence[int]) -> Action:
@@ -211,7 +241,7 @@ def _read_attribute_name(caller: Caller, address: int) -> bytes:
 
 def _prepare_watch(caller: Caller, arguments: Sequence[int]) -> Action:
     descriptor, _, mask = arguments[:3]
-    return partial(_add_watch, watcher=caller.copy_descriptor(ctypes.c_int32(descriptor).value), mask=mask)
+    return partial(_add_watch, watcher=caller.copy_descriptor(descriptor), mask=mask)
 
 
 def _add_watch(path: str, watcher: int, mask: int) -> int:
@@ -242,6 +272,7 @@ CALLS = {
     "fremovexattr": Call(_prepare_removal, 1, folder=0),
     "inotify_add_watch": Call(_prepare_watch, 0, path=1, flags=2, watches=True),
 }
+MODE_CALLS = ("chmod", "fchmod", "fchmodat", "fchmodat2")
 CALL_NUMBERS = {
     "x86_64": {
         "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "lchown": 94, "fchown": 93,
@@ -256,7 +287,7 @@ CALL_NUMBERS = {
     },
 }  # fmt: skip
 """Numbers of the calls on each architecture (the kernel's syscall tables); aarch64 lacks the older ones."""
-_BY_NUMBER = {
+BY_NUMBER = {
     number: CALLS[name]
     for name, number in CALL_NUMBERS.get(os.uname().machine, CALL_NUMBERS["x86_64"]).items()
 }
@@ -284,8 +315,8 @@ class Broker:
         notification.answer(self._listener, error, value)
 
     def _carry_out(self, notification: Notification, caller: Caller) -> int | None:
-        call = _BY_NUMBER[notification.number]
-        named = _open_named_file(call, notification.arguments, caller)
+        call = BY_NUMBER[notification.number]
+        named = open_named_file(call, notification.arguments, caller)
         action = call.prepare(caller, notification.arguments[call.rest :])
         target = caller.keep(_open_below_root(named, self._visible if call.watches else self._writable))
         notification.check(self._listener)
@@ -325,7 +356,7 @@ def _is_below(path: str, root: str) -> bool:
     return f"{path}/".startswith(root.rstrip("/") + "/")
 
 
-def _open_named_file(call: Call, arguments: Sequence[int], caller: Caller) -> int:
+def open_named_file(call: Call, arguments: Sequence[int], caller: Caller) -> int:
     """Return a descriptor (O_PATH) of the file that a call names. Raises OSError."""
     folder = _AT_FDCWD if call.folder is None else ctypes.c_int32(arguments[call.folder]).value
     follows, may_be_empty = _read_flags(call, arguments)
@@ -341,8 +372,7 @@ def _open_named_file(call: Call, arguments: Sequence[int], caller: Caller) -> in
         return caller.open_file(folder)
     if follows and (own := _OWN_DESCRIPTOR.fullmatch(path)):
         return caller.open_file(int(own[1]))
-    base = None if path.startswith(b"/") else caller.open_file(folder)
-    return caller.keep(open_without_magic(path, base, follows=follows))
+    return caller.open_path(path, folder, follows=follows)
 
 
 def _read_flags(call: Call, arguments: Sequence[int]) -> tuple[bool, bool]:

@@ -51,8 +51,8 @@ class JobSpec(NamedTuple):
     """0 means no Landlock: in the tier `unconfined`, and in a jail on a kernel without it."""
     filter: str = ""
     """Name of the system call filter; empty only in the tier `unconfined`."""
-    supervised: bool = False
-    """Whether a broker changes metadata of files for the job (`paddock.sandbox.child.supervised_calls`)."""
+    supervised: str = ""
+    """Name of the filter that notifies of the calls which a broker does (`child.supervised_calls`); empty for none."""
     network: str = "none"
     """`none`, `loopback`, `hosts` or `full` (`model.network.Network`)."""
     readable: Sequence[str] = ()

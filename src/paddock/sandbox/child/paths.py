@@ -6,7 +6,7 @@ import os
 _OPENAT2 = 437
 """System call number, the same on every architecture."""
 _AT_FDCWD = -100
-_NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 0x02, 0x04, 0x08, 0x10
 _MAX_LINKS = 40
 """The kernel's limit."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -27,6 +27,11 @@ def open_without_magic(path: bytes, within: int | None = None, *, follows: bool)
     Relative paths begin `within` a directory. A link at the end is opened itself unless `follows`. Raises OSError.
     """
     return _open_path(path, within, 0 if follows else os.O_NOFOLLOW, _NO_MAGIC_LINKS)
+
+
+def open_in_root(path: bytes, root: int, *, follows: bool) -> int:
+    """Return a descriptor (O_PATH) of a path, as `open_without_magic` does for a process with that `root`."""
+    return _open_path(path, root, 0 if follows else os.O_NOFOLLOW, _NO_MAGIC_LINKS | _IN_ROOT)
 
 
 def _open_path(path: bytes, within: int | None, flags: int, resolve: int) -> int:

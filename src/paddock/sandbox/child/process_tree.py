@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_PPID, _GROUP, _SESSION, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 3, 11, 14, 17, 21
+PPID, _GROUP, _SESSION, _USER_TIME, _SYSTEM_TIME, THREADS, _RESIDENT = 1, 2, 3, 11, 14, 17, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, session, utime to cstime, num_threads, rss (proc(5))."""
-_RESTING = frozenset({b"T", b"t", b"Z", b"X"})
-"""States of threads that execute nothing: stopped, traced, or ended (proc_pid_stat(5))."""
 _PAUSE_S = 0.0005
 _COUNT_EVERY_S = 10.0
 
@@ -68,8 +66,8 @@ def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Samp
     processes: list[Process] = []
     threads, ticks = 0, 0
     user = system = 0
-    for pid in _list_below(os.getpid(), spare):
-        fields = _read_stat(pid)
+    for pid in list_below(os.getpid(), spare):
+        fields = read_stat(pid)
         if fields is None:
             continue
         if (process := _read_process(pid, fields)) is None:
@@ -79,7 +77,7 @@ def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Samp
         ticks += sum(own)
         if pid != first:
             processes.append(process)
-            threads += int(fields[_THREADS])
+            threads += int(fields[THREADS])
             user, system = user + own[0] + own[2], system + own[1] + own[3]
     of_tick = 1000 / _TICKS_PER_SECOND
     return Sample(tuple(processes), threads, ticks * of_tick, user * of_tick, system * of_tick)
@@ -89,10 +87,10 @@ def _read_process(pid: int, fields: list[bytes]) -> Process | None:
     """Return a process by the fields of its /proc/<pid>/stat; None for a zombie."""
     if fields[0] != b"Z":
         return _make_process(f"/proc/{pid}", fields)
-    if int(fields[_THREADS]) > 1:
+    if int(fields[THREADS]) > 1:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
-                own = _read_stat(f"{pid}/task/{thread}")
+                own = read_stat(f"{pid}/task/{thread}")
                 if own is not None and own[0] not in {b"Z", b"X"}:
                     return _make_process(f"/proc/{pid}/task/{thread}", own)
     return None
@@ -137,12 +135,12 @@ def kill_descendants(
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while not reap_children(reaped):
-        if _kill_groups(_list_below(own, spare), killed):
+        if _kill_groups(list_below(own, spare), killed):
             continue
         known = {own}
-        while fresh := [pid for pid in _list_below(own, spare) if pid not in known]:
+        while fresh := [pid for pid in list_below(own, spare) if pid not in known]:
             for pid in fresh:
-                _send_signal(pid, signal.SIGSTOP, known)
+                send_signal(pid, signal.SIGSTOP, known)
             if time.monotonic() > deadline:
                 break
         known.discard(own)
@@ -151,48 +149,12 @@ def kill_descendants(
         killed |= {pid for pid in known if _is_alive(pid)}
         everyone = {own, *known}
         for pid in known:
-            _send_signal(pid, signal.SIGKILL, everyone)
+            send_signal(pid, signal.SIGKILL, everyone)
         if time.monotonic() > deadline:
             reap_children(reaped)
-            return len(killed), len(_list_below(own, spare))
+            return len(killed), len(list_below(own, spare))
         time.sleep(_PAUSE_S)
     return len(killed), 0
-
-
-def stop_descendants(
-    *, seconds: float, spare: frozenset[int] = frozenset(), first: int = 0
-) -> tuple[frozenset[int], bool]:
-    """Stop every descendant of this process; return those that ran, and whether all stopped within `seconds`.
-
-    Leaves children in `spare` alone, and a jail's `first` process, which only waits. A process that was stopped already
-    is not returned. A process can fork or continue another one only until it is stopped itself, so the rounds end.
-    """
-    own = os.getpid()
-    ran: set[int] = set()
-    deadline = time.monotonic() + seconds
-    while True:
-        below = [pid for pid in _list_below(own, spare) if pid != first]
-        running = [pid for pid in below if _is_running(pid, told=pid in ran)]
-        if not running:
-            return frozenset(ran.intersection(below)), True
-        if time.monotonic() > deadline:
-            return frozenset(ran.intersection(below)), False
-        family = {own, first, *below}
-        for pid in running:
-            _send_signal(pid, signal.SIGSTOP, family)
-        if ran.issuperset(running):  # they need a moment to stop
-            time.sleep(_PAUSE_S)
-        ran.update(running)
-
-
-def continue_descendants(stopped: frozenset[int], *, spare: frozenset[int] = frozenset()) -> None:
-    """Continue the processes that `stop_descendants` returned."""
-    own = os.getpid()
-    below = _list_below(own, spare)
-    family = {own, *below}
-    for pid in below:
-        if pid in stopped:
-            _send_signal(pid, signal.SIGCONT, family)
 
 
 def interrupt_group(first: int, *, in_jail: bool) -> None:
@@ -201,31 +163,11 @@ def interrupt_group(first: int, *, in_jail: bool) -> None:
     `first` is the program itself, or the first process of its jail, whose oldest child the program is.
     """
     program = next(iter(list_children(first)), 0) if in_jail else first
-    fields = _read_stat(program) if program else None
+    fields = read_stat(program) if program else None
     # The program leads its own group; another process in its place could name any group of its session.
     if fields is not None and int(fields[_GROUP]) == program:
         with contextlib.suppress(OSError):
             os.killpg(program, signal.SIGINT)
-
-
-def _is_running(pid: int, *, told: bool) -> bool:
-    """Return whether any thread of a process may execute instructions of the program, now or later.
-
-    One that waits in the kernel without reacting to signals (state D) stops before it returns from there, once it was
-    `told` to stop.
-    """
-    resting = _RESTING | {b"D"} if told else _RESTING
-    fields = _read_stat(pid)
-    if fields is None:
-        return False
-    if int(fields[_THREADS]) == 1 or fields[0] not in resting:
-        return fields[0] not in resting
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            own = _read_stat(f"{pid}/task/{thread}")
-            if own is not None and own[0] not in resting:
-                return True
-    return False
 
 
 def _kill_groups(pids: list[int], killed: set[int]) -> bool:
@@ -235,7 +177,7 @@ def _kill_groups(pids: list[int], killed: set[int]) -> bool:
     """
     groups: dict[int, list[int]] = {}
     for pid in pids:
-        fields = _read_stat(pid)
+        fields = read_stat(pid)
         if fields is not None and fields[0] not in {b"Z", b"X"}:
             groups.setdefault(int(fields[_GROUP]), []).append(pid)
     groups.pop(os.getpgrp(), None)
@@ -276,7 +218,8 @@ class OtherThreads:
         return self._threads.get(os.geteuid() if user is None else user, 0)
 
 
-def _list_below(own: int, spare: frozenset[int]) -> list[int]:
+def list_below(own: int, spare: frozenset[int]) -> list[int]:
+    """Return the descendants of a process without its children in `spare`, and what is below those."""
     found = [pid for pid in list_children(own) if pid not in spare]
     for pid in found:  # grows during the loop
         found += list_children(pid)
@@ -289,7 +232,7 @@ def reap_orphans(main: int, reaped: Reaped) -> None:
         if child != main:
             with contextlib.suppress(ChildProcessError):
                 pid, status, cost = os.wait4(child, os.WNOHANG)
-                if pid:
+                if pid and not os.WIFSTOPPED(status):
                     reaped(pid, status, cost)
 
 
@@ -302,17 +245,18 @@ def reap_children(reaped: Reaped) -> bool:
             return True
         if pid == 0:
             return False
-        reaped(pid, status, cost)
+        if not os.WIFSTOPPED(status):  # a thread that could not be let go (`freeze`)
+            reaped(pid, status, cost)
 
 
-def _send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
+def send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
     """Signal a process if its parent is in `known`, and add it to `known`; else its pid belongs to another process."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return
-    fields = _read_stat(pid)
-    if fields is not None and int(fields[_PPID]) in known:
+    fields = read_stat(pid)
+    if fields is not None and int(fields[PPID]) in known:
         known.add(pid)
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(handle, number)
@@ -320,11 +264,12 @@ def _send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    fields = _read_stat(pid)
+    fields = read_stat(pid)
     return fields is not None and fields[0] != b"Z"
 
 
-def _read_stat(pid: int | str) -> list[bytes] | None:
+def read_stat(pid: int | str) -> list[bytes] | None:
+    """Return the fields of /proc/<pid>/stat after the name; None if there is no such process."""
     try:
         return _read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:

@@ -16,6 +16,7 @@ FILTER_NAMES = (
     "job-loopback",
     "job-network",
     supervised_calls.METADATA_FILTER,
+    supervised_calls.WATCH_FILTER,
     supervised_calls.SOCKET_FILTER,
 )
 """The system call filters of jobs."""

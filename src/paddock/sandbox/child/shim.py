@@ -30,7 +30,7 @@ from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, ne
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
-from paddock.sandbox.child.supervised_calls import find_filter, send_listener
+from paddock.sandbox.child.supervised_calls import METADATA_FILTER, send_listener
 from paddock.sandbox.child.system_calls import make_dumpable
 
 _OTHER_JOBS_THREADS = 256
@@ -211,9 +211,10 @@ def _become_program(
                 rehearse_start(spec)
             spec, handles = _receive_slot_spec(channel)
         _confine_process(spec, handles, progress, channel if jailed else None)
-        if name := find_filter(spec):
+        if spec.supervised:
             progress.append("supervised calls")
-            send_listener(channel, name)
+            is_needed = spec.supervised == METADATA_FILTER or spec.network in loopback.OWN_NETWORKS
+            send_listener(channel, spec.supervised, is_needed=is_needed)
         progress.append("program")
         spec, others = _receive_program(channel, spec)
         progress.append("resource limits")

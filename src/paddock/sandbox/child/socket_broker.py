@@ -1,4 +1,4 @@
-"""The broker of one job's sockets: it connects and binds them in a root that holds the job's private directories alone.
+"""The broker of one jail's calls: it connects and binds sockets in a root that holds the private directories alone.
 
     caller -> broker   connect(2) or bind(2), held by the kernel
     broker             copies the address out of the caller's memory once
@@ -10,6 +10,9 @@ nothing, so that it does not matter what a program changes meanwhile. The socket
 addresses of the internet families and abstract names are looked up. The broker is outside of the job's PID namespace:
 no process of the job can see, signal or trace it. It has the job's user and, to take sockets, CAP_SYS_PTRACE over
 processes of its jail's user namespace, but no other capability.
+
+It also changes the mode of folders to one with the bit of a group, which it refuses to files. It opens what a path
+leads to in the jail's own root, and acts on that descriptor: the jail's mounts decide what a job may write.
 """
 
 import _thread
@@ -25,10 +28,18 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from paddock.sandbox.child import lockdown, mounts
-from paddock.sandbox.child.call_broker import NOTIFICATION_BYTES, PIDFD_GETFD, RECEIVE, Notification
+from paddock.sandbox.child.call_broker import (
+    BY_NUMBER,
+    NOTIFICATION_BYTES,
+    RECEIVE,
+    Caller,
+    Notification,
+    check_mode,
+    open_named_file,
+)
 from paddock.sandbox.child.messages import JobSpec
-from paddock.sandbox.child.paths import open_itself
-from paddock.sandbox.child.system_calls import check_result
+from paddock.sandbox.child.paths import open_in_root, open_itself
+from paddock.sandbox.child.system_calls import check_result, copy_descriptor
 
 CALL_NUMBERS = {"x86_64": {"connect": 42, "bind": 49}, "aarch64": {"connect": 203, "bind": 200}}
 """Numbers of the calls on each architecture (the kernel's syscall tables)."""
@@ -195,10 +206,12 @@ class Broker:
                 os.close(file)
 
     def _carry_out(self, notification: Notification, opened: list[int], *, may_wait: bool) -> int:
+        if notification.number not in _CALLS:
+            return self._change_mode(notification)
         caller, (descriptor, pointer, size) = notification.thread, notification.arguments[:3]
         status = dict(_STATUS_PATTERN.findall(self._read_file(f"{caller}/status")))
         opened.append(process := os.pidfd_open(int(status[b"Tgid"])))
-        opened.append(copy := _copy_descriptor(process, descriptor))
+        opened.append(copy := copy_descriptor(process, descriptor))
         if not may_wait and notification.number == _CONNECT and os.get_blocking(copy):
             raise BlockingIOError(errno.EAGAIN, "threads")
         address = _read_address(caller, pointer, ctypes.c_int32(size).value)
@@ -217,6 +230,19 @@ class Broker:
         )
         return errno.EPERM if is_outside else error
 
+    def _change_mode(self, notification: Notification) -> int:
+        """Change the mode of a file as its job sees it, unless whoever runs it would get the powers of its group."""
+        thread, call = notification.thread, BY_NUMBER[notification.number]
+        memory = os.open(f"{thread}/mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._processes)
+        with _JailedCaller(thread, memory, self._processes) as caller:
+            caller.keep(memory)
+            named = open_named_file(call, notification.arguments, caller)
+            mode = notification.arguments[call.rest] & 0o7777
+            check_mode(os.fstat(named), mode)
+            notification.check(self._listener)
+            os.chmod(f"self/fd/{named}", mode, dir_fd=self._processes)
+        return 0
+
     def _read_file(self, name: str) -> bytes:
         file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._processes)
         try:
@@ -227,6 +253,16 @@ class Broker:
     def _is_private(self, path: str) -> bool:
         """Return whether a path names something in a private directory. It decides only which error is reported."""
         return os.path.normpath(path).startswith(tuple(f"{folder}/" for folder in self._private))
+
+
+class _JailedCaller(Caller):
+    """A caller whose root is not the broker's."""
+
+    def open_path(self, path: bytes, folder: int, *, follows: bool) -> int:
+        """Return a descriptor (O_PATH) of what a path leads to, from one of its directories. Raises OSError."""
+        if not path.startswith(b"/"):
+            path = os.path.join(os.fsencode(self.read_link(folder)), path)
+        return self.keep(open_in_root(path, self.open_root(), follows=follows))
 
 
 def find_path(address: bytes) -> bytes:
@@ -248,11 +284,6 @@ def _read_address(caller: int, pointer: int, size: int) -> bytes:
     if check_result("process_vm_readv", count) < size:
         raise OSError(errno.EFAULT, "address")
     return buffer.raw
-
-
-def _copy_descriptor(process: int, descriptor: int) -> int:
-    number = ctypes.c_int32(descriptor & 0xFFFFFFFF).value
-    return check_result("pidfd_getfd", _LIBC.syscall(PIDFD_GETFD, process, number, 0))
 
 
 def _enter_folder(path: str) -> None:

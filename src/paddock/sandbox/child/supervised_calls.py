@@ -19,23 +19,27 @@ import socket
 
 from paddock.sandbox.child import seccomp
 from paddock.sandbox.child.call_broker import NOTIFICATION_BYTES, RECEIVE, Notification, serve_calls
-from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import JobSpec
 
-METADATA_FILTER, SOCKET_FILTER = "supervised", "sockets"
+METADATA_FILTER, WATCH_FILTER, SOCKET_FILTER = "supervised", "watches", "sockets"
+UNHEARD = b'{"calls": false}'
+"""Message of a process whose supervised calls fail with ENOSYS."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def find_filter(spec: JobSpec) -> str:
-    """Return the name of the filter that notifies of a job's calls; empty for none. A process can have only one."""
-    if spec.jail and spec.network in OWN_NETWORKS:
-        return SOCKET_FILTER
-    return METADATA_FILTER if spec.supervised else ""
+def send_listener(channel: socket.socket, name: str, *, is_needed: bool) -> None:
+    """Install a filter in this process, and pass its listener to the supervisor. Raises OSError.
 
-
-def send_listener(channel: socket.socket, name: str) -> None:
-    """Install a filter in this process, and pass its listener to the supervisor. Raises OSError."""
-    listener = seccomp.install_listener(seccomp.read_filter(name))
+    A process can have only one listener, which may be that of a container. Unless it `is_needed`, the calls then fail.
+    """
+    try:
+        listener = seccomp.install_listener(seccomp.read_filter(name))
+    except OSError:
+        if is_needed:
+            raise
+        seccomp.install_filter(seccomp.read_filter(name))
+        channel.send(UNHEARD)
+        return
     try:
         socket.send_fds(channel, [b'{"calls": true}'], [listener])
     finally:

@@ -23,9 +23,15 @@ import select
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
+from paddock.sandbox.child import (
+    file_locks,
+    freeze,
+    permissions,
+    process_tree,
+    protected_paths,
+)
 from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
@@ -35,10 +41,8 @@ from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shares import Shares, leave_priority, take_priority
 from paddock.sandbox.child.shim import Shim, ruleset_of
 from paddock.sandbox.child.socket_calls import SocketCalls
-from paddock.sandbox.child.supervised_calls import CallListener, find_filter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from paddock.sandbox.child.storage import StorageMeter
+from paddock.sandbox.child.supervised_calls import CallListener
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
@@ -52,17 +56,13 @@ REPORT_WITHIN_S = 0.18
 _STOP_WITHIN_S = 0.25
 """Maximum time until every process of a job has stopped at a pause."""
 _MAX_CHECK_S = 1.0
-"""Maximum pause between two looks at a stopped job, in seconds."""
-_STOPPED_CPU_MS = 50
-"""Maximum CPU time of a job while it is stopped, in milliseconds."""
+"""Maximum time between two checks of a frozen job that may do something, in seconds."""
+_FROZEN_CPU_MS = 50
+"""Maximum CPU time of a frozen job that may be continued, in milliseconds."""
 _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
 """CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
 _END_S = 0.02
-_SCRATCH_EVERY_S = 0.1
-"""Pause between two measurements of scratch, or of anonymous memory, in seconds."""
-_ANONYMOUS_SLICE_S = 0.005
-"""Maximum time of one slice of measuring anonymous memory, in seconds, so that it does not delay the deadline."""
 
 
 class Turn(NamedTuple):
@@ -92,6 +92,7 @@ class Supervisor:
         self._failure: OSError | StartError | None = None
         self._statuses: dict[int, int] = {}
         self._pid = 0
+        self._tree = freeze.FrozenTree(spec.user, self._record_reaped)
         self._ending: frozenset[int] = frozenset()
         """The first process of a jail that ends by itself."""
         self._calls: CallListener | SocketCalls | None = None
@@ -99,14 +100,7 @@ class Supervisor:
         self._leaf: JobCgroup | None = None
         self._shares = Shares()
         self._before: protected_paths.ProtectedPaths | None = None
-        self._scratch_walk = scratch.measure_in_slices(spec.scratch)
-        self._scratch_due = 0.0
-        self._scratch_bytes = 0
-        self._anonymous_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
-        self._anonymous_due = 0.0
-        self._anonymous = anonymous_memory.AnonymousMemory()
-        self._lowest_gauges = anonymous_memory.AnonymousMemory()
-        """The lowest values of the machine's gauges since the job began: what others release hides nothing of it."""
+        self._meter = StorageMeter(spec.scratch)
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()
@@ -149,7 +143,7 @@ class Supervisor:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
                 self._shares = Shares(weighted=self._leaf.is_weighted)
             # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
-            self._lowest_gauges = anonymous_memory.read_gauges(spec.scratch)
+            self._meter.begin()
             started = time.monotonic()
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
@@ -165,6 +159,7 @@ class Supervisor:
         _close(files)
         report.stalled_ms = self._shares.stalled_ms
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
+        self._tree.thaw(stopped=True)
         if self._calls is not None:
             self._calls.close()
             # No call may change a protected path after its restoration.
@@ -213,9 +208,12 @@ class Supervisor:
         assert self._shim is not None
         self._shim.start(others, tuple(files))
         _close(files)
+        is_heard = not self._spec.supervised
         while word := self._shim.read_message():
             if "calls" in word:
-                self._calls = self._listen_to_calls(self._shim.take_handle())
+                is_heard = True
+                if word["calls"]:
+                    self._calls = self._listen_to_calls(self._shim.take_handle())
             if "step" not in word:
                 self._pass_on_listener()
                 continue
@@ -224,7 +222,7 @@ class Supervisor:
                     raise StartError("the program itself does not fit in its memory", ended_by="memory")
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
-        if find_filter(self._spec) and self._calls is None:  # its calls would wait for ever
+        if not is_heard:  # its calls would wait for ever
             raise StartError("supervised calls: the program ended before it started")
         return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
 
@@ -274,6 +272,7 @@ class Supervisor:
                 return reason
             self._serve_call(poll, ready)
             if time.monotonic() >= sample_due:  # calls without end do not keep it from looking
+                self._tree.thaw()
                 if hit := self._ceiling_hit():
                     return hit
                 sample_due = time.monotonic() + self._look
@@ -308,67 +307,84 @@ class Supervisor:
         If not every process can be stopped, the job goes on, and so does its time.
         """
         began = time.monotonic()
-        stopped, is_complete = self._stop_processes()
-        if is_complete:
-            ended_by, _ = self._wait_while_stopped(handle, "continue")
+        if self._freeze():
+            self._sample = self._measure_usage()
+            ended_by, _ = self._wait_while_frozen(handle, "continue")
             held_s = time.monotonic() - began
             self._deadline += held_s
             self._shares.skip(held_s)
             self._turn = self._turn._replace(started=self._turn.started + held_s)
             if ended_by:
                 return ended_by
-        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
+        self._tree.thaw()
         return ""
 
     def _pause(self, handle: int) -> str:
         """Stop the job until the parent resumes it for another turn; return why the job ends, or ""."""
-        stopped, is_complete = self._stop_processes()
-        if not is_complete:
+        if not self._freeze():
             self._report.why = "its processes could not be paused"
             return "unpaused"
         if hit := self._ceiling_hit():
             return hit
         self._measure_stall()
         self._tell_pause()
-        ended_by, argument = self._wait_while_stopped(handle, "resume")
+        ended_by, argument = self._wait_while_frozen(handle, "resume")
         if ended_by:
             return ended_by
         self._begin_turn(*map(int, argument.split(",")))
-        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
+        self._tree.thaw()
         return ""
 
-    def _stop_processes(self) -> tuple[frozenset[int], bool]:
+    def _freeze(self) -> bool:
         # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
-        return process_tree.stop_descendants(
-            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
-        )
+        return self._tree.freeze(seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._jails_first)
 
-    def _wait_while_stopped(self, handle: int, expected: str) -> tuple[str, str]:
-        """Wait for the `expected` message of the parent. Return why the job ends instead, or "", and the argument.
+    @property
+    def _jails_first(self) -> int:
+        """The first process of a jail; 0 without a jail."""
+        return self._pid if self._spec.jail else 0
 
-        A timer of the kernel can send SIGCONT to a stopped process (timer_create(2)). Such a job is ended.
-        """
+    def _wait_while_frozen(self, handle: int, expected: str) -> tuple[str, str]:
+        """Wait for the `expected` message of the parent. Return why the job ends instead, or "", and the argument."""
         leave_priority()
-        stopped = select.poll()  # a stopped process makes no supervised call
-        stopped.register(handle, select.POLLIN)
-        stopped.register(self._server, select.POLLIN)
-        used_ms, check_s = self._measure_cpu_ms(), _FIRST_POLL_S
+        assert self._sample is not None
+        file_locks.release_locks([process.folder for process in self._sample.processes], self._spec)
+        frozen = select.poll()  # a stopped process makes no supervised call
+        frozen.register(handle, select.POLLIN)
+        frozen.register(self._server, select.POLLIN)
+        used_ms, check_s = self._used_ms, _FIRST_POLL_S
         word, argument = "interrupt", ""
-        while word == "interrupt":  # it came too late
-            ready = dict(stopped.poll(1000 * check_s))
-            if handle in ready:
-                return "exit", ""
-            if ready:
-                word, argument = self._read_message()
-                continue
-            check_s = min(check_s * _POLL_GROWTH, _MAX_CHECK_S)
-            if self._measure_cpu_ms() > used_ms + _STOPPED_CPU_MS:
-                self._report.why = "its processes continued during a pause"
-                return "unpaused", ""
+        with freeze.notice_of_ends() as ends:
+            frozen.register(ends, select.POLLIN)
+            self._tree.note_ends()
+            while word == "interrupt":  # it came too late
+                ready = dict(frozen.poll(None if self._tree.is_settled else 1000 * check_s))
+                if handle in ready:
+                    return "exit", ""
+                if self._server.fileno() in ready:
+                    word, argument = self._read_message()
+                elif ready:
+                    os.read(ends, freeze.NOTICE_BYTES)
+                    self._tree.note_ends()
+                else:
+                    check_s = min(check_s * _POLL_GROWTH, _MAX_CHECK_S)
+                    if hit := self._check_frozen(used_ms):
+                        return hit, ""
         if word != expected:
             return (argument if word == "stop" else "cancelled"), ""
         take_priority()
         return "", argument
+
+    def _check_frozen(self, used_ms: float) -> str:
+        """Look at a job that may do something while it is frozen; return why it ends, or ""."""
+        hit = self._ceiling_hit()
+        if self._tree.is_traced or hit:
+            return hit
+        runs = self._tree.is_running(spare=self._roots.keepers, first=self._jails_first)
+        if not runs and self._used_ms <= used_ms + _FROZEN_CPU_MS:
+            return ""
+        self._report.why = "its processes continued during a pause"
+        return "unpaused"
 
     def _read_message(self) -> tuple[str, str]:
         """Return the word and the argument of the parent's next message; both are empty at its end."""
@@ -422,13 +438,15 @@ class Supervisor:
         ):
             return "cpu"
         self._shares.measure(time.monotonic(), sample, self._used_ms)
-        looks_on = self._sample_anonymous_memory(sample)
+        looks_on = self._meter.sample_memory(sample.processes, ceilings)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
-        taken = self._anonymous.memory + self._anonymous.page_tables
+        found = self._meter.anonymous
+        report.peak_bytes = max(report.peak_bytes, found.memory)
+        taken = found.memory + found.page_tables
         if self._leaf is None and taken > ceilings.memory_bytes:
             report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
-        return "scratch" if self._scratch_full() else ""
+        return "scratch" if self._meter.measure_disk() > ceilings.scratch_bytes else ""
 
     @property
     def _used_ms(self) -> float:
@@ -440,12 +458,6 @@ class Supervisor:
         """Measure the last time of this turn in which the job wanted a processor and had none."""
         sample = self._sample = self._measure_usage()
         self._shares.measure(time.monotonic(), sample, self._used_ms, last=True)
-
-    def _measure_cpu_ms(self) -> float:
-        """Return the CPU time of the job up to now, in milliseconds."""
-        self._sample = self._measure_usage()
-        process_tree.reap_orphans(self._pid, self._record_reaped)
-        return self._used_ms
 
     def _may_not_go_on(self) -> bool:
         """Tell the parent, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
@@ -464,50 +476,13 @@ class Supervisor:
         return self._roots.keepers | {broker} if broker else self._roots.keepers
 
     def _measure_usage(self) -> process_tree.Sample:
-        return process_tree.measure_tree(spare=self._spare, first=self._pid if self._spec.jail else 0)
+        return process_tree.measure_tree(spare=self._spare, first=self._jails_first)
 
     def _takes_too_much(self, sample: process_tree.Sample) -> bool:
         limit = self._spec.ceilings.memory_bytes
         resident = process_tree.resident_bytes(sample.processes, limit)
         self._report.peak_bytes = max(self._report.peak_bytes, resident)
         return resident > limit
-
-    def _sample_anonymous_memory(self, sample: process_tree.Sample) -> bool:
-        """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
-        now, gauges = time.monotonic(), anonymous_memory.read_gauges(self._spec.scratch)
-        self._lowest_gauges = self._lowest_gauges.lower(gauges)
-        if now < self._anonymous_due:
-            return False
-        try:
-            while (
-                found := next(self._anonymous_walk)
-            ) is None and time.monotonic() < now + _ANONYMOUS_SLICE_S:
-                pass
-        except StopIteration:
-            ceilings = self._spec.ceilings
-            self._anonymous_walk = anonymous_memory.measure_in_slices(
-                [process.folder for process in sample.processes],
-                self._spec.scratch,
-                moved=gauges.since(self._lowest_gauges),
-                limit=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
-            )
-            return False
-        if found is not None:
-            self._anonymous, self._anonymous_due = found, now + _SCRATCH_EVERY_S
-            self._report.peak_bytes = max(self._report.peak_bytes, found.memory)
-        return found is None
-
-    def _scratch_full(self) -> bool:
-        """Continue measuring scratch by one step, so that a huge tree never delays the deadline."""
-        now = time.monotonic()
-        if now >= self._scratch_due:
-            try:
-                total = next(self._scratch_walk)
-            except StopIteration:
-                self._scratch_walk, total = scratch.measure_in_slices(self._spec.scratch), None
-            if total is not None:
-                self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
-        return self._scratch_bytes + self._anonymous.disk > self._spec.ceilings.scratch_bytes
 
     def _end_job(self) -> None:
         """Kill and reap all processes within the time of the report, then complete the report."""

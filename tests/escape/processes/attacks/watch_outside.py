@@ -1,8 +1,6 @@
 """See by inotify when files outside that everybody may read are made and opened, and what they are called.
 
 landlock: closed
-landlock as root: open
-landlock unsupervised: open
 namespaces: closed
 unconfined: open
 """

@@ -1,7 +1,6 @@
 """See by inotify when files in a folder outside that its owner has closed to others are made and opened.
 
 landlock: closed
-landlock unsupervised: open
 namespaces: closed
 unconfined: open
 """
