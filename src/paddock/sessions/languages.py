@@ -23,7 +23,7 @@ class Driver(NamedTuple):
     """What runs the texts of a session in one language."""
 
     files: tuple[str, ...]
-    """Files of `drivers/` that are its program, one after the other."""
+    """Files, as seen from `drivers/`, that are its program, one after the other."""
     start: str = ""
     """The last line of its program."""
     launch: str = _LAUNCH
@@ -54,10 +54,12 @@ class Driver(NamedTuple):
         return pack_frame(orjson.dumps({"code": text, "number": number, "stdin": bytewise}))
 
 
+_ACORN = "../../javascript/js/vendor/acorn.js"
+"""The parser that programs in V8 have, too."""
 DRIVERS = {
     "python": Driver(("python.py", "python_text.py"), "_Driver().serve()\n", takes_stdin=True),
     "shell": Driver(("shell.sh",), reads_json=False, takes_stdin=True),
-    "node": Driver(("node.js",)),
+    "node": Driver((_ACORN, "node.js")),
     "ruby": Driver(("ruby.rb",), takes_stdin=True),
     "r": Driver(("r.R",), launch=_LAUNCH_R, reads_json=False),
 }
