@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from paddock.http_api.problems import ProblemDocument
 from paddock.model.approval import Question
 from paddock.model.base import Json, Value
+from paddock.model.fields import list_fields
 from paddock.model.limits import Calls
 from paddock.model.outcome import Outcome
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
@@ -18,24 +19,7 @@ WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
 GUEST_LANGUAGES = frozenset({"javascript", "typescript"})
 
-_PROGRAM_FIELDS = frozenset(
-    {
-        *(
-            "code",
-            "args",
-            "executable",
-            "stdin",
-            "stdin_base64",
-            "cwd",
-            "access",
-            "network",
-            "files",
-            "outputs",
-        ),
-        *("env", "session", "kernel", "background", "packages", "combined", "keep"),
-        *("timeout_ms", "memory_bytes", "cpu_ms"),
-    }
-)
+_PROGRAM_FIELDS = frozenset({"code", "stdin_base64", *(field.name for field in list_fields("http"))})
 _FIELDS: dict[WorkKind, frozenset[str]] = {
     "run": frozenset({"code", "input", "session", "mode", "jit", "timeout_ms"}),
     "exec": _PROGRAM_FIELDS,
