@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.routing import Match, Route
 
 from paddock._version import __version__
 from paddock.http_api import approvals, artifacts, executions, service_routes, sessions
@@ -84,10 +85,22 @@ async def _answer_missing_path(request: Request, _error: Exception) -> Response:
     return Problem(NOT_FOUND, f"There is nothing at {path!r}. /openapi.json lists all paths.").respond()
 
 
-async def _answer_missing_method(request: Request, error: Exception) -> Response:
+async def _answer_missing_method(request: Request, _error: Exception) -> Response:
     path, method = request.url.path[:200], request.method[:20]
     text = f"{path!r} does not have the method {method}. /openapi.json lists all of them."
-    return Problem(METHOD_NOT_ALLOWED, text, headers=getattr(error, "headers", None)).respond()
+    return Problem(METHOD_NOT_ALLOWED, text, headers={"Allow": _list_methods(request)}).respond()
+
+
+def _list_methods(request: Request) -> str:
+    """Return all methods of a path; Starlette names only those of the first route."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    found = {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    return ", ".join(sorted(found))
 
 
 async def _answer_fault(_request: Request, error: Exception) -> Response:
