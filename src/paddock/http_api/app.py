@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -47,7 +48,8 @@ def build_api(server: ServerContext, routers: Sequence[APIRouter] = ROUTERS) -> 
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(UnknownToken, _answer_revoked)
     app.add_exception_handler(404, _answer_missing_path)
-    app.add_exception_handler(405, _answer_missing_method)
+    routes = [each for found in (app, *routers) for each in found.routes if isinstance(each, Route)]
+    app.add_exception_handler(405, partial(_answer_missing_method, routes))
     app.add_exception_handler(Exception, _answer_fault)
     return app
 
@@ -85,15 +87,14 @@ async def _answer_missing_path(request: Request, _error: Exception) -> Response:
     return Problem(NOT_FOUND, f"There is nothing at {path!r}. /openapi.json lists all paths.").respond()
 
 
-async def _answer_missing_method(request: Request, _error: Exception) -> Response:
+async def _answer_missing_method(routes: Sequence[Route], request: Request, _error: Exception) -> Response:
     path, method = request.url.path[:200], request.method[:20]
     text = f"{path!r} does not have the method {method}. /openapi.json lists all of them."
-    return Problem(METHOD_NOT_ALLOWED, text, headers={"Allow": _list_methods(request)}).respond()
+    return Problem(METHOD_NOT_ALLOWED, text, headers={"Allow": _list_methods(routes, request)}).respond()
 
 
-def _list_methods(request: Request) -> str:
+def _list_methods(routes: Sequence[Route], request: Request) -> str:
     """Return all methods of a path; Starlette names only those of the first route."""
-    routes = [each for each in request.app.routes if isinstance(each, Route)]
     found = {
         method
         for route in routes

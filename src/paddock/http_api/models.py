@@ -55,11 +55,15 @@ def _describe_kinds(*, has_session: bool) -> dict[str, Any]:
     schema: dict[str, Any] = (
         {} if has_session else _describe_given("session", **{"not": {"enum": ["new", None]}})
     )
+    session = schema
     for kind, condition in reversed(inferred.items()):
         schema = {"if": condition, "then": _describe_kind(kind, everything), "else": schema}
     for kind in WORK_KINDS:
         named = _describe_given("kind", const=kind)
-        schema = {"if": named, "then": _describe_kind(kind, everything), "else": schema}
+        described = _describe_kind(kind, everything)
+        if kind == "exec":
+            described = {"allOf": [described, {"anyOf": [_describe_given("language"), session]}]}
+        schema = {"if": named, "then": described, "else": schema}
     return schema
 
 
