@@ -280,10 +280,9 @@ class Paddock:
             bool(files) or outputs is not None or needs_own_folder(name, read_texts(packages, "packages"))
         )
         given = {"executable": executable, "args": args, "cwd": cwd, "network": network, "outputs": outputs}
-        kept = {"session": session, "kernel": kernel, "background": background, "packages": packages}
         wishes = {
             **given,
-            **kept,
+            **{"session": session, "kernel": kernel, "background": background, "packages": packages},
             "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or beside else below(self._workspace, path),
