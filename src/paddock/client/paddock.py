@@ -282,7 +282,10 @@ class Paddock:
         given = {"executable": executable, "args": args, "cwd": cwd, "network": network, "outputs": outputs}
         wishes = {
             **given,
-            **{"session": session, "kernel": kernel, "background": background, "packages": packages},
+            "session": session,
+            "kernel": kernel,
+            "background": background,
+            "packages": packages,
             "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or beside else below(self._workspace, path),
