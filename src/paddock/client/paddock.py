@@ -276,16 +276,13 @@ class Paddock:
         Raises RequestError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         name, path = self._check_language(language, runtime), self._find_program(code, file)
-        beside = (
-            bool(files) or outputs is not None or needs_own_folder(name, read_texts(packages, "packages"))
-        )
+        names = read_texts(packages, "packages")
+        beside = bool(files) or outputs is not None or needs_own_folder(name, names)
         given = {"executable": executable, "args": args, "cwd": cwd, "network": network, "outputs": outputs}
+        kept = {"session": session, "kernel": kernel, "background": background, "packages": packages}
         wishes = {
             **given,
-            "session": session,
-            "kernel": kernel,
-            "background": background,
-            "packages": packages,
+            **kept,
             "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or beside else below(self._workspace, path),
@@ -294,8 +291,8 @@ class Paddock:
             "files": await asyncio.to_thread(read_input_files, files),
             "env": env or {},
         }
-        limits = read_limits(timeout_ms=timeout_ms, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
         work = make_value(RuntimeRun, wishes | ({"access": access} if access else {}))
+        limits = read_limits(timeout_ms=timeout_ms, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
         return self._attach_readers(await self._execute_work(work, limits, on_output=on_output, stop=stop))
 
     def map(
