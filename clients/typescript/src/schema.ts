@@ -1627,7 +1627,7 @@ export interface components {
              * Compile Timeout
              * @default 10
              */
-            compile_timeout?: number;
+            compile_timeout?: number | string;
             /** Fetch Files */
             fetch_files?: string[];
             /** Files */
@@ -1643,12 +1643,12 @@ export interface components {
              * Memory Limit Mb
              * @default -1
              */
-            memory_limit_MB?: number;
+            memory_limit_MB?: number | string;
             /**
              * Run Timeout
              * @default 10
              */
-            run_timeout?: number;
+            run_timeout?: number | string;
             /**
              * Stdin
              * @default null
@@ -1693,7 +1693,7 @@ export interface components {
              * Cell Timeout
              * @default 0
              */
-            cell_timeout?: number;
+            cell_timeout?: number | string;
             /** Cells */
             cells: string[];
             /** Fetch Files */
@@ -1712,12 +1712,12 @@ export interface components {
              * Memory Limit Mb
              * @default -1
              */
-            memory_limit_MB?: number;
+            memory_limit_MB?: number | string;
             /**
              * Total Timeout
              * @default 45
              */
-            total_timeout?: number;
+            total_timeout?: number | string;
         };
         /**
          * RunJupyterResponse
@@ -2072,7 +2072,7 @@ export interface components {
              * Max Execution Time
              * @default 1
              */
-            max_execution_time?: number;
+            max_execution_time?: number | string;
             /** Program */
             program: string;
             /** Tests */

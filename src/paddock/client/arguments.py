@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar, cast
@@ -28,6 +28,8 @@ _REPLACEMENTS = {
     "set": "a list",
     "time": "a text, such as its isoformat()",
 }
+A_PROGRAM = 'a `Program`, such as Program(language="python", code="print(1)")'
+"""What each item of a batch is."""
 _NAMES = {"runtime": "language", "source": "code", "work": "", "output": ""}
 """Arguments of the library for fields of a request with another name."""
 _MESSAGES = {"tuple_type": "must be a list", "dict_type": "must be a dict"}
@@ -45,6 +47,42 @@ def make_value(kind: type[V], fields: Mapping[str, object]) -> V:
         raise RequestError(
             "; ".join(explain(problem, names=_NAMES, messages=_MESSAGES, limit=None))
         ) from None
+
+
+def check_type(value: object, kinds: type | tuple[type, ...], name: str, what: str) -> None:
+    """Raise RequestError for a value of another type; `what` says which one is right."""
+    if not isinstance(value, kinds):
+        raise RequestError(f"{name} must be {what}, but is {_describe_type(value)}")
+
+
+def read_text(value: object, name: str) -> str:
+    """Return a text. Raises RequestError for a value of another type."""
+    check_type(value, str, name, "a text")
+    return cast("str", value)
+
+
+def read_sequence(value: object, name: str, what: str) -> Sequence[object]:
+    """Return a sequence that is not a text. Raises RequestError for a value of another type."""
+    check_type(value, () if isinstance(value, str | bytes) else Sequence, name, what)
+    return cast("Sequence[object]", value)
+
+
+def read_texts(value: object, name: str) -> list[str]:
+    """Return a sequence of texts. Raises RequestError for a value of another type."""
+    return [read_text(each, f"each of {name}") for each in read_sequence(value, name, "a list of texts")]
+
+
+def check_programs(programs: object) -> None:
+    """Raise RequestError for programs of a batch that are not an iterable, or a text, which is an iterable of texts."""
+    lists_texts = isinstance(programs, str | bytes)
+    kinds = () if lists_texts else (Iterable, AsyncIterable)
+    check_type(cast("object", programs), kinds, "programs", f"an iterable, each item {A_PROGRAM}")
+
+
+def check_listeners(**listeners: object) -> None:
+    """Raise RequestError for a listener that cannot be called."""
+    for name, listener in listeners.items():
+        check_type(listener, (Callable, type(None)), name, "a function")  # pyright: ignore[reportArgumentType] - an ABC
 
 
 def read_value(value: object, name: str) -> Json:

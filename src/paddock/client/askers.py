@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
 from paddock.app.approvals import Asker
+from paddock.client.arguments import check_listeners
 from paddock.model.approval import Answer, Question
 
 Asking = Callable[[Question], Answer | Awaitable[Answer]]
@@ -20,8 +21,10 @@ class AskerEnded(Exception):
 def adapt_asking(asking: Asking) -> Asker:
     """Return an asker for the gate. An ordinary function is called in its own thread.
 
-    If its answer is no longer needed, the thread is abandoned; it does not keep the process from ending.
+    If its answer is no longer needed, the thread is abandoned; it does not keep the process from ending. Raises
+    RequestError for what cannot be called.
     """
+    check_listeners(asker=asking)
 
     async def ask(question: Question) -> Answer:
         called = (

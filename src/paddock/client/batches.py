@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from paddock.batch.program import Program, ProgramResult
 from paddock.batch.runner import Origin, Runner
+from paddock.client.arguments import A_PROGRAM, check_programs, check_type
 from paddock.client.requests import Caller, RunningSession
 from paddock.client.whole_numbers import read_whole_number
 from paddock.model.errors import RequestError
@@ -33,17 +34,30 @@ async def map_programs(
     engine: BatchEngine,
 ) -> AsyncGenerator[ProgramResult]:
     """Yield the results of programs, as `Paddock.map` says."""
-    if engine not in _ENGINES:
+    check_programs(programs)
+    if not isinstance(engine, str) or engine not in _ENGINES:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RequestError(f"`engine` must be {' or '.join(map(repr, _ENGINES))}, not {engine!r:.60}")
     origin = Origin(sender.workspace, sender.caller.actor, sender.caller.surface)
     runner = Runner(sender.running.execute_request, origin, sender.settings.runtimes)
     parallel = read_whole_number("max_parallel", max_parallel)
+    checked = _check_each(programs) if isinstance(programs, AsyncIterable) else map(_check_program, programs)
     if engine == "local":
-        results = runner.map(programs, parallel)
+        results = runner.map(checked, parallel)
     else:
         from paddock.client.ray.mapping import map_on_ray
 
-        results = map_on_ray(programs, sender.settings, origin, runner, parallel)
+        results = map_on_ray(checked, sender.settings, origin, runner, parallel)
     async with aclosing(results):
         async for result in results:
             yield result
+
+
+def _check_program(program: Program) -> Program:
+    """Return a program. Raises RequestError for anything else, such as its text alone."""
+    check_type(program, Program, "each of programs", A_PROGRAM)
+    return program
+
+
+async def _check_each(programs: AsyncIterable[Program]) -> AsyncGenerator[Program]:
+    async for program in programs:
+        yield _check_program(program)

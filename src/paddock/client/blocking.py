@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast, overload
 from weakref import finalize
 
+from paddock.client.arguments import check_programs
 from paddock.client.loop_thread import NOT_OPEN, OpenLoop, start_loop
 from paddock.client.paddock import Paddock
 from paddock.client.sessions import BlockingSession
@@ -172,6 +173,7 @@ class BlockingPaddock:
 
         The iterator of the programs may wait, or use this Paddock itself: it runs in another thread.
         """
+        check_programs(programs)
         if engine != "local" and isinstance(programs, Sequence):  # is checked before anything starts
             return self._map(programs, max_parallel=max_parallel, engine=engine)
         return self._map(_iterate_in_thread(programs), max_parallel=max_parallel, engine=engine)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from paddock.client.arguments import read_text, read_texts
 from paddock.model.errors import UnknownServer
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ async def find_tools(
     """Search the tools of the servers. Raises UnknownServer."""
     from paddock.hub.typescript import render_signature
 
-    if server is not None and server not in servers.servers_by_name:
+    if not isinstance(queries, str):
+        read_texts(queries, "queries")
+    if server is not None and read_text(server, "server") not in servers.servers_by_name:
         raise UnknownServer(server, servers.servers_by_name, servers.config.absent)
     hits, listing = await servers.catalog.search_tools(queries, server=server, limit=limit)
     return FoundTools(

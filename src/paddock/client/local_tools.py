@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError
 
+from paddock.client.arguments import check_type, read_text
 from paddock.hub.local_server import LocalServer, LocalTool, NoJsonError
 from paddock.model.base import Json
-from paddock.model.errors import InvalidArguments
+from paddock.model.errors import InvalidArguments, RequestError
 from paddock.texts import explain
 
 _NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -22,9 +23,9 @@ _MAX_DESCRIPTION_CHARS = 4_000
 
 
 def make_local_server(name: str) -> LocalServer:
-    """Return a server without tools. Raises ValueError for a name that programs could not write."""
-    if not _NAME_PATTERN.fullmatch(name):
-        raise ValueError(
+    """Return a server without tools. Raises RequestError for a name that programs could not write."""
+    if not _NAME_PATTERN.fullmatch(read_text(name, "tool_server")):
+        raise RequestError(
             f"{name[:80]!r} cannot name a server of tools; use up to 64 letters, digits, _ and -, such as local"
         )
     return LocalServer(name)
@@ -39,19 +40,25 @@ def add_function(
     read_only: bool,
     timeout_ms: int | None,
 ) -> None:
-    """Add a function to the tools of a server. Raises ValueError for one that cannot be a tool, and says why."""
-    called = name or getattr(function, "__name__", "")
+    """Add a function to the tools of a server. Raises RequestError for one that cannot be a tool, and says why."""
+    check_type(function, Callable, "the tool", "a function")  # pyright: ignore[reportArgumentType] - an ABC
+    check_type(description, (str, type(None)), "description", "a text")
+    called = read_text(name or getattr(function, "__name__", ""), "tool_name")
     if not _NAME_PATTERN.fullmatch(called):
-        raise ValueError(
+        raise RequestError(
             f"{called[:80]!r} cannot name a tool; give `tool_name`, up to 64 letters, digits, _ and -"
         )
     if called in server.tools:
-        raise ValueError(f"there is a tool {server.name}.{called} already; give this one another `tool_name`")
+        raise RequestError(
+            f"there is a tool {server.name}.{called} already; give this one another `tool_name`"
+        )
     try:
         tool = _make_tool(function, called, description, read_only=read_only, timeout_ms=timeout_ms)
     except (PydanticUserError, NameError) as problem:
         text = re.split(r"\. |\n", str(problem))[0]
-        raise ValueError(f"{called} cannot be a tool: {text}; annotate it with types that JSON has") from None
+        raise RequestError(
+            f"{called} cannot be a tool: {text}; annotate it with types that JSON has"
+        ) from None
     server.tools[called] = tool
 
 
@@ -102,11 +109,11 @@ def _make_model(name: str, signature: inspect.Signature, hints: Mapping[str, Any
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(signature.parameters.values()):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise ValueError(
+            raise RequestError(
                 f"{name} cannot be a tool: `{parameter.name}` has no name in a call; use parameters with names"
             )
         if parameter.name not in hints:
-            raise ValueError(f"{name} cannot be a tool: `{parameter.name}` has no type; annotate it")
+            raise RequestError(f"{name} cannot be a tool: `{parameter.name}` has no type; annotate it")
         default: Any = ... if parameter.default is parameter.empty else parameter.default
         fields[f"field_{number}"] = (hints[parameter.name], Field(default, alias=parameter.name))
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)

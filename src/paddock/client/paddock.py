@@ -1,7 +1,6 @@
 """Paddock for Python programs: each method sends one request through the gate and returns its `Outcome`."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,17 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Parts, Session, open_session
 from paddock.cancellation import cancel_all
-from paddock.client.arguments import InputData, make_value, read_input_files, read_object, read_value
+from paddock.client.arguments import (
+    InputData,
+    make_value,
+    read_input_files,
+    read_object,
+    read_text,
+    read_texts,
+    read_value,
+)
 from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTools, find_tools
 from paddock.client.local_tools import add_function, make_local_server
-from paddock.client.records import find_records
+from paddock.client.opening import choose_settings, find_workspace
+from paddock.client.records import find_output, find_records
 from paddock.client.requests import Caller, RunningSession, attach_readers, read_language
 from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, RequestError
+from paddock.model.errors import RequestError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
@@ -34,7 +42,6 @@ from paddock.model.tool import ToolEnd
 from paddock.model.work_files import InputFile
 from paddock.rendering.render import tool_end
 from paddock.saved_scripts import read, read_saved, text
-from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -88,14 +95,11 @@ class Paddock:
         without it the answer is no. `audit` keeps the record instead of the ledger, `sandbox` runs processes instead of
         Paddock's own, and `artifacts` keeps their output; the caller closes them. Programs call the functions that are
         added with `tool` as `servers.local`, or by the name `tool_server`. Raises ConfigurationError for invalid
-        settings, and for a workspace that does not exist; ValueError for an invalid name.
+        settings, and for a workspace that does not exist; RequestError for an argument of another type.
         """
-        self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
-        # A missing workspace has no settings that could narrow anything. (`Path` raises for an unreadable path.)
-        if not os.path.isdir(self._workspace):
-            raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
-        self._settings = settings or load(self._workspace, flags=overrides).settings
-        self._caller = Caller(actor)
+        self._workspace = find_workspace(workspace)
+        self._settings = choose_settings(settings, overrides, self._workspace)
+        self._caller = Caller(read_text(actor, "actor"))
         self._asker = None if asker is None else adapt_asking(asker)
         self._local = make_local_server(tool_server)
         self._parts = Parts(audit, sandbox, artifacts, self._local)
@@ -167,8 +171,7 @@ class Paddock:
         Raises RequestError for a value that is not JSON.
         """
         given = {"source": code, "input": read_value(input, "input"), "session": session}
-        work = make_value(GuestRun, given)
-        limits = read_limits(timeout_ms=timeout_ms)
+        work, limits = make_value(GuestRun, given), read_limits(timeout_ms=timeout_ms)
         return await self._execute_work(
             work, limits, calls=mode, jit=jit, on_console=on_console, on_call=on_call
         )
@@ -217,7 +220,7 @@ class Paddock:
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
         """Run a script by name or path, like `paddock run`. Raises ScriptNotFound, and RequestError if not JSON."""
-        found = read(script, self._workspace)
+        found = read(read_text(script, "script"), self._workspace)
         work = GuestRun(
             source=found.source,
             name=found.name,
@@ -273,7 +276,8 @@ class Paddock:
         Raises RequestError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         name, path = self._check_language(language, runtime), self._find_program(code, file)
-        beside = bool(files) or outputs is not None or needs_own_folder(name, packages)
+        names = read_texts(packages, "packages")
+        beside = bool(files) or outputs is not None or needs_own_folder(name, names)
         given = {"executable": executable, "args": args, "cwd": cwd, "network": network, "outputs": outputs}
         kept = {"session": session, "kernel": kernel, "background": background, "packages": packages}
         wishes = {
@@ -289,8 +293,7 @@ class Paddock:
         }
         work = make_value(RuntimeRun, wishes | ({"access": access} if access else {}))
         limits = read_limits(timeout_ms=timeout_ms, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
-        outcome = await self._execute_work(work, limits, on_output=on_output, stop=stop)
-        return self._attach_readers(outcome)
+        return self._attach_readers(await self._execute_work(work, limits, on_output=on_output, stop=stop))
 
     def map(
         self,
@@ -409,7 +412,7 @@ class Paddock:
         A function, or coroutine function, becomes a tool that programs call as `servers.local.NAME({...})`. Its schema
         comes from its annotations, its description from its docstring, or from `description`. `@p.tool(...)` takes
         options: `tool_name` instead of the function's name, `read_only` for one that changes nothing, and `timeout_ms`.
-        Functions may be added before and while the Paddock is open. Raises ValueError for a function that cannot be a
+        Functions may be added before and while the Paddock is open. Raises RequestError for a function that cannot be a
         tool, ConfigurationError where a configured server has the name of the functions.
         """
         if isinstance(name, str):
@@ -448,7 +451,7 @@ class Paddock:
             from paddock.script_tools.prompts.service import PromptService
 
             self._prompting = PromptService(scripts.library, self._end_of, time.monotonic)
-        return await self._prompting.call(name, read_object(arguments, "arguments"))
+        return await self._prompting.call(read_text(name, "name"), read_object(arguments, "arguments"))
 
     async def compute(
         self,
@@ -513,11 +516,7 @@ class Paddock:
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
         """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""
-        from paddock.output.query import query
-
-        return await asyncio.to_thread(
-            query, self._require_session().output.artifacts(), asked, self._workspace
-        )
+        return await find_output(self._require_session().output.artifacts, asked, self._workspace)
 
     async def find_records(
         self,

@@ -1,16 +1,20 @@
-"""Records of the audit ledger, or of the caller's own sink, for `Paddock.find_records`."""
+"""Records of the audit ledger or of the caller's own sink, and stored output, for `Paddock`."""
 
 import asyncio
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from paddock.client.arguments import check_type, make_value, read_text
 from paddock.model.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from paddock.audit.sink import AuditRecord, AuditSink
+    from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.output.artifacts import Artifacts
 
 
 class Wanted(TypedDict):
@@ -25,6 +29,17 @@ class Wanted(TypedDict):
     since: "datetime | None"
 
 
+async def find_output(
+    open_store: "Callable[[], Artifacts]", asked: "OutputQuery", workspace: Path
+) -> "OutputFound":
+    """Search stored output. Raises PaddockError for a handle that cannot be read."""
+    from paddock.model.artifact import OutputQuery
+    from paddock.output.query import query
+
+    check_type(asked, OutputQuery, "asked", "an OutputQuery")
+    return await asyncio.to_thread(query, open_store(), asked, workspace)
+
+
 async def find_records(
     sink: "AuditSink | None", directory: Path, limit: int | None, **wanted: Unpack[Wanted]
 ) -> "list[AuditRecord]":
@@ -36,9 +51,9 @@ async def find_records(
     from paddock.audit.sink import EVENTS
 
     for word, given, known in (("event", wanted["event"], EVENTS), ("status", wanted["status"], STATUSES)):
-        if given is not None and given not in known:
+        if given is not None and read_text(given, word) not in known:
             raise RequestError(f"no record has the {word} {given[:200]!r}; there are {', '.join(known)}")
-    matching = RecordFilter(**wanted)
+    matching = make_value(RecordFilter, wanted)
     if sink is None:
         return await asyncio.to_thread(lambda: list(find(directory, matching, limit=limit)))
     from paddock.audit.checked import CheckedSink

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec
 
+from paddock.client.arguments import check_listeners, check_type
 from paddock.model import languages
 from paddock.model.errors import PaddockError, RequestError
 
@@ -84,6 +85,8 @@ class RunningSession(Origin):
 
         Raises PaddockError if the Paddock is closed meanwhile.
         """
+        check_listeners(on_console=on_console, on_output=on_output, on_call=on_call)
+        check_type(stop, (asyncio.Event, type(None)), "stop", "an asyncio.Event")
         faults: list[BaseException] = []
 
         def guard_listener(listener: Callable[P, None] | None) -> Callable[P, None] | None:

@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from paddock.client.arguments import check_type, read_text
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome
 from paddock.model.session import NEW
@@ -105,16 +106,16 @@ class SessionFiles:
         The write is a separate request, decided and recorded. Raises RequestError for a path that leads out,
         OutcomeError for a session that is lost.
         """
-        outcome = await self._session.run("", files={path: data})
+        outcome = await self._session.run("", files={read_text(path, "path"): data})
         outcome.check()
 
     async def read(self, path: str) -> bytes:
         """Return the content of a file. Raises OSError, RequestError for a path of no regular file, PaddockError."""
-        return await self._owner.read_file(self._session.id, path)
+        return await self._owner.read_file(self._session.id, read_text(path, "path"))
 
     async def remove(self, path: str) -> None:
         """Remove a file. Raises OSError, RequestError for a wrong path, PaddockError for a session that has ended."""
-        await self._owner.remove_file(self._session.id, path)
+        await self._owner.remove_file(self._session.id, read_text(path, "path"))
 
     async def list(self) -> tuple[OutputFile, ...]:
         """Return all files, by path. Raises PaddockError for a session that has ended."""
@@ -190,6 +191,8 @@ class InterpreterSession:
         """
         opening = dict(self._opening) if self._handle == NEW else {}
         first: Mapping[str, InputData] = opening.pop("files", None) or {}
+        check_type(first, Mapping, "files", "a dict of contents by path")
+        check_type(files, (Mapping, type(None)), "files", "a dict of contents by path")
         outcome = await self._owner.execute(
             language=self._language or await self._find_language(),
             code=code,

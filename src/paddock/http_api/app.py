@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.routing import Match, Route
 
 from paddock._version import __version__
 from paddock.http_api import approvals, artifacts, executions, service_routes, sessions
@@ -46,7 +48,8 @@ def build_api(server: ServerContext, routers: Sequence[APIRouter] = ROUTERS) -> 
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(UnknownToken, _answer_revoked)
     app.add_exception_handler(404, _answer_missing_path)
-    app.add_exception_handler(405, _answer_missing_method)
+    routes = [each for found in (app, *routers) for each in found.routes if isinstance(each, Route)]
+    app.add_exception_handler(405, partial(_answer_missing_method, routes))
     app.add_exception_handler(Exception, _answer_fault)
     return app
 
@@ -84,10 +87,21 @@ async def _answer_missing_path(request: Request, _error: Exception) -> Response:
     return Problem(NOT_FOUND, f"There is nothing at {path!r}. /openapi.json lists all paths.").respond()
 
 
-async def _answer_missing_method(request: Request, error: Exception) -> Response:
+async def _answer_missing_method(routes: Sequence[Route], request: Request, _error: Exception) -> Response:
     path, method = request.url.path[:200], request.method[:20]
     text = f"{path!r} does not have the method {method}. /openapi.json lists all of them."
-    return Problem(METHOD_NOT_ALLOWED, text, headers=getattr(error, "headers", None)).respond()
+    return Problem(METHOD_NOT_ALLOWED, text, headers={"Allow": _list_methods(routes, request)}).respond()
+
+
+def _list_methods(routes: Sequence[Route], request: Request) -> str:
+    """Return all methods of a path; Starlette names only those of the first route."""
+    found = {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    return ", ".join(sorted(found))
 
 
 async def _answer_fault(_request: Request, error: Exception) -> Response:

@@ -15,6 +15,7 @@ from paddock.http_api.events import EVENT_SCHEMA, Listener
 from paddock.http_api.events import MEDIA_TYPE as EVENT_STREAM
 from paddock.http_api.idempotency import HEADER, REPLAYED_HEADER, KeyedRequest, read_key
 from paddock.http_api.models import (
+    REQUIRED,
     ExecutionBody,
     ExecutionList,
     ExecutionState,
@@ -185,7 +186,7 @@ def make_send(kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, An
     """
     fields = {name: value for name, value in given.items() if name not in {"kind", "stdin_base64"}}
     language: str | None = fields.pop("language", None)
-    _require(fields, *_REQUIRED[kind])
+    _require(fields, *REQUIRED[kind])
     if body.files:
         fields["files"] = read_files(body.files)
     if body.stdin_bytes is not None:
@@ -217,16 +218,6 @@ def read_files(files: Iterable[GivenFile]) -> list[InputFile]:
         return [file.to_input_file() for file in files]
     except ValidationError as problem:
         raise reject_invalid(problem) from None
-
-
-_REQUIRED: dict[WorkKind, tuple[str, ...]] = {
-    "run": ("code",),
-    "exec": (),
-    "compute": ("code",),
-    "call": ("server", "tool"),
-    "tool": ("tool",),
-}
-"""Fields that a kind of work cannot do without; the library checks everything else."""
 
 
 def _require(fields: Mapping[str, Any], *names: str) -> None:

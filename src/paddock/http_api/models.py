@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from paddock.http_api.problems import ProblemDocument
 from paddock.model.approval import Question
 from paddock.model.base import Json, Value
+from paddock.model.fields import list_fields
 from paddock.model.languages import read_guest_language
 from paddock.model.limits import Calls
 from paddock.model.outcome import Outcome
@@ -18,24 +19,7 @@ from paddock.model.work_files import MAX_INPUT_FILES, GivenFile, OutputFile
 WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
 
-_PROGRAM_FIELDS = frozenset(
-    {
-        *(
-            "code",
-            "args",
-            "executable",
-            "stdin",
-            "stdin_base64",
-            "cwd",
-            "access",
-            "network",
-            "files",
-            "outputs",
-        ),
-        *("env", "session", "kernel", "background", "packages", "combined", "keep"),
-        *("timeout_ms", "memory_bytes", "cpu_ms"),
-    }
-)
+_PROGRAM_FIELDS = frozenset({"code", "stdin_base64", *(field.name for field in list_fields("http"))})
 _FIELDS: dict[WorkKind, frozenset[str]] = {
     "run": frozenset({"code", "input", "session", "mode", "jit", "timeout_ms"}),
     "exec": _PROGRAM_FIELDS,
@@ -44,6 +28,56 @@ _FIELDS: dict[WorkKind, frozenset[str]] = {
     "tool": frozenset({"tool", "inputs", "timeout_ms"}),
 }
 """The fields of each kind of work, besides `kind` and `language`."""
+
+REQUIRED: dict[WorkKind, tuple[str, ...]] = {
+    "run": ("code",),
+    "exec": (),
+    "compute": ("code",),
+    "call": ("server", "tool"),
+    "tool": ("tool",),
+}
+"""Fields that a kind of work cannot do without; the library checks everything else."""
+
+
+def _describe_kinds(*, has_session: bool) -> dict[str, Any]:
+    """Return the part of a body's schema that says which fields each kind of work has, and which it needs.
+
+    `infer_kind` says which kind a body without `kind` asks for.
+    """
+    everything = frozenset[str]().union(*_FIELDS.values())
+    guest = _describe_given("language", enum=sorted(GUEST_LANGUAGES))
+    inferred: dict[WorkKind, dict[str, Any]] = {
+        "call": _describe_given("server"),
+        "tool": _describe_given("tool"),
+        "run": guest,
+        "exec": _describe_given("language"),
+    }
+    schema: dict[str, Any] = (
+        {} if has_session else _describe_given("session", **{"not": {"enum": ["new", None]}})
+    )
+    session = schema
+    for kind, condition in reversed(inferred.items()):
+        schema = {"if": condition, "then": _describe_kind(kind, everything), "else": schema}
+    for kind in WORK_KINDS:
+        named = _describe_given("kind", const=kind)
+        described = _describe_kind(kind, everything)
+        if kind == "exec":
+            described = {"allOf": [described, {"anyOf": [_describe_given("language"), session]}]}
+        schema = {"if": named, "then": described, "else": schema}
+    return schema
+
+
+def _describe_given(name: str, **schema: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    return {"required": [name], "properties": {name: schema or {"not": {"type": "null"}}}}
+
+
+def _describe_kind(kind: WorkKind, everything: frozenset[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: {"type": "null"} for name in sorted(everything - _FIELDS[kind])}
+    fields |= {name: {"not": {"type": "null"}} for name in REQUIRED[kind]}
+    if kind == "compute":
+        fields["input"] = {"type": ["string", "null"]}
+    return {"properties": fields, "required": [*REQUIRED[kind]]}
+
 
 Limit = Annotated[int, Field(gt=0)]
 Text = Annotated[str, Field(max_length=4096)]
@@ -83,6 +117,8 @@ class SessionBody(SessionOptions):
 
 class SessionExecutionBody(SessionOptions):
     """One execution in a session."""
+
+    model_config = ConfigDict(json_schema_extra=_describe_kinds(has_session=True))
 
     kind: WorkKind | None = None
     """The kind of work; by default from the language."""
@@ -158,6 +194,8 @@ class SessionExecutionBody(SessionOptions):
 
 class ExecutionBody(SessionExecutionBody):
     """One execution."""
+
+    model_config = ConfigDict(json_schema_extra=_describe_kinds(has_session=False))
 
     session: SessionHandle | None = None
     """The session that runs it, or `new` for a new one."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from paddock.model.base import Json, Value
+from paddock.model.base import Json, Value, kind
 from paddock.model.canonical import canonical
 from paddock.model.ids import mint_id
 from paddock.model.json_check import check_json
@@ -88,12 +88,12 @@ class GuestRun(Value):
     def _computes_a_text(self) -> Self:
         if not self.computes:
             return self
-        if (
-            self.vars
-            or self.raw_results
-            or self.language == "typescript"
-            or not isinstance(self.input, str | None)
-        ):
+        if not isinstance(self.input, str | None):
+            raise ValueError(  # noqa: TRY004 - pydantic reports a ValueError
+                f"the `input` of a computation is a text, not {kind(self.input)}; give it as JSON, and let the program "
+                "parse it with JSON.parse(read_input())"
+            )
+        if self.vars or self.raw_results or self.language == "typescript":
             raise ValueError("a computation takes JavaScript and one text, not `vars` or `raw_results`")
         return self
 

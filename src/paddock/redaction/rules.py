@@ -38,6 +38,8 @@ _NESTED_CHARS = 256
 
 _CHECKED_BYTES = 512
 """Bytes of a value that a check examines."""
+_LEAD_BYTES = 4
+"""Bytes before a name that a check examines."""
 _MAX_REFUSED = 10_000
 _QUOTES = frozenset({b'"', b"'", b"`", b";"})
 """The last byte before a quoted value; `;` ends `&quot;`."""
@@ -187,7 +189,8 @@ class Rule:
             return True
         secret = data[start : min(end, start + _CHECKED_BYTES)]
         named = slice(*found.span(1)) if self._is_named else slice(0)
-        candidate = (self, data[named], data[start - 1 : start], secret, data[end : end + 1])
+        lead = data[max(named.start - _LEAD_BYTES, 0) : named.start] if self._is_named else b""
+        candidate = (self, data[named], lead, data[start - 1 : start], secret, data[end : end + 1])
         if candidate in refused:
             return False
         if self._is_secret(*candidate[1:]):
@@ -196,7 +199,7 @@ class Rule:
             refused.add(candidate)
         return False
 
-    def _is_secret(self, name: bytes, before: bytes, secret: bytes, after: bytes) -> bool:
+    def _is_secret(self, name: bytes, lead: bytes, before: bytes, secret: bytes, after: bytes) -> bool:
         values = self._values
         if self._entropy and values.find_entropy(secret) < self._entropy:
             return False
@@ -204,6 +207,7 @@ class Rule:
             return True
         found_value = values.Value(
             name.decode("latin-1"),
+            lead.decode("latin-1"),
             secret.decode("utf-8", "replace"),
             before in _QUOTES,
             after.decode("latin-1"),
@@ -217,10 +221,11 @@ class Rule:
         return values
 
 
-Refused = set[tuple[Rule, bytes, bytes, bytes, bytes]]
+Refused = set[tuple[Rule, bytes, bytes, bytes, bytes, bytes]]
 """Rejected candidates of one text, because hostile text may repeat the same ones.
 
-Each is a rule, the name of the value, the byte before it, the value, and the byte after it.
+Each is a rule, the name of the value, what is before the name, the byte before the value, the value, and the byte
+after it.
 """
 
 

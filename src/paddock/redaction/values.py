@@ -20,6 +20,10 @@ _MIN_RANDOM_CHARS = 16
 """Minimum length of a run of letters and digits; in a shorter one, few changes or mixed case mean nothing."""
 
 _PASSWORD_PATTERN = re.compile(r"pass|pwd", re.IGNORECASE)
+_PATH_PATTERN = re.compile(r"(?:\.{1,2}|~\w*|/[\w.@+-]+)(?:/[\w.@+-]+)+/?", re.ASCII)
+"""A path with at least one folder before its last name."""
+_WORKING_FOLDER = re.compile(r"(?:^|[^A-Za-z0-9_-]|\\[nrt])(?:OLD)?PWD\Z")
+"""Variables of shells with the current and the previous working directory."""
 _KEY_PATTERN = re.compile(r"key|secret", re.IGNORECASE)
 """Names whose quoted value is a secret if it could be a password; the value of `token` is often a name."""
 _AWS_EXAMPLE = re.compile(r"(?:AKIA|ASIA)[A-Z0-9]{9}EXAMPLE")
@@ -74,6 +78,8 @@ class Value(NamedTuple):
 
     name: str
     """The name before it; "" if the rule needs no name."""
+    lead: str
+    """The characters before the name, four at most."""
     text: str
     is_quoted: bool
     after: str
@@ -92,6 +98,8 @@ def is_secret(value: Value) -> bool:
         if value.after in (",", "]", "}") and _NUMBER_PATTERN.fullmatch(text):
             return False  # a number in JSON; a mark instead of it would not be JSON
     if "://" in text or _PLACEHOLDER_PATTERN.search(text) or _DATE_PATTERN.match(text):
+        return False
+    if value.name.lower() == "pwd" and _is_path(value):
         return False
     if _PASSWORD_PATTERN.search(value.name):
         return len(text) >= MIN_PASSWORD_CHARS and _is_password(text, is_quoted=value.is_quoted)
@@ -146,6 +154,17 @@ def _is_password(value: str, *, is_quoted: bool) -> bool:
         return True
     mixed = [piece for piece in _drop_terms(value) if _CHANGE_PATTERN.search(piece)]
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
+
+
+def _is_path(value: Value) -> bool:
+    """Return whether the value of a name that ends in `pwd` is a directory, not a password.
+
+    `PWD` and `OLDPWD` may be any absolute path. Under other names, a value with a single name or a random one in it
+    remains a password.
+    """
+    if value.text.startswith("/") and _WORKING_FOLDER.search(value.lead + value.name):
+        return True
+    return _PATH_PATTERN.fullmatch(value.text) is not None and not any(map(is_random, value.text.split("/")))
 
 
 def _is_secret_of_data(value: Value) -> bool:

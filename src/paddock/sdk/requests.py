@@ -1,6 +1,6 @@
 """SDK methods that become requests of another kind: programs, computations, scripts, script tools."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from paddock.model.base import Json, kind
 from paddock.model.errors import SdkError
+from paddock.model.fields import Place, list_fields
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import RawResult, Status
 from paddock.model.program import signal_name
@@ -21,8 +22,9 @@ from paddock.model.request import (
     ToolRun,
     Work,
 )
+from paddock.model.work_files import GivenFile, InputFile
 from paddock.saved_scripts import read
-from paddock.texts import explain, list_faults
+from paddock.texts import explain, find_nearest, list_faults
 
 ENDED_STATUSES = {
     Status.OK,
@@ -34,8 +36,19 @@ ENDED_STATUSES = {
 }
 """Statuses of a program that ran: these are results for the caller; all others are errors."""
 
-_OPTION_NAMES = {"timeout_ms": "timeoutMs", "output_bytes": "outputBytes"}
-"""The SDK's names for limits."""
+
+def _to_camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
+
+
+_PROGRAM_OPTIONS = {_to_camel_case(field.name): field for field in list_fields("sdk")}
+"""The options of `exec`, with the fields of a request that they are."""
+_OPTION_NAMES = {field.name: name for name, field in _PROGRAM_OPTIONS.items()}
+"""The SDK's names for fields of a request."""
+
+_SIMILARITY = 0.7
+"""Minimum similarity of an unknown option and the known one that is suggested, 0 to 1."""
 
 MakeToolRun = Callable[[str, Mapping[str, Json]], ToolRun]
 """Returns the work of running a script tool. Raises ToolNotFound, and ConfigurationError for an invalid tool."""
@@ -50,18 +63,21 @@ def make_child_request(
     """
     assert isinstance(parent.work, GuestRun)
     work, limits = _read_work(method, arguments, parent, make_tool_run)
-    return ExecutionRequest(
-        parent=parent.id,
-        root=parent.root or parent.id,
-        actor=parent.actor,
-        surface="guest",
-        workspace=parent.workspace,
-        caller=Caller(method=method, profile=parent.work.profile),
-        work=work,
-        limits=limits,
-        calls=calls,
-        depth=parent.depth + 1,
-    )
+    try:
+        return ExecutionRequest(
+            parent=parent.id,
+            root=parent.root or parent.id,
+            actor=parent.actor,
+            surface="guest",
+            workspace=parent.workspace,
+            caller=Caller(method=method, profile=parent.work.profile),
+            work=work,
+            limits=limits,
+            calls=calls,
+            depth=parent.depth + 1,
+        )
+    except ValidationError as error:  # a limit that this kind of work does not take
+        raise SdkError(f"paddock.{method}: {explain(error)[0]}") from None
 
 
 def render_ended(work: Work, outcome: RawResult) -> Json:
@@ -112,20 +128,47 @@ def _read_work(
 
 
 def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
-    """Read `exec(runtime, code, {args, stdin, cwd, access, network, executable, timeoutMs})`."""
+    """Read `exec(runtime, code, options)`, with the options of `_PROGRAM_OPTIONS`."""
     usage = 'paddock.exec(runtime, code, options), for example paddock.exec("python", "print(1)")'
     if not 1 <= len(arguments) <= 3:
         raise SdkError(usage)
     runtime, code, options = (*arguments, None, None)[:3]
-    wishes = options_of(options, "exec")
+    wishes = {name: value for name, value in options_of(options, "exec").items() if value is not None}
     if "session" in wishes:  # its sessions would take the place of the caller's
         raise SdkError(
             "paddock.exec: a program cannot use sessions; its caller can, with `session` of run_program"
         )
-    limits = _take_timeout(wishes)
-    if isinstance(stdin := wishes.get("stdin"), str):
-        wishes["stdin"] = stdin.encode("utf-8", "surrogatepass")
-    return RuntimeRun.model_validate({**wishes, "runtime": runtime, "code": code}), limits
+    reject_unknown_options("exec", wishes, _PROGRAM_OPTIONS)
+    given: dict[Place, dict[str, object]] = {"work": {}, "output": {}, "limits": {}}
+    for name, value in wishes.items():
+        field = _PROGRAM_OPTIONS[name]
+        given[field.place][field.model_name or field.name] = _read_option(name, value)
+    limits = LimitOverrides.model_validate(given["limits"])
+    work = {**given["work"], "runtime": runtime, "code": code, "output": given["output"]}
+    return RuntimeRun.model_validate(work), limits
+
+
+def _read_option(name: str, value: Json) -> object:
+    """Return the value of an option of `exec` as a request has it. Raises SdkError and ValidationError."""
+    if name == "stdin" and isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if name != "files":
+        return value
+    if isinstance(value, Mapping):
+        files = cast("Mapping[str, Json]", value)
+        value = [{"path": path, "text": content} for path, content in files.items()]
+    if not isinstance(value, list):
+        raise SdkError(f"paddock.exec: files must be an object of texts by path, not {kind(value)}")
+    return [_read_file(file) for file in cast("list[Json]", value)]
+
+
+def _read_file(given: Json) -> InputFile:
+    try:
+        return GivenFile.model_validate(given).to_input_file()
+    except ValidationError as error:
+        path = given.get("path") if isinstance(given, Mapping) else None
+        named = f"files[{path!r}]" if isinstance(path, str) else "files"
+        raise SdkError(f"paddock.exec: {named}: {explain(error)[0]}") from None
 
 
 def _read_computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
@@ -139,11 +182,10 @@ def _read_computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
         raise SdkError(
             f"paddock.compute: input must be a string, not {kind(text)}; write it with JSON.stringify"
         )
+    reject_unknown_options("compute", wishes, ("timeoutMs", "outputBytes", "deterministic", "partial"))
     limits = LimitOverrides(
         timeout_ms=wishes.pop("timeoutMs", None), output_bytes=wishes.pop("outputBytes", None)
     )
-    unknown = wishes.keys() - {"deterministic", "partial"}
-    reject_unknown_options("compute", unknown, "`timeoutMs`, `outputBytes`, `deterministic` and `partial`")
     work = GuestRun.model_validate(
         {
             **wishes,
@@ -168,6 +210,7 @@ def _read_script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work,
             'paddock.script.run(name, options), for example paddock.script.run("audit", {vars: {A: "1"}})'
         )
     wishes = options_of(arguments[1] if arguments[1:] else None, "script.run")
+    reject_unknown_options("script.run", wishes, ("vars", "input", "timeoutMs"))
     limits = _take_timeout(wishes)
     return script_run(arguments[0], parent.workspace, wishes, profile=parent.work.profile), limits
 
@@ -199,8 +242,8 @@ def _read_tool(arguments: list[Json], make_tool_run: MakeToolRun) -> tuple[Work,
         raise SdkError(usage)
     inputs, options = (*arguments[1:], None, None)[:2]
     wishes = options_of(options, "tool")
+    reject_unknown_options("tool", wishes, ("timeoutMs",))
     limits = _take_timeout(wishes)
-    reject_unknown_options("tool", wishes, "`timeoutMs`")
     return make_tool_run(name, options_of(inputs, "tool")), limits
 
 
@@ -213,11 +256,22 @@ def options_of(given: Json, method: str) -> dict[str, Json]:
     return dict(cast("Mapping[str, Any]", given))
 
 
-def reject_unknown_options(method: str, unknown: Collection[str], known: str) -> None:
-    """Raise SdkError if a call has unknown options, with the names of the known ones."""
-    if unknown:
-        there = "there are" if " and " in known else "there is"
-        raise SdkError(f"paddock.{method}: unknown option {min(unknown)!r}; {there} {known}")
+def reject_unknown_options(method: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise SdkError if a call has unknown options, with the right spelling or the names of the known ones."""
+    unknown = [name for name in given if name not in known]
+    if not unknown:
+        return
+    name = min(unknown)
+    meant = {_spell_plainly(each): each for each in known}.get(_spell_plainly(name))
+    near = [meant] if meant else find_nearest(name, known, cutoff=_SIMILARITY)
+    *others, last = (f"`{each}`" for each in known)
+    listed = f"there are {', '.join(others)} and {last}" if others else f"there is {last}"
+    hint = f"did you mean `{near[0]}`?" if near else listed
+    raise SdkError(f"paddock.{method}: unknown option {name!r}; {hint}")
+
+
+def _spell_plainly(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _take_timeout(wishes: dict[str, Json]) -> LimitOverrides:

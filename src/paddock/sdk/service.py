@@ -251,6 +251,7 @@ class Services:
         from paddock.output.query import query
 
         wishes = options_of(options, "output.query")
+        reject_unknown_options("output.query", wishes, ("cursor", "stream", *_QUERY_FIELDS))
         given = {_QUERY_FIELDS.get(name, name): value for name, value in wishes.items()}
         if isinstance(given.get("line_range"), list):
             given["line_range"] = _line_range(given)
@@ -270,7 +271,7 @@ class Services:
         """Read `sequence.run(name, {vars})`."""
         wishes = options_of(options, "sequence.run")
         given = options_of(wishes.pop("vars", None), "sequence.run")
-        reject_unknown_options("sequence.run", wishes, "`vars`")
+        reject_unknown_options("sequence.run", wishes, ("vars",))
         return await self._facts.flows().run(request, _check_text("sequence.run", "name", name), given)
 
     async def _list_schedules(self, request: ExecutionRequest) -> Json:
@@ -280,7 +281,7 @@ class Services:
         """Read `temporal.fire(name, {due})`."""
         wishes = options_of(options, "temporal.fire")
         due = wishes.pop("due", None)
-        reject_unknown_options("temporal.fire", wishes, "`due`")
+        reject_unknown_options("temporal.fire", wishes, ("due",))
         moment = None if due is None else _check_text("temporal.fire", "due", due)
         return await self._facts.temporals().fire(request, _check_text("temporal.fire", "name", name), moment)
 
@@ -447,5 +448,5 @@ def _check_text(method: str, what: str, value: Json) -> str:
 def _read_scope(method: str, options: Json) -> str:
     wishes = options_of(options, method)
     scope = wishes.pop("scope", _SCOPE)
-    reject_unknown_options(method, wishes, "`scope`")
+    reject_unknown_options(method, wishes, ("scope",))
     return _check_text(method, "scope", scope)

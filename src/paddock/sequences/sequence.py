@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from paddock.files import read_bounded
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.errors import SdkError
+from paddock.model.fields import list_fields
 from paddock.model.json_check import check_json
 from paddock.model.network import NetworkRequest
 from paddock.model.numbers import read_toml_float
@@ -30,9 +31,7 @@ Kind = Literal["script", "runtime", "tool", "server"]
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _FIELDS_BY_KIND: dict[Kind, frozenset[str]] = {
     "script": frozenset({"script", "vars", "input"}),
-    "runtime": frozenset(
-        {"runtime", "code", "args", "stdin", "cwd", "executable", "access", "network", "hosts"}
-    ),
+    "runtime": frozenset({"runtime", "code", "hosts", *(field.name for field in list_fields("sequence"))}),
     "tool": frozenset({"tool", "inputs"}),
     "server": frozenset({"server", "arguments"}),
 }

@@ -56,10 +56,12 @@ class Driver(NamedTuple):
         return pack_frame(orjson.dumps({"code": text, "number": number, "stdin": bytewise}))
 
 
+_ACORN = "javascript/js/vendor/acorn.js"
+"""The parser that programs in V8 have, too."""
 DRIVERS = {
     "python": Driver(_PYTHON, "_Driver().serve()\n", takes_stdin=True),
     "shell": Driver((f"{_FOLDER}/shell.sh",), reads_json=False, takes_stdin=True),
-    "node": Driver((f"{_FOLDER}/node.js",)),
+    "node": Driver((_ACORN, f"{_FOLDER}/node.js")),
     "ruby": Driver((f"{_FOLDER}/ruby.rb",), takes_stdin=True),
     "r": Driver((f"{_FOLDER}/r.R",), launch=_LAUNCH_R, reads_json=False),
 }

@@ -13,9 +13,12 @@ import schemathesis
 import schemathesis.specs.openapi.schemas  # now: imported later, beside threads of other tests, compilation can fail
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
+from schemathesis.core.parameters import ParameterLocation
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    negative_data_rejection,
+    positive_data_acceptance,
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
@@ -30,6 +33,10 @@ CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
+OF_MODE = {
+    GenerationMode.POSITIVE: positive_data_acceptance,
+    GenerationMode.NEGATIVE: negative_data_rejection,
+}
 OPERATIONS = 27
 OWN_HEADERS = {"authorization", "host", "origin", "content-length", "transfer-encoding"}
 """Headers that are checked elsewhere; other values end the connection, or the request."""
@@ -93,6 +100,12 @@ def test_answers_are_as_the_document_says(
         check_answers(hostile, operation, GenerationMode.NEGATIVE)
 
 
+def is_about_body(case: schemathesis.Case, mode: GenerationMode) -> bool:
+    """Return whether the body decides if a request is valid: unknown parameters of a query are ignored."""
+    found = case.meta.components.get(ParameterLocation.BODY) if case.meta else None
+    return mode is GenerationMode.POSITIVE or (found is not None and found.mode is mode)
+
+
 def check_answers(hostile: ApiServer, operation: APIOperation, mode: GenerationMode) -> None:
     """Send requests for an operation, and check what is answered."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Host": f"127.0.0.1:{hostile.port}"}
@@ -108,7 +121,75 @@ def check_answers(hostile: ApiServer, operation: APIOperation, mode: GenerationM
         kept = (case.headers or {}).items()
         case.headers = {name: value for name, value in kept if name.lower() not in OWN_HEADERS}
         answer = case.call(base_url=hostile.url, headers=headers)
-        case.validate_response(answer, checks=CHECKS)
+        case.validate_response(
+            answer, checks=[*CHECKS, *([OF_MODE[mode]] if is_about_body(case, mode) else [])]
+        )
         assert answer.status_code != 500, answer.text
 
     check()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"kind": "compute"},
+        {"kind": "compute", "code": "emit('1')", "input": {"x": 21}},
+        {"kind": "exec", "code": "1"},
+        {"language": "python", "code": "1", "mode": "run"},
+        {"language": "javascript", "code": "1", "stdin": "x"},
+        {"server": "time"},
+        {"tool": "x", "code": "1"},
+        {"session": "new", "code": "1"},
+        {"kind": None, "language": None},
+    ],
+    ids=str,
+)
+def test_the_schema_rejects_what_the_server_rejects(
+    hostile: ApiServer, document: Any, body: dict[str, Any]
+) -> None:
+    schema = {"$ref": "#/components/schemas/ExecutionBody", "components": document["components"]}
+    assert not jsonschema_rs.is_valid(schema, body)
+    with hostile.client() as ada:
+        assert ada.post("/v1/executions", json=body).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("memory_limit_MB", False),
+        ("memory_limit_MB", "5x"),
+        ("memory_limit_MB", 2**31),
+        ("run_timeout", True),
+        ("run_timeout", "1_0"),
+        ("compile_timeout", 601),
+    ],
+)
+def test_the_schema_of_run_code_rejects_what_the_server_rejects(
+    hostile: ApiServer, document: Any, field: str, value: object
+) -> None:
+    schema = {"$ref": "#/components/schemas/RunCodeRequest", "components": document["components"]}
+    body = {"code": "print(1)", "language": "python"}
+    assert jsonschema_rs.is_valid(schema, body)
+    assert not jsonschema_rs.is_valid(schema, {**body, field: value})
+    with hostile.client() as ada:
+        assert ada.post("/run_code", json={**body, field: value}).status_code == 422
+
+
+def test_every_path_names_its_methods(hostile: ApiServer, document: Any) -> None:
+    with hostile.client() as ada:
+        for path, methods in document["paths"].items():
+            answer = ada.http.request("OPTIONS", path.replace("{", "").replace("}", ""))
+            assert (path, answer.status_code) == (path, 405)
+            allowed = {*answer.headers["Allow"].split(", ")} - {"HEAD"}
+            assert (path, allowed) == (path, {*map(str.upper, methods)})
+
+
+def test_the_error_of_a_computation_has_the_names_of_the_caller(hostile: ApiServer) -> None:
+    body = {"kind": "compute", "code": "emit('1')", "input": {"x": 21}}
+    with hostile.client() as ada:
+        answer = ada.post("/v1/executions", json=body).json()
+    assert answer["detail"] == (
+        "the `input` of a computation is a text, not an object; give it as JSON, and let the program parse it with "
+        "JSON.parse(read_input())"
+    )

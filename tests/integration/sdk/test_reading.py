@@ -57,7 +57,11 @@ def test_output_of_another_workspace_is_not_there(desk, tmp_path):
         ("output.query('x')", "`terms` are required unless cursor or `lines` is provided"),
         ("output.query('x', {lines: [1]})", "lines must be [first, last], for example [10, 20]"),
         ("output.query('x', {lines: [3, 1]})", "lines: the last line is before the first"),
-        ("output.query('x', {colour: 1})", "colour: Extra inputs are not permitted"),
+        (
+            "output.query('x', {colour: 1})",
+            "unknown option 'colour'; there are `cursor`, `stream`, `terms`, `lines`, `context` and `max`",
+        ),
+        ("output.query('x', {term: 1})", "unknown option 'term'; did you mean `terms`?"),
         ("output.query('x', {terms: ['a'], max: 0})", "max: Input should be greater than or equal to 1"),
         ("output.query('../x', {terms: ['a']})", "Invalid artifact handle: path traversal detected"),
         ("output.query()", "paddock.output.query(handle, options?): wrong number of arguments (0)"),
@@ -70,6 +74,11 @@ def test_output_of_another_workspace_is_not_there(desk, tmp_path):
         (
             "compute('1', '', {colour: 1})",
             "unknown option 'colour'; there are `timeoutMs`, `outputBytes`, `deterministic` and",
+        ),
+        ("compute('1', '', {timeout_ms: 5})", "unknown option 'timeout_ms'; did you mean `timeoutMs`?"),
+        (
+            "script.run('x', {partial: true})",
+            "unknown option 'partial'; there are `vars`, `input` and `timeoutMs`",
         ),
         ("compute('1', '', {timeoutMs: 'x'})", "paddock.compute: timeoutMs: Input should be a valid integer"),
         ("compute('throw new Error(\"no\")')", "no"),

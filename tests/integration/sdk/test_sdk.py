@@ -207,7 +207,32 @@ def test_exec_gives_the_end_of_a_program_as_a_value(desk):
             "exec('python', '1', {session: 'new'})",
             "paddock.exec: a program cannot use sessions; its caller can, with `session` of run_program",
         ),
-        ("exec('python', '1', {colour: 1})", "paddock.exec: colour: Extra inputs are not permitted"),
+        (
+            "exec('python', '1', {colour: 1})",
+            "paddock.exec: unknown option 'colour'; there are `args`, `executable`, `stdin`, `cwd`, `access`, "
+            "`network`, `files`, `outputs`, `env`, `packages`, `combined`, `keep`, `timeoutMs`, `compileTimeoutMs`, "
+            "`cpuMs`, `memoryBytes` and `outputBytes`",
+        ),
+        (
+            "exec('python', '1', {timeout_ms: 5000})",
+            "paddock.exec: unknown option 'timeout_ms'; did you mean `timeoutMs`?",
+        ),
+        (
+            "exec('python', '1', {memory: 1})",
+            "paddock.exec: unknown option 'memory'; did you mean `memoryBytes`?",
+        ),
+        (
+            "exec('python', '1', {timeoutMs: 1})",
+            "paddock.exec: a program's timeout is 100 to 600000 ms, not 1",
+        ),
+        (
+            "exec('python', '1', {files: {'a': 1}})",
+            "paddock.exec: files['a']: text: Input should be a valid string",
+        ),
+        (
+            "exec('python', '1', {files: 1})",
+            "paddock.exec: files must be an object of texts by path, not a number",
+        ),
         ("script.run('../x')", "../x: is a path; give the name of a saved script, without a folder"),
         ("script.run('nowhere')", "Script not found: nowhere"),
         ("vault.get(7)", "paddock.vault.get: name must be a string, not a number"),
@@ -383,3 +408,42 @@ def test_a_program_is_told_no_directory_of_the_machine(desk, call, file, told):
     (desk.place / file).write_text("no such thing" * 100)
     outcome = desk.open().run(f"try {{ await {call} }} catch (e) {{ return e.message }}")
     assert outcome.value == told
+
+
+@pytest.mark.parametrize(
+    "option", ["own_packages", "ownPackages", "file", "output", "kernel", "background", "hosts", "kind"]
+)
+def test_options_that_are_only_internal_are_unknown(desk, option):
+    desk.open()
+    outcome = desk.run(f"await paddock.exec('python', '1', {{{option}: null}})")
+    assert outcome.ok
+    outcome = desk.run(f"await paddock.exec('python', '1', {{{option}: true}})")
+    assert outcome.error.message.startswith(f"paddock.exec: unknown option '{option}'; ")
+
+
+def test_limits_files_and_output_of_a_program(desk):
+    desk.open()
+    outcome = desk.run(
+        """
+        const run = async (code, options) => {
+            const {status, stdout, artifact} = await paddock.exec("python", code, options);
+            return [status, stdout, artifact !== null];
+        };
+        return [
+            await run("bytearray(300_000_000)", {memoryBytes: 100_000_000}),
+            await run("while True: pass", {cpuMs: 200}),
+            await run("print('x' * 500)", {outputBytes: 100}).then(([status]) => status),
+            await run("print(open('a.txt').read())", {files: {"a.txt": "hi"}, keep: false}),
+            await run("print(open('a.txt').read())", {files: [{path: "a.txt", base64: "aGk="}], keep: true}),
+            await run("import sys; print(1, flush=True); print(2, file=sys.stderr)", {combined: true, keep: false}),
+        ];
+        """
+    )
+    assert outcome.value == [
+        ["memory_limit", "", True],
+        ["timeout", "", True],
+        "output_limit",
+        ["ok", "hi\n", False],
+        ["ok", "hi\n", True],
+        ["ok", "1\n2\n", False],
+    ]

@@ -1,5 +1,6 @@
 """Programs that change what the driver of their session runs on: options, traps, functions, streams."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ SHELL = {
         ("BASH_XTRACEFD=1; set -x; echo a", (*KEPT, "++ echo a\na\n")),
         ("echo b", (*KEPT, "++ echo b\nb\n")),
     ],
-    "verbose": [("set -v", (*KEPT, "")), ("echo a\necho b", (*KEPT, "a\necho b\nb\n"))],
+    "verbose": [("set -v", (*KEPT, "")), ("echo a\necho b", (*KEPT, "echo a\na\necho b\nb\n"))],
     "errexit": [
         ("set -eo pipefail; x=5", (*KEPT, "")),
         ("false; echo no", ("failed", "kept", "")),
@@ -121,6 +122,130 @@ SHELL = {
 def test_a_session_of_bash_stays_after(workspace: Path, what: str) -> None:
     programs, ends = zip(*SHELL[what], strict=True)
     assert run_each(workspace, "shell", list(programs)) == list(ends)
+
+
+STATUSES = {
+    "a failure": [("false", ("failed", "kept", "")), ("echo $?; echo $?", (*KEPT, "1\n0\n"))],
+    "an exit": [("exit 3", ("failed", "kept", "")), ("echo $?", (*KEPT, "3\n"))],
+    "errexit": [
+        ("set -e; false", ("failed", "kept", "")),
+        ("echo $?; (exit 4)", ("failed", "kept", "1\n")),
+        ("echo $?", (*KEPT, "4\n")),
+    ],
+    "nounset": [("set -u", (*KEPT, "")), ("(exit 5)", ("failed", "kept", "")), ("echo $?", (*KEPT, "5\n"))],
+    "trace": [
+        ("set -x; (exit 6)", ("failed", "kept", "++ exit 6\n")),
+        ("echo $?", (*KEPT, "++ echo 6\n6\n")),
+    ],
+    "traps": [
+        ("trap 'echo debug' DEBUG; trap 'echo err' ERR", (*KEPT, "debug\n")),
+        ("(exit 7)", ("failed", "kept", "debug\nerr\n")),
+        ("echo $?", (*KEPT, "debug\n7\n")),
+    ],
+    "functions": [
+        ("builtin() { :; }; exit() { :; }; return() { :; }; (command false)", ("failed", "kept", "")),
+        ("echo $?", (*KEPT, "1\n")),
+    ],
+}
+
+
+@pytest.mark.parametrize("what", STATUSES)
+def test_the_status_of_the_last_program_in_bash(workspace: Path, what: str) -> None:
+    programs, ends = zip(*STATUSES[what], strict=True)
+    assert run_each(workspace, "shell", list(programs)) == list(ends)
+
+
+def test_bash_counts_the_lines_of_the_program(workspace: Path) -> None:
+    programs = [
+        "echo a\necho b\nnosuchcmd",
+        "\ncat << END\n$LINENO\nEND\necho $LINENO",
+        "f() {\n  nosuchcmd\n}",
+        "f",
+        "trap 'echo $LINENO' ERR; set -uo pipefail",
+        "\n\nfalse",
+        "\necho $unset",
+        "echo $LINENO\n\nif",
+    ]
+    texts = [re.sub(r"\S*/code\.sh", "code.sh", text) for *_, text in run_each(workspace, "shell", programs)]
+    assert texts == [
+        "a\nb\ncode.sh: line 3: nosuchcmd: command not found\n",
+        "2\n5\n",
+        "",
+        "code.sh: line 2: nosuchcmd: command not found\n",
+        "",
+        "3\n",
+        "code.sh: line 2: unset: unbound variable\n",
+        "1\ncode.sh: eval: line 4: syntax error: unexpected end of file\n",
+    ]
+
+
+REDECLARED = [
+    ("const rows = JSON.parse('bad')", "SyntaxError: Unexpected token 'b', \"bad\" is not valid JSON"),
+    ("rows", "ReferenceError: rows is not defined"),
+    ("const rows = [1]; rows", "[ 1 ]\n"),
+    ("let rows = null.x", "TypeError: Cannot read properties of null (reading 'x')"),
+    ("rows", "[ 1 ]\n"),
+    ("rows = 2", "TypeError: Assignment to constant variable."),
+    ("let rows = 3; rows++; rows", "4\n"),
+    ("var rows = 7; rows", "7\n"),
+    (
+        "const { rows, list: [first, ...rest], more = 8 } = { rows: 1, list: [2, 3] }; [rows, first, rest, more]",
+        "[ 1, 2, [ 3 ], 8 ]\n",
+    ),
+    ("const { rows } = null", "TypeError: Cannot destructure property 'rows' of 'null' as it is null."),
+    ("[rows, first]", "[ 1, 2 ]\n"),
+    ("rows++", "TypeError: Assignment to constant variable."),
+    ("{ let rows = 9; rows++; console.log(rows) }", "10\n"),
+    ("later; const later = 1", "ReferenceError: Cannot access 'later' before initialization"),
+    ("later", "ReferenceError: later is not defined"),
+    ("const slow = await Promise.resolve(11); slow", "11\n"),
+    ("const slow = 12; slow", "12\n"),
+    ("const crypto = require('crypto'); typeof crypto.createHash", "'function'\n"),
+    ("class named {}; named", "[class named]\n"),
+    ("function named() { return 5 }\nnamed()", "5\n"),
+    ("const named = () => 6; named()", "6\n"),
+    ("let empty; empty", ""),
+    ("let twice; let twice", "SyntaxError: Identifier 'twice' has already been declared"),
+    ("export const shared = 13; shared", "13\n"),
+]
+IMPORTED = [
+    ("import fs from 'fs'; typeof fs.readFileSync", "'function'\n"),
+    (
+        'import { readFileSync as read, existsSync } from "node:fs"\ntypeof read + typeof existsSync',
+        "'functionfunction'\n",
+    ),
+    ("import * as os from 'os'; import 'path'\ntypeof os.cpus", "'function'\n"),
+    ("import path, { join } from 'path'; path.join === join", "true\n"),
+    ("import path, * as all from 'path'; all.default === path", "true\n"),
+    (
+        "import { nope } from 'fs'",
+        "SyntaxError: The requested module 'fs' does not provide an export named 'nope'",
+    ),
+    ("import own, { value } from './own.mjs'; [own, value]", "[ 2, 1 ]\n"),
+    ("import data from './data.json' with { type: 'json' }; data", "{ a: 1 }\n"),
+    (
+        "import {\n  join as a,\n  sep\n} from 'path'\nnull.x",
+        "TypeError: Cannot read properties of null (reading 'x')",
+    ),
+]
+
+
+@pytest.mark.parametrize("programs", [REDECLARED, IMPORTED], ids=["declarations", "imports"])
+def test_names_in_sessions_of_node(workspace: Path, programs: list[tuple[str, str]]) -> None:
+    files = {"own.mjs": "export const value = 1; export default 2", "data.json": '{"a": 1}'}
+
+    def look(outcome: Outcome) -> str:
+        return outcome.text if outcome.ok or outcome.error is None else outcome.error.message
+
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("node", files=files) as s:
+        assert [look(s.run(program)) for program, _ in programs] == [end for _, end in programs]
+
+
+def test_lines_after_an_import_in_node(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("node") as s:
+        outcome = s.run("import {\n  join\n} from 'path'\n\nnull.x")
+        assert outcome.error is not None
+        assert outcome.error.line == 5
 
 
 def test_output_of_node_after_an_interrupt(workspace: Path) -> None:

@@ -22,7 +22,7 @@ def read_address(url: str, *, unencrypted: bool) -> httpx2.URL:
     """
     try:
         address = httpx2.URL(url)
-    except (httpx2.InvalidURL, TypeError):
+    except (httpx2.InvalidURL, TypeError, UnicodeError):
         raise ConfigurationError("this is not the address of a server; give http(s)://HOST:PORT") from None
     if address.userinfo:
         raise ConfigurationError(
@@ -58,7 +58,7 @@ def read_token(token: str | None, environment: Mapping[str, str] = os.environ) -
             f"there is no token for the server; set {TOKEN_VARIABLE}, or pass `token`. "
             "`paddock serve token new NAME` makes one on the server"
         )
-    if not _TOKEN_PATTERN.fullmatch(given):
+    if not isinstance(given, str) or not _TOKEN_PATTERN.fullmatch(given):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
             "the token for the server is not valid: it has spaces, line ends or other characters than ASCII; "
             "copy it again"

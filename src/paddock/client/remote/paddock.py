@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import quote
 
-from paddock.client.arguments import read_object
+from paddock.client.arguments import check_listeners, check_type, read_object
 from paddock.client.paddock import OPEN_IT, Paddock
 from paddock.client.remote.address import read_address, read_token
 from paddock.client.remote.answers import MAX_FILE_BYTES
@@ -146,6 +146,8 @@ class RemotePaddock(Paddock):
         listeners: Listeners = _NO_LISTENERS,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
+        check_listeners(**listeners._asdict())
+        check_type(stop, (asyncio.Event, type(None)), "stop", "an asyncio.Event")
         execution = RemoteExecution(self._require_connection(), body, listeners)
         self._executions.add(execution)
         try:

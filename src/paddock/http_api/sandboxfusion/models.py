@@ -4,6 +4,7 @@ Source: bytedance/SandboxFusion 469de08 and the clients `sandbox-fusion` 0.3.7 a
 request are ignored, and every field of an answer is always sent, null if it has no value.
 """
 
+import re
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -37,8 +38,29 @@ def _read_language(value: object) -> object:
     return name if name in _LANGUAGE_NAMES else value
 
 
-Seconds = Annotated[float, Field(le=_MAX_SECONDS, allow_inf_nan=False)]
+_NUMBER_PATTERN = r"^\s*[+-]?[0-9]{1,15}(\.[0-9]{0,15})?\s*$"
+_number = re.compile(_NUMBER_PATTERN, re.ASCII)
+
+
+def _read_number(value: object) -> object:
+    """Return a number, also from text, which clients send. Raises ValueError for a boolean."""
+    if isinstance(value, bool) or (isinstance(value, str) and not _number.fullmatch(value)):
+        raise ValueError("it must be a number")
+    return value
+
+
+_NumberText = Annotated[str, Field(pattern=_NUMBER_PATTERN)]
+_AnyNumber = Annotated[float, BeforeValidator(_read_number, json_schema_input_type=float | _NumberText)]
+_Limit = Annotated[float, Field(le=_MAX_SECONDS, allow_inf_nan=False)]
+Seconds = Annotated[_Limit, BeforeValidator(_read_number, json_schema_input_type=_Limit | _NumberText)]
 """A time limit, also as text. Zero or less is a limit that is over at once."""
+_Mebibytes = Annotated[
+    int,
+    Field(alias="memory_limit_MB", le=_MAX_MEBIBYTES),
+    BeforeValidator(
+        _read_number, json_schema_input_type=Annotated[int, Field(le=_MAX_MEBIBYTES)] | _NumberText
+    ),
+]
 
 
 class Body(BaseModel):
@@ -64,7 +86,7 @@ class RunCodeRequest(Body):
     """Wall time of the compile command, in seconds."""
     run_timeout: Seconds = 10
     """Wall time of the program, in seconds. It does not run while the request waits."""
-    memory_limit: Annotated[int, Field(alias="memory_limit_MB", le=_MAX_MEBIBYTES)] = -1
+    memory_limit: _Mebibytes = -1
     """Resident memory of the program, in MiB; zero or less for the maximum of the server."""
     stdin: str | None = None
     """Standard input, UTF-8; null is empty."""
@@ -115,11 +137,11 @@ class RunJupyterRequest(Body):
 
     cells: Annotated[list[Annotated[str, Field(max_length=CODE_CHARS)]], Field(max_length=MAX_CELLS)]
     """The cells."""
-    cell_timeout: float = 0
+    cell_timeout: _AnyNumber = 0
     """Accepted and not used, as by SandboxFusion."""
     total_timeout: Seconds = DEFAULT_TOTAL_TIMEOUT
     """Wall time of all cells together, in seconds."""
-    memory_limit: Annotated[int, Field(alias="memory_limit_MB", le=_MAX_MEBIBYTES)] = -1
+    memory_limit: _Mebibytes = -1
     """Resident memory, in MiB; zero or less for the maximum of the server."""
     kernel: Literal["python3"] = "python3"
     """The kernel."""

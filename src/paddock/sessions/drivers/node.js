@@ -1,7 +1,10 @@
-// The driver of sessions of Node.js: it evaluates each text as node's own prompt does, which keeps `const` constant and
-// understands `await` at the top. It reads requests from descriptor 3 and answers with frames: four bytes of length
-// (little-endian) and JSON.
+// The driver of sessions of Node.js: it evaluates each text as node's own prompt does, which understands `await` at the
+// top. It reads requests from descriptor 3 and answers with frames: four bytes of length (little-endian) and JSON.
+//
+// V8 never forgets a `let`, `const` or `class` at the top of a script, not even one that failed. Therefore each of them
+// becomes a `var`, which is a property of the global object and can be declared again. An `import` becomes `await import`.
 'use strict';
+const { parse: parseJavaScript } = exports; // acorn, which stands before this text
 const { writeSync } = require('node:fs');
 const { PassThrough, Writable } = require('node:stream');
 const net = require('node:net');
@@ -103,10 +106,139 @@ function compile(code, filename) {
   return new vm.Script(code, options);
 }
 
-function run({ code, number }) {
+// --- declarations and imports ------------------------------------------------------------------------------------------
+
+const SYNTAX = { ecmaVersion: 'latest', allowImportExportEverywhere: true, allowAwaitOutsideFunction: true };
+
+function boundNames(pattern) {
+  if (!pattern) return [];
+  if (pattern.type === 'Identifier') return [pattern.name];
+  const parts = pattern.elements ?? pattern.properties ?? [pattern.left ?? pattern.argument ?? pattern.value];
+  return parts.flatMap(boundNames);
+}
+
+function writeImport({ specifiers, source, attributes = [] }, code) {
+  const cut = ({ start, end }) => code.slice(start, end);
+  const options = attributes.length ? `, { with: { ${attributes.map(cut).join()} } }` : '';
+  const loaded = `await import(${source.raw}${options})`;
+  if (specifiers.length === 0) return `void ${loaded};`;
+  const space = specifiers.find(({ type }) => type === 'ImportNamespaceSpecifier')?.local.name;
+  const parts = specifiers.filter(({ type }) => type !== 'ImportNamespaceSpecifier').map(({ imported, local }) => {
+    const key = imported ? cut(imported) : 'default';
+    const message = `The requested module '${source.value}' does not provide an export named '${imported?.name ?? imported?.value ?? key}'`;
+    return `${key}: ${local.name} = (() => { throw new SyntaxError(${stringify(message)}); })()`;
+  });
+  const pattern = parts.length ? `{ ${parts.join(', ')} }` : '';
+  if (!space) return `var ${pattern} = ${loaded};`;
+  return `var ${space} = ${loaded}${pattern && `, ${pattern} = ${space}`};`;
+}
+
+// The names that are assigned somewhere in a text, with whatever scope.
+function assignedNames(body) {
+  const found = new Set();
+  const todo = [...body];
+  for (let node; (node = todo.pop()); ) {
+    const target = { AssignmentExpression: 'left', ForInStatement: 'left', ForOfStatement: 'left', UpdateExpression: 'argument' }[node.type];
+    for (const name of target ? boundNames(node[target]) : []) found.add(name);
+    for (const child of Object.values(node).flat()) if (typeof child?.type === 'string') todo.push(child);
+  }
+  return found;
+}
+
+// Returns the text with declarations that last, each on its line, and the names that it declares and assigns. V8 reports
+// what acorn cannot read.
+function rewrite(code) {
+  const names = { let: [], const: [], var: [] };
+  let body;
+  try {
+    ({ body } = parseJavaScript(code, SYNTAX));
+  } catch {
+    return { text: code, names, assigned: new Set() };
+  }
+  const edits = [];
+  for (let node of body) {
+    const { start, end, declaration } = node;
+    if (node.type === 'ImportDeclaration') {
+      const lines = code.slice(start, end).replace(/[^\n]/g, '');
+      edits.push([start, end, writeImport(node, code) + lines]);
+      names.const.push(...node.specifiers.map(({ local }) => local.name));
+    } else if (declaration?.declarations || declaration?.id) {
+      edits.push([start, declaration.start, '']); // `export` or `export default`
+      node = declaration;
+    }
+    if (node.type === 'FunctionDeclaration') names.var.push(node.id.name);
+    else if (node.type === 'ClassDeclaration') {
+      names.let.push(node.id.name);
+      edits.push([node.start, node.start, `var ${node.id.name} = `], [node.end, node.end, ';']);
+    } else if (node.type === 'VariableDeclaration' && node.kind in names) {
+      const { kind, declarations } = node;
+      names[kind].push(...declarations.flatMap(({ id }) => boundNames(id)));
+      edits.push([node.start, node.start + kind.length, 'var'.padEnd(kind.length)]);
+      for (const { id, init } of declarations) if (!init && kind === 'let') edits.push([id.end, id.end, ' = undefined']);
+    }
+  }
+  let text = '';
+  let done = 0;
+  for (const [start, end, added] of edits) {
+    text += code.slice(done, start) + added;
+    done = end;
+  }
+  return { text: text + code.slice(done), names, assigned: assignedNames(body) };
+}
+
+const shared = (name, property) => Reflect.defineProperty(globalThis, name, { enumerable: true, configurable: true, ...property });
+const constants = new Set(); // names of `const`
+let unreached = new Map(); // names whose declaration did not run yet, with the properties that they had before
+
+// A property that throws when it is assigned is slow to read. Therefore only texts that assign its name see it.
+function guard(name, value) {
+  const set = () => { throw new TypeError('Assignment to constant variable.'); };
+  shared(name, { get: () => value, set });
+}
+
+// Until its declaration runs, reading a name is an error, as in ECMA-262.
+function declareLater(name, isConstant, isAssigned) {
+  const previous = Reflect.getOwnPropertyDescriptor(globalThis, name);
+  const property = {
+    get() { throw new ReferenceError(`Cannot access '${name}' before initialization`); },
+    set(value) {
+      unreached.delete(name);
+      constants[isConstant ? 'add' : 'delete'](name);
+      if (isConstant && isAssigned) guard(name, value);
+      else shared(name, { value, writable: true });
+    },
+  };
+  if (shared(name, property)) unreached.set(name, previous);
+}
+
+// A `var` replaces what cannot be assigned: a `const`, and properties of node like `crypto`.
+function declareVar(name) {
+  const { get, set } = Reflect.getOwnPropertyDescriptor(globalThis, name) ?? {};
+  if (constants.delete(name) || (get && !set)) shared(name, { value: undefined, writable: true });
+}
+
+function declare(names, assigned) {
+  for (const name of assigned) if (constants.has(name)) guard(name, globalThis[name]);
+  for (const name of names.var) declareVar(name);
+  for (const name of names.let) declareLater(name, false);
+  for (const name of names.const) declareLater(name, true, assigned.has(name));
+}
+
+// A declaration that its text did not reach leaves what was there before.
+function withdrawUnreached() {
+  for (const [name, previous] of unreached) {
+    delete globalThis[name];
+    if (previous) Reflect.defineProperty(globalThis, name, previous);
+  }
+  unreached = new Map();
+}
+
+function run({ code: original, number }) {
   const name = `In [${number}]`;
+  const { text: code, names, assigned } = rewrite(original);
   finish = (end) => {
     finish = null;
+    withdrawUnreached();
     send({ done: end });
   };
   const mine = finish;
@@ -123,6 +255,7 @@ function run({ code, number }) {
     }
     finish({ exit_code: 0 });
   };
+  declare(names, assigned);
   let script;
   try {
     script = compile(code, name);

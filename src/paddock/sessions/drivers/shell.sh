@@ -5,10 +5,10 @@
 # options and traps off while it works, and has no output then, which hides traces (`set -x`).
 if [[ ${1-} != restored ]]; then
   exec 200<&3 3<&-
-  set -- opened "$TMPDIR/.paddock-state"
+  set -- opened "$TMPDIR/.paddock-state" 0
 fi
 readonly __paddock_driver=${BASH_SOURCE[0]} __paddock_bash=$BASH __paddock_origin=$1 __paddock_state=$2
-__paddock_enabled=$SHELLOPTS __paddock_shadow= __paddock_traps=
+__paddock_enabled=$SHELLOPTS __paddock_shadow= __paddock_traps= __paddock_nothing= __paddock_exit_code=$3
 
 __paddock_send() {  # a frame of JSON
   builtin local LC_ALL=C text="$1" size_hex
@@ -24,10 +24,13 @@ __paddock_begin() {  # read a request: its number, the bytes of its text and of 
   __paddock_code= __paddock_input=
   ((${sizes% *} == 0)) || builtin read -r -N "${sizes% *}" -u 200 __paddock_code
   ((${sizes#* } == 0)) || builtin read -r -N "${sizes#* }" -u 200 __paddock_input
+  # The line before the text has the number 0, which Bash takes over only from a redirection. It prints no trace, and
+  # leaves the last status: a subshell runs no trap, and a failure before `&&` does not end a shell with `set -e`.
   builtin local prepare="\\builtin set -o ${__paddock_enabled//:/ -o }; "
   [[ ! $__paddock_traps ]] || prepare+='\builtin eval "$__paddock_traps"; '
   [[ ! $__paddock_shadow ]] || prepare+='\builtin eval "$__paddock_shadow"; '
-  __paddock_code=$prepare$__paddock_code
+  ((__paddock_exit_code == 0)) || prepare+="(/bin/sh -c 'exit $__paddock_exit_code') && :; "
+  __paddock_code="{ $prepare} 2>/dev/null\${__paddock_nothing:\$((LINENO=0))}"$'\n'$__paddock_code
   builtin trap 'exit 130' INT
 }
 
@@ -52,7 +55,7 @@ __paddock_leave() {
     { builtin declare -p; builtin shopt -p; builtin alias -p; builtin declare -f; } > "$__paddock_state"
     __paddock_send "{\"done\":{\"exit_code\":$__paddock_exit_code}}"
   } >/dev/null 2>&1
-  builtin exec "$__paddock_bash" --noprofile --norc "$__paddock_driver" restored "$__paddock_state"
+  builtin exec "$__paddock_bash" --noprofile --norc "$__paddock_driver" restored "$__paddock_state" "$__paddock_exit_code"
 }
 
 readonly -f __paddock_send __paddock_begin __paddock_give_input __paddock_calm __paddock_leave
@@ -62,6 +65,7 @@ readonly -f __paddock_send __paddock_begin __paddock_give_input __paddock_calm _
 {
   if [[ $__paddock_origin == restored ]]; then
     source "$__paddock_state" >/dev/null 2>&1
+    __paddock_exit_code=$3
   else
     __paddock_send '{"ready":true}'
   fi
