@@ -129,7 +129,12 @@ OVERRIDES = (
     *("X_HTTP_Method_Override: DELETE", "X.HTTP.Method: DELETE", "X-Original-URL: /secret"),
     *("X-Rewrite-URL: /secret", "X-Original-Host: secret.example", "X-HTTP-Host-Override: secret.example"),
     *("X-Forwarded-Host: secret.example", "X_Forwarded_Prefix: /secret", "Forwarded: host=secret.example"),
-    *("X-Forwarded-For: 127.0.0.1", "X-Host: secret.example", "Content_Length: 9", "Transfer_Encoding: chunked"),
+    *(
+        "X-Forwarded-For: 127.0.0.1",
+        "X-Host: secret.example",
+        "Content_Length: 9",
+        "Transfer_Encoding: chunked",
+    ),
 )
 
 
