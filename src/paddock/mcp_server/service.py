@@ -86,7 +86,9 @@ class Service:
         own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
         opened = partial(_open_programs, settings_of, session.metrics, tool_names == "compat")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
-        compat = build_compat_profile(session, workspace, programs, self._repositories)
+        compat = build_compat_profile(
+            session, workspace, programs, self._repositories, settings.limits.execute
+        )
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
         further = self._scripts.list_tools
         if tool_names == "default":
