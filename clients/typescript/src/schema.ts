@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Read metrics
-         * @description Return the metrics of all callers, for the token of the server's owner.
+         * @description Return the metrics of all callers, for the token of the server's owner, and for tokens that read only this.
          */
         get: operations["read_metrics_metrics_get"];
         put?: never;

@@ -8,12 +8,15 @@ from traceback import extract_tb
 
 from paddock.audit.sink import timestamp
 from paddock.settings.schema import LogSettings
-from paddock.telemetry.observed_sink import Facts
+from paddock.telemetry.observed_sink import Facts, find_language
 
 REQUESTS = logging.getLogger("paddock.requests")
 """Logs at level `info` how each request ended."""
 
-_LOGGED_FACTS = ("kind", "surface", "status", "ms", "cpu_ms", "peak_bytes", "calls")
+_LOGGED_FACTS = (
+    *("actor", "kind", "language", "surface", "status", "ms", "queue_ms", "claim_ms"),
+    *("cpu_ms", "peak_bytes", "calls"),
+)
 _OWN_LOGGERS = ("paddock", "uvicorn")
 
 
@@ -25,6 +28,7 @@ class RequestLog:
 
     def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
         """Log how a request ended."""
+        facts = {**facts, "language": find_language(facts) or None}
         known = {name: facts[name] for name in _LOGGED_FACTS if facts.get(name) is not None}
         self._log_event("ended", request, parent, known)
 
@@ -77,5 +81,5 @@ def start_logging(settings: LogSettings, level: str) -> None:
     if settings.format == "json":
         handler.setFormatter(JsonFormatter(all_text=level == "debug"))
     else:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
