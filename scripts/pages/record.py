@@ -12,7 +12,7 @@ from pages.text import described, spoken, table
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "paddock"
 _FACTS = "dict[str, Field]"
 EVENTS = {
-    "refused": "a server of many users refused requests before policy saw them; one record for each cause and second",
+    "refused": "a server over HTTP refused requests before policy saw them; one record for each cause and second",
     "asked": "the request waits for a person to allow it",
     "answered": "the person's answer, or that the question expired",
     "decided": "nothing ran: policy or a person refused the request, or it was a rehearsal",
@@ -95,7 +95,7 @@ FACTS = {
     "compile_ms": "wall time of the compile step, 0 where there is none",
     "survivors": "processes that could not be killed in time; any value except 0 is a fault",
     "limit": "the limit that ended the request",
-    "reason": "of `recovered`: the cause; of `connected`: why it was refused or failed",
+    "reason": "of `recovered` and `refused`: the cause; of `connected`: why it was refused or failed",
     "torn_bytes": "of `recovered`: number of bytes that were dropped",
     "torn_sha256": "of `recovered`: hash of these bytes",
     "path": "of `repaired`: the file or directory",

@@ -6,7 +6,8 @@ import sys
 from pathlib import PurePath
 from traceback import extract_tb
 
-from paddock.audit.sink import timestamp
+from paddock.audit.sink import Field, timestamp
+from paddock.model.printable import make_printable
 from paddock.settings.schema import LogSettings
 from paddock.telemetry.observed_sink import Facts, find_language
 
@@ -21,7 +22,7 @@ _OWN_LOGGERS = ("paddock", "uvicorn")
 
 
 class RequestLog:
-    """Logs how requests end, with only Paddock's own names and numbers."""
+    """Logs how requests end, with Paddock's own names and numbers, and the caller."""
 
     def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
         """Do nothing."""
@@ -38,8 +39,14 @@ class RequestLog:
 
     def _log_event(self, event: str, request: str, parent: str | None, facts: Facts) -> None:
         logged = {"request": request, **({"parent": parent} if parent else {}), **facts}
-        text = " ".join(f"{name}={value}" for name, value in logged.items())
+        text = " ".join(f"{name}={_quote(value)}" for name, value in logged.items())
         REQUESTS.info("%s %s", event, text, extra={"event": event, "facts": logged})
+
+
+def _quote(value: Field) -> str:
+    """Return a value for a line; a client may have chosen its own name, the actor."""
+    text = make_printable(str(value))
+    return json.dumps(text) if set(text) & set(' "=') else text
 
 
 class JsonFormatter(logging.Formatter):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from paddock.audit.sink import AuditSink, Field
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
+from paddock.model.program import RUNTIMES
 
 if TYPE_CHECKING:
     from paddock.telemetry.metrics import Metrics
@@ -21,6 +22,7 @@ PERIOD_S = 1.0
 """Minimum time between two entries for one cause, in seconds."""
 MAX_NAMED = 10
 """Maximum number of actors, and of languages, that one entry names."""
+_LANGUAGES = frozenset({"javascript", *RUNTIMES})
 _log = logging.getLogger("paddock.refusals")
 
 
@@ -37,14 +39,16 @@ class _Waiting:
 class Refusals:
     """The refused requests of one server. Use it in one event loop."""
 
-    def __init__(self, audit: AuditSink, metrics: "Metrics | None") -> None:
-        """Record in `audit`, and count in `metrics`."""
+    def __init__(self, audit: AuditSink, metrics: "Metrics | None", surface: str = "http") -> None:
+        """Record in `audit`, and count in `metrics`, what a `surface` refuses."""
+        self._surface = surface
         self._audit = audit
         self._metrics = metrics
         self._waiting: dict[str, _Waiting] = {}
 
     def note(self, reason: str, actor: str = "", language: str = "") -> None:
-        """Count a refusal. `reason` is one of a fixed set; `actor` and `language` are known ones, or empty."""
+        """Count a refusal. `reason` is one of a fixed set; `actor` is a known one, or empty."""
+        language = language if language in _LANGUAGES else ""  # a caller may have made it up
         if self._metrics is not None:
             self._metrics.refusals.labels(reason, language).inc()
         waiting = self._waiting.get(reason)
@@ -84,7 +88,12 @@ class Refusals:
             self._write(reason, waiting.count, [*waiting.actors], [*waiting.languages])
 
     def _write(self, reason: str, count: int, actors: list[str], languages: list[str]) -> None:
-        facts: dict[str, Field] = {"kind": "refusal", "surface": "http", "reason": reason, "count": count}
+        facts: dict[str, Field] = {
+            "kind": "refusal",
+            "surface": self._surface,
+            "reason": reason,
+            "count": count,
+        }
         named: dict[str, Field] = {
             "actors": sorted(filter(None, actors)),
             "languages": sorted(filter(None, languages)),

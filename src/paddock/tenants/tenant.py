@@ -17,7 +17,6 @@ from paddock.cancellation import run_shielded
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import OnConsole, Outcome
-from paddock.model.program import RUNTIMES
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, Work
 from paddock.settings.schema import Settings
 from paddock.settings.serve import ServeToken
@@ -36,11 +35,11 @@ _MAX_RECORDS = 1000
 _log = logging.getLogger("paddock.tenants")
 
 
-def _find_language(work: Work) -> str:
-    """Return the language of a program that Paddock itself knows; empty for other work."""
+def find_language(work: Work) -> str:
+    """Return the language of a program; empty for other work."""
     if isinstance(work, GuestRun):
         return "javascript"
-    return work.runtime if isinstance(work, RuntimeRun) and work.runtime in RUNTIMES else ""
+    return work.runtime if isinstance(work, RuntimeRun) else ""
 
 
 class Tenant:
@@ -168,7 +167,7 @@ class Tenant:
         Raises UnknownToken if the token is revoked meanwhile; the request then ends, and its record says `cancelled`.
         """
         own = request.model_copy(update={"actor": self.actor})
-        async with self.admit(max_wait_ms, asker, _find_language(request.work)) as admission:
+        async with self.admit(max_wait_ms, asker, find_language(request.work)) as admission:
             running = asyncio.ensure_future(
                 self.session.gate.execute(
                     own,

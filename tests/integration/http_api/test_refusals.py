@@ -26,7 +26,7 @@ def read_records(place: ApiPlace) -> list[dict[str, Any]]:
         [PADDOCK, "audit", "tail", "--json", "--event", "refused"],
         cwd=place.workspace, env=place.environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return [json.loads(line) for line in shown.stdout.splitlines()]
+    return json.loads(shown.stdout)
 
 
 def test_each_cause_is_counted_logged_and_recorded(place: ApiPlace) -> None:
@@ -47,11 +47,11 @@ def test_each_cause_is_counted_logged_and_recorded(place: ApiPlace) -> None:
         lines = [json.loads(line) for line in (server.process.stderr or []) if line.startswith("{")]
     assert counts == {("unauthorized", ""): 6, ("wrong-host", ""): 1, ("too-many-requests", ""): 1}
     assert answers == {
-        ("GET", "", "401"): 6,
-        ("GET", "", "421"): 1,
-        ("GET", "", "429"): 1,
-        ("GET", "/v1/server", "200"): 1,
-        ("GET", "/metrics", "200"): 1,
+        ("GET", "401", ""): 6,
+        ("GET", "421", ""): 1,
+        ("GET", "429", ""): 1,
+        ("GET", "200", "/v1/server"): 1,
+        ("GET", "200", "/metrics"): 1,
     }
     logged = [line for line in lines if line["logger"] == "paddock.refusals"]
     assert {line["reason"] for line in logged} == {"unauthorized", "wrong-host", "too-many-requests"}

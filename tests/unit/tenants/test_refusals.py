@@ -30,6 +30,7 @@ def test_a_flood_is_counted_and_gets_few_records_and_lines(caplog: pytest.LogCap
         noted.note("no-slot", "token:bob", "python")
         noted.note("no-slot", "token:ada", "python")
         noted.note("no-slot", "token:bob", "javascript")
+        noted.note("no-slot", "token:bob", "made-up")
         noted.close()
 
     with caplog.at_level(logging.WARNING, "paddock.refusals"):
@@ -43,7 +44,7 @@ def test_a_flood_is_counted_and_gets_few_records_and_lines(caplog: pytest.LogCap
         {
             **REFUSAL,
             "reason": "no-slot",
-            "count": 2,
+            "count": 3,
             "actors": ("token:ada", "token:bob"),
             "languages": ("javascript", "python"),
         },
@@ -63,6 +64,7 @@ def test_a_flood_is_counted_and_gets_few_records_and_lines(caplog: pytest.LogCap
         ("too-many-requests", ""): 1,
         ("no-slot", "python"): 2,
         ("no-slot", "javascript"): 1,
+        ("no-slot", ""): 1,
     }
 
 
