@@ -96,8 +96,8 @@ no program in another language runs.
 
 ## Protected paths
 
-A file is protected if a tool runs or obeys it only because a person works in its folder: opens it, starts a shell,
-an editor, an agent or a debugger, or calls the tool for something else. Sources, tests and build files, which people
+A file is protected if a tool runs or obeys it only because a person works in its folder. The person may have opened
+the folder, or started a shell, an editor, an agent or a debugger there. Sources, tests and build files, which people
 run on purpose, are the program's own business. Many entries matter only where the workspace is a home directory. There
 a folder that may be large is listed by its settings alone.
 

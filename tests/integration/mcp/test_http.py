@@ -92,6 +92,8 @@ def test_only_the_token_opens(place: Place) -> None:
             assert refused[0].headers["www-authenticate"] == "Bearer"
             assert "Authorization: Bearer TOKEN" in refused[0].text
             assert (await post(http, web, **AUTHORIZED)).status_code == 200
+            web.process.terminate()
+            await web.process.communicate()
 
     asyncio.run(main())
     command = [PADDOCK, "audit", "tail", "--json", "--event", "refused"]
