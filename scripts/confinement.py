@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
+from paddock.sandbox.child.protected_names import PROTECTED
 from paddock.sandbox.tiers import RESIDUAL_RISKS, SIGNAL_RISK
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,11 +96,19 @@ no program in another language runs.
 
 ## Protected paths
 
-Protection is a list, not a promise about everything that could run later. Makefiles, scripts of packages and
-build files are the program's own business, and no pattern below names them. A program with the access
-`read-only` changes nothing at all.
+A file is protected if a tool runs or obeys it only because a person works in its folder. The person may have opened
+the folder, or started a shell, an editor, an agent or a debugger there. Sources, tests and build files, which people
+run on purpose, are the program's own business. Many entries matter only where the workspace is a home directory. There
+a folder that may be large is listed by its settings alone.
+
+Protection is a list, not a promise about everything that could run later. A program with the access `read-only`
+changes nothing at all.
 
 @PROTECTED@
+
+A name without `**/` is protected at the top of the workspace, not in its folders. A rebase that stops inside of a
+program cannot be continued after it, because its list of steps is removed: use `git rebase --abort`.
+
 **What git's configuration names.** Before the run, Paddock reads git's configuration: of the repository, the
 user and the system, with the files that they include. It does not start git. It protects the folder of
 `core.hooksPath` and of `init.templateDir`, included files, and files of the workspace in commands:
@@ -287,12 +295,11 @@ be able to exhaust the memory. It bounds the first two.
 
 
 def render_protected_paths() -> str:
-    """Return the lists of protected paths."""
-    kinds = {"Names": PROTECTED_PATHS, "Patterns": PROTECTED_PATTERNS}
-    return "\n".join(
-        f"{kind}:\n\n```text\n{textwrap.fill('  '.join(paths), 112, break_on_hyphens=False)}\n```\n"
-        for kind, paths in kinds.items()
-    )
+    """Return the table of protected names and patterns."""
+    rows = [
+        f"| {tools} | {' '.join(f'`{entry}`' for entry in entries)} |" for tools, entries in PROTECTED.items()
+    ]
+    return "\n".join(("| tools | names and patterns |", "|---|---|", *rows))
 
 
 def render_landlock_risks() -> str:

@@ -12,6 +12,7 @@ from pages.text import described, spoken, table
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "paddock"
 _FACTS = "dict[str, Field]"
 EVENTS = {
+    "refused": "a server over HTTP refused requests before policy saw them; one record for each cause and second",
     "asked": "the request waits for a person to allow it",
     "answered": "the person's answer, or that the question expired",
     "decided": "nothing ran: policy or a person refused the request, or it was a rehearsal",
@@ -28,6 +29,9 @@ FACTS = {
     "surface": "the surface: `cli`, `mcp`, `http`, `library`, `sequence`, `temporal` for schedules, `webhook`, "
     "or `guest` for a program's own call",
     "kind": "the kind of work: a program, a call of a server, a method of the SDK, a runtime, a script tool",
+    "count": "of `refused`: number of requests",
+    "actors": "of `refused`: their callers, where they are known; at most 10",
+    "languages": "of `refused`: their languages, where they are known; at most 10",
     "audit_hash": "SHA-256 over the decision and the identity of the request",
     "rule": "the rule that decided",
     "question": "id of a question to a person",
@@ -73,6 +77,8 @@ FACTS = {
     "replays": "id of that request",
     "code": "the status as an error code of computations",
     "ms": "wall time in milliseconds",
+    "queue_ms": "time that it waited for its turn, in milliseconds; missing below 1 ms",
+    "claim_ms": "time that it waited for its claim in a cluster, in milliseconds; missing below 1 ms",
     "cpu_ms": "processor time in milliseconds",
     "peak_bytes": "peak memory in bytes",
     "bytes_out": "size of result and console output, or of a computation's output",
@@ -89,7 +95,7 @@ FACTS = {
     "compile_ms": "wall time of the compile step, 0 where there is none",
     "survivors": "processes that could not be killed in time; any value except 0 is a fault",
     "limit": "the limit that ended the request",
-    "reason": "of `recovered`: the cause; of `connected`: why it was refused or failed",
+    "reason": "of `recovered` and `refused`: the cause; of `connected`: why it was refused or failed",
     "torn_bytes": "of `recovered`: number of bytes that were dropped",
     "torn_sha256": "of `recovered`: hash of these bytes",
     "path": "of `repaired`: the file or directory",

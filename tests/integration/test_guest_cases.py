@@ -156,11 +156,15 @@ def test_x17_after_a_timeout_nothing_goes_on(guest):
     assert [line.text for line in heard] == ["early"]
 
 
-def test_x18_x19_m14_the_code_size_is_exact(guest):
+def test_the_code_size_of_an_agents_program_is_exact(guest):
     start = "return 7 // "
-    assert guest.value(start + "x" * (51_200 - len(start))) == 7
-    outcome = guest.run(start + "x" * (51_201 - len(start)))
-    assert (outcome.status, outcome.error.message) == ("denied", "Code size exceeds limit (51200 bytes)")
+    assert guest.value(start + "x" * (262_144 - len(start))) == 7
+    outcome = guest.run(start + "x" * (262_145 - len(start)))
+    assert (outcome.status, outcome.error.message, outcome.error.hint) == (
+        "denied",
+        "Code size exceeds limit (262144 bytes)",
+        "the program has 262145 bytes; shorten it, or raise `limits.execute.code_bytes` in paddock.toml",
+    )
 
 
 def test_x20_m15_output_is_cut_once(guest):

@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Read metrics
-         * @description Return the metrics of all callers, for the token of the server's owner.
+         * @description Return the metrics of all callers, for the token of the server's owner, and for tokens that read only this.
          */
         get: operations["read_metrics_metrics_get"];
         put?: never;
@@ -1529,6 +1529,11 @@ export interface components {
              * @default null
              */
             output_bytes?: number | null;
+            /**
+             * Stack Bytes
+             * @default null
+             */
+            stack_bytes?: number | null;
             /**
              * Stderr Bytes
              * @default 262144
@@ -3527,60 +3532,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": "pong";
-                };
-            };
-            /** @description `unauthorized`: A valid token is required. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDocument"];
-                };
-            };
-            /** @description `foreign-origin`: Web pages of other servers are not answered. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDocument"];
-                };
-            };
-            /** @description `wrong-host`: The server does not answer to this name. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDocument"];
-                };
-            };
-            /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDocument"];
-                };
-            };
-            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDocument"];
-                };
-            };
-            /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
         };

@@ -1,5 +1,7 @@
 """What the ledger records of a request and its end: names, sizes and hashes, never a payload."""
 
+from collections.abc import Mapping
+
 from paddock.app.work import kind_of
 from paddock.app.work.ends import CANCELLED
 from paddock.app.work.kind import shorten_name
@@ -51,6 +53,12 @@ def _list_connection_facts(connection: Connection) -> dict[str, Field]:
         "ms": round(connection.wall_ms, 3),
     }
     return facts | ({"reason": shorten_name(connection.reason)} if connection.reason else {})
+
+
+def wait_facts(waits: Mapping[str, float]) -> dict[str, Field]:
+    """Return how long a request waited before it ran, by `queue_ms` and `claim_ms`; nothing below a millisecond."""
+    facts: dict[str, Field] = {"queue_ms": waits.get("queue_ms"), "claim_ms": waits.get("claim_ms")}
+    return {name: ms for name, ms in facts.items() if isinstance(ms, float) and ms >= 1}
 
 
 def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int) -> dict[str, Field]:

@@ -25,13 +25,19 @@ for a fault of Paddock itself.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paddock.app import visible_tools
 from paddock.app.approvals import Approvals, Asker, CallContext
-from paddock.app.audit_facts import connection_facts, end_facts, identity_facts, server_connection_facts
+from paddock.app.audit_facts import (
+    connection_facts,
+    end_facts,
+    identity_facts,
+    server_connection_facts,
+    wait_facts,
+)
 from paddock.app.host_access import ConnectionWatch
 from paddock.app.host_calls import OnResult
 from paddock.app.watchers import Watchers
@@ -260,10 +266,12 @@ class Gate:
         )
         if admission is None:
             return await self._run_decided(request, decision, watchers)
+        queued = time.perf_counter()
         async with admission as admitted:
+            waited = watchers._replace(queue_ms=_count_ms(queued))
             if isinstance(admitted, RawResult):
-                return self._end_without_run(request, decision, admitted)
-            return await self._run_decided(request, admitted, watchers)
+                return self._end_without_run(request, decision, admitted, {"queue_ms": waited.queue_ms})
+            return await self._run_decided(request, admitted, waited)
 
     def _resolve(self, request: ExecutionRequest) -> ExecutionRequest:
         """Replace an alias by the tool's own name, which rules, questions and the record use."""
@@ -323,10 +331,13 @@ class Gate:
         facts = self._outgoing.facts(identity_facts(request, decision))
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
+        waits = {"queue_ms": watchers.queue_ms}
         if watchers.claim is not None:
+            claiming = time.perf_counter()
             known = await watchers.claim.take(request, decision, watchers.stop)
+            waits["claim_ms"] = _count_ms(claiming)
             if known is not None:
-                return self._end_without_run(request, decision, known)
+                return self._end_without_run(request, decision, known, waits)
         sink.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = shown = CANCELLED
@@ -340,8 +351,8 @@ class Gate:
             if not request.parent:
                 shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
         finally:
-            ms = round((time.perf_counter() - started) * 1000, 3)
-            end = {**facts, **end_facts(request, result, ms, len(written))}
+            ms = _count_ms(started)
+            end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
             if end.get("violations"):  # a program chooses these paths
                 end |= self._outgoing.facts({"violations": end["violations"]})
             if shown.redactions:
@@ -375,13 +386,19 @@ class Gate:
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self.audit
 
-    def _end_without_run(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> "_End":
+    def _end_without_run(
+        self,
+        request: ExecutionRequest,
+        decision: Decision,
+        result: RawResult,
+        waits: Mapping[str, float] | None = None,
+    ) -> "_End":
         """Record and return the end of a request that did not run: an Outcome if one with its key ran before."""
         if isinstance(result, Outcome):
             end: dict[str, Field] = {"status": "replayed", "replays": result.id}
         else:
             end = {"status": "planned" if result.status is Status.OK else result.status.value}
-        facts = {**self._outgoing.facts(identity_facts(request, decision)), **end}
+        facts = {**self._outgoing.facts(identity_facts(request, decision)), **end, **wait_facts(waits or {})}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
         return _End(request, result, decision, audit, None)
@@ -405,6 +422,10 @@ def is_listed_instead_of_asked(request: ExecutionRequest, decision: Decision) ->
     rehearses = "dry_run" in (request.calls, decision.grants.calls)
     is_call = request.parent is not None or kind_of(request).stub_result(request.work) is not None
     return rehearses and is_call
+
+
+def _count_ms(since: float) -> float:
+    return round((time.perf_counter() - since) * 1000, 3)
 
 
 def _fault_error(error: Exception) -> ErrorInfo:

@@ -29,7 +29,20 @@ RECOVERED = "recovered"
 REPAIRED = "repaired"
 """Event for a repaired mode of one of Paddock's own files; only the sink itself writes it."""
 
-EVENTS = ("asked", "answered", "decided", STARTED, "looked", "connected", FINISHED, RECOVERED, REPAIRED)
+EVENTS = (
+    *(
+        "refused",
+        "asked",
+        "answered",
+        "decided",
+        STARTED,
+        "looked",
+        "connected",
+        FINISHED,
+        RECOVERED,
+        REPAIRED,
+    ),
+)
 """Every event that Paddock writes, in the order in which they occur."""
 
 MAX_FIELDS = 48

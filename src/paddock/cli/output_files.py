@@ -17,6 +17,7 @@ from paddock.model.base import count
 from paddock.model.outcome import Outcome
 from paddock.model.session import IMAGE_SUFFIXES
 from paddock.model.work_files import OutputFile
+from paddock.rendering.terminal import escape_name
 from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.settings.schema import Settings
 
@@ -48,7 +49,9 @@ class LocalFiles:
 
     def name_source(self, file: OutputFile) -> str:
         """Return the command that writes a stored file."""
-        return f"paddock output get {file.handle} -o {shlex.quote(PurePath(file.path).name)}"
+        name = PurePath(file.path).name
+        target = shlex.quote(name) if name.isprintable() else "FILE"
+        return f"paddock output get {file.handle} -o {target}"
 
 
 def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, exit_code: int) -> str:
@@ -60,15 +63,15 @@ def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, ex
     """
     lines: list[str] = []
     for file, data in (*_list_shown(outcome), *((file, None) for file in outcome.files)):
-        size = count(file.size, "byte")
+        size, shown = count(file.size, "byte"), escape_name(file.path)
         if file.handle is None and (data is None or target is None):
-            lines.append(f"{file.path} ({size}) was not stored: {file.not_kept}")
+            lines.append(f"{shown} ({size}) was not stored: {file.not_kept}")
             continue
         where = stored.name_source(file) if file.handle else "it is not stored"
         if target is not None:
             if (name := find_special_name(file.path)) is not None:
                 lines.append(
-                    f"{file.path} ({size}) was not written, because tools may run what {name} holds: {where}"
+                    f"{shown} ({size}) was not written, because tools may run what {escape_name(name)} holds: {where}"
                 )
                 continue
             try:
@@ -79,10 +82,10 @@ def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, ex
                 why = (
                     "it exists already; remove it, or choose another directory" if exists else error.strerror
                 )
-                told = f"{target / file.path} cannot be written: {why}; it is stored: {where}"
+                told = f"{target / shown} cannot be written: {why}; it is stored: {where}"
                 raise Failure(told, exit_code=exit_code) from None
-            where = str(target / file.path)
-        lines.append(f"{file.path} ({size}): {where}")
+            where = str(target / shown)
+        lines.append(f"{shown} ({size}): {where}")
     return "\n".join(lines)
 
 

@@ -43,6 +43,7 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import IMAGE_SUFFIXES, KERNELS, NEW
 from paddock.rendering.program_response import list_notes, program_response
+from paddock.rendering.terminal import escape_name
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -337,7 +338,8 @@ class Repl:
         for file in outcome.files:
             size = count(file.size, "byte")
             if file.handle is None:
-                lines.append(f"{file.path} ({size}) stays in the session; :save {file.path} writes it")
+                shown = escape_name(file.path)
+                lines.append(f"{shown} ({size}) stays in the session; :save {shown} writes it")
             else:
                 lines.append(
                     self._write_file(
@@ -348,9 +350,9 @@ class Repl:
 
     def _write_file(self, path: str, data: bytes) -> str:
         """Write a file to the output directory under its path, or a numbered one; return a line that says where."""
-        size = count(len(data), "byte")
+        size, shown = count(len(data), "byte"), escape_name(path)
         if (name := find_special_name(path)) is not None:
-            return f"{path} ({size}) was not written, because tools may run what {name} holds"
+            return f"{shown} ({size}) was not written, because tools may run what {escape_name(name)} holds"
         if self._target is None:
             self._target = Path(tempfile.mkdtemp(prefix="paddock-repl-"))
         free, number = PurePosixPath(path), 1
@@ -362,9 +364,9 @@ class Repl:
                 number += 1
                 free = PurePosixPath(path).with_stem(f"{PurePosixPath(path).stem}-{number}")
             except OSError as error:
-                return f"{path} ({size}) was not written to {self._target}: {error.strerror}"
+                return f"{shown} ({size}) was not written to {self._target}: {error.strerror}"
             else:
-                return f"{path} ({size}): {self._target / free}"
+                return f"{shown} ({size}): {self._target / escape_name(str(free))}"
 
     def _list_files(self) -> None:
         files = self._loop.run_and_wait(
@@ -372,14 +374,14 @@ class Repl:
         )
         if not files:
             print_note("the session has no files")
-        print_lines(f"{file.path} ({count(file.size, 'byte')})" for file in files)
+        print_lines(f"{escape_name(file.path)} ({count(file.size, 'byte')})" for file in files)
 
     def _save_file(self, path: str) -> None:
         sessions = self._app.programs.sessions
         try:
             data = self._loop.run_and_wait(lambda: sessions.read_file(self._actor, self._handle, path))
         except OSError as error:
-            print_note(f"{path} cannot be read: {error.strerror}; :files lists the files")
+            print_note(f"{escape_name(path)} cannot be read: {error.strerror}; :files lists the files")
         else:
             print_note(self._write_file(path, self._hide_secrets(data)))
 

@@ -81,6 +81,7 @@ def command() -> None:
         "paddock serve token new alice-laptop --actor alice --expires 30d",
         "paddock serve token new ci --policy runtimes.network=none --max-jobs 2 --rate 60/min",
         "paddock serve token new reviewer --approve",
+        "paddock serve token new prometheus --metrics-only",
     ),
 )
 @click.argument("name")
@@ -92,6 +93,9 @@ def command() -> None:
 @click.option("--max-sessions", type=click.IntRange(1), help="Maximum number of open interpreter sessions.")
 @click.option(
     "--rate", metavar="N/min", callback=_parse_rate, help="Maximum number of requests in any 60 seconds."
+)
+@click.option(
+    "--metrics-only", "scope", flag_value="metrics", help="Let the token read `/metrics`, and nothing else."
 )
 @click.option("--approve", is_flag=True, help="Let the token list and answer the questions of other users.")
 @click.option(
@@ -251,6 +255,7 @@ def _summarize_limits(described: dict[str, Json]) -> str:
         if described[key] is not None
     ]
     rights = ["may approve"] if described["approve"] else []
+    rights += ["metrics only"] if described["scope"] == "metrics" else []
     policy = ["policy"] if described["policy"] else []
     refused = [described["reason"]] if "reason" in described else []
     return ", ".join([*limits, *rights, *policy, *refused])

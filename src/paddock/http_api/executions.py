@@ -134,17 +134,10 @@ async def run_body(
     given = {**body.given, **({} if session is None else {"session": session})}
     kind, given = _complete(call.tenant, body, given)
     call.server.downloads.check_room()
-    execution, old = executions.start(
-        call.tenant,
-        make_send(
-            kind,
-            body,
-            given,
-            watched=answering != Answering(streams=False, at_once=False) or keyed is not None,
-        ),
-        keyed,
-        size=read.size,
-    )
+    language = "javascript" if kind in ("run", "compute") else str(given.get("language") or "")
+    watched = answering != Answering(streams=False, at_once=False) or keyed is not None
+    sending = make_send(kind, body, given, watched=watched)
+    execution, old = executions.start(call.tenant, sending, keyed, size=read.size, language=language)
     headers = {"Location": f"/v1/executions/{execution.id}", **({REPLAYED_HEADER: "true"} if old else {})}
     if answering.streams:
         events = _stream(call, execution)

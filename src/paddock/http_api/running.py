@@ -79,7 +79,10 @@ Send = Callable[[AttachedPaddock, "Execution"], Awaitable[Outcome]]
 class Execution:
     """One execution."""
 
-    def __init__(self, id_: str, actor: str, keyed: KeyedRequest | None, held_bytes: int = 0) -> None:
+    def __init__(
+        self, id_: str, actor: str, keyed: KeyedRequest | None, held_bytes: int = 0, language: str = ""
+    ) -> None:
+        self.language = language
         self.id = id_
         self.held_bytes = held_bytes
         """Size of its body, which is in memory until it ends."""
@@ -143,7 +146,13 @@ class Executions:
         self._by_key: dict[tuple[str, str], Execution] = {}
 
     def start(
-        self, tenant: "Tenant", send: Send, keyed: KeyedRequest | None, *, size: int = 0
+        self,
+        tenant: "Tenant",
+        send: Send,
+        keyed: KeyedRequest | None,
+        *,
+        size: int = 0,
+        language: str = "",
     ) -> tuple[Execution, bool]:
         """Start an execution, or find the one that the same key has started; return it and whether it is an old one.
 
@@ -157,7 +166,7 @@ class Executions:
         if size + sum(each.held_bytes for each in self._running.values()) > MAX_HELD_BYTES:
             raise Problem(SERVER_BUSY, "Too many large requests wait or run just now. Send it again later.")
         id_ = mint_id() if keyed is None or self._shared else derive_id(keyed, current_time())
-        execution = Execution(id_, tenant.actor, keyed, size)
+        execution = Execution(id_, tenant.actor, keyed, size, language)
         if keyed is not None:
             self._by_key[keyed.actor, keyed.key] = execution
         self._running[id_] = execution
@@ -222,7 +231,7 @@ class Executions:
     async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
         async with AsyncExitStack() as admitted:
             entering = admitted.enter_async_context(
-                tenant.admit(asker=_Asking(execution, tenant.questions).ask)
+                tenant.admit(asker=_Asking(execution, tenant.questions).ask, language=execution.language)
             )
             admission = await unless_stopped(entering, execution.stop)
             if admission is None:

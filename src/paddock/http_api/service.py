@@ -78,6 +78,7 @@ class HttpService:
             callers=self._tenants,
             requests=self._requests,
             forwarding=self._forwarding,
+            metrics=self._server.metrics,
         )
         idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
         async with serve_application(entry, endpoint, idle, None) as serving:

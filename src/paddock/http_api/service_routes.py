@@ -13,6 +13,7 @@ router = APIRouter(tags=["server"])
 
 LIVENESS_PATH = "/livez"
 READINESS_PATHS = ("/health", "/readyz")
+METRICS_PATH = "/metrics"
 OWNER = "http"
 """The actor of the token that the server was started with. No other token can have it."""
 PING_PATH = "/v1/ping"
@@ -97,7 +98,7 @@ async def describe_server(call: ThisCall) -> Response:
 
 
 @router.get(
-    "/metrics",
+    METRICS_PATH,
     summary="Read metrics",
     response_class=Response,
     responses={
@@ -106,10 +107,12 @@ async def describe_server(call: ThisCall) -> Response:
     },
 )
 async def read_metrics(call: ThisCall) -> Response:
-    """Return the metrics of all callers, for the token of the server's owner."""
-    if call.tenant.actor != OWNER:
+    """Return the metrics of all callers, for the token of the server's owner, and for tokens that read only this."""
+    if call.tenant.actor != OWNER and call.tenant.token.scope != "metrics":
         raise Problem(
-            NOT_PERMITTED, "Only the owner's token, which the server was started with, reads metrics."
+            NOT_PERMITTED,
+            "Only the owner's token, which the server was started with, and tokens for metrics read metrics. Make one: "
+            "paddock serve token new NAME --metrics-only",
         )
     if call.server.metrics is None:
         raise Problem(NOT_FOUND, "Metrics are off. Set `metrics = true` under [telemetry].")

@@ -11,7 +11,7 @@ from paddock.model.work_files import OutputFile
 from paddock.rendering.images import ShownImage, collect_images
 from paddock.rendering.program_response import list_notes
 from paddock.rendering.render import explain_outcome
-from paddock.rendering.terminal import make_encodable
+from paddock.rendering.terminal import escape_name, make_encodable
 
 _MAX_LISTED_FILES = 50
 
@@ -80,7 +80,9 @@ def _explain_end(outcome: Outcome, max_chars: int, restart: str) -> Iterator[str
 
 def _list_files(files: tuple[OutputFile, ...]) -> Iterator[str]:
     for file in files[:_MAX_LISTED_FILES]:
-        yield make_encodable(f"file: {file.path} ({file.media_type}, {count(file.size, 'byte')})")
+        yield make_encodable(
+            f"file: {escape_name(file.path)} ({file.media_type}, {count(file.size, 'byte')})"
+        )
     if len(files) > _MAX_LISTED_FILES:
         yield f"and {count(len(files) - _MAX_LISTED_FILES, 'more file')}"
 

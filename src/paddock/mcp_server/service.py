@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +35,7 @@ from paddock.mcp_server.tools.script_tools import ScriptTools
 from paddock.mcp_server.version_probe import serve_client
 from paddock.model.errors import ApprovalError
 from paddock.settings.schema import Settings
+from paddock.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -86,7 +87,9 @@ class Service:
         own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
         opened = partial(_open_programs, settings_of, session.metrics, tool_names == "compat")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
-        compat = build_compat_profile(session, workspace, programs, self._repositories)
+        compat = build_compat_profile(
+            session, workspace, programs, self._repositories, settings.limits.execute
+        )
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
         further = self._scripts.list_tools
         if tool_names == "default":
@@ -102,6 +105,7 @@ class Service:
         )
         self._announcer = ChangeNotifier()
         self._metrics = session.metrics.render_page if session.metrics else None
+        self._refusals = Refusals(session.gate.audit, session.metrics, "mcp")
         self._mark = mark
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
@@ -124,8 +128,10 @@ class Service:
         """Serve many clients over HTTP until `stop` is set."""
         async with self._open_server() as server:
             app = build_application(server, self._requests, self._grace_s)
-            async with http_service(app, endpoint, self._requests, self._metrics) as serving:
-                await self._wait_until_ended(stop, serving)
+            serving = http_service(app, endpoint, self._requests, self._refusals, self._metrics)
+            with closing(self._refusals):
+                async with serving as task:
+                    await self._wait_until_ended(stop, task)
 
     @asynccontextmanager
     async def open_application(self) -> "AsyncGenerator[App]":

@@ -28,6 +28,7 @@ from paddock.rendering.terminal import make_encodable
 from paddock.schema.check import Schema
 from paddock.settings.schema import RedactionSettings
 from paddock.tenants import TenantBusy
+from paddock.tenants.tenant import find_language
 from paddock.texts import find_nearest
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class Caller:
             async with AsyncExitStack() as admitted:
                 asker = self.asker
                 if self.admit is not None:
-                    entering = admitted.enter_async_context(self.admit(asker=asker))
+                    language = find_language(request.work)
+                    entering = admitted.enter_async_context(self.admit(asker=asker, language=language))
                     admission = await unless_stopped(entering, stop)
                     if admission is None:
                         raise TenantBusy(

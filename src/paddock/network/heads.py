@@ -27,6 +27,11 @@ HOP_BY_HOP = frozenset(
     }
 )
 """Fields that concern one connection (RFC 9110, 7.6.1); the proxy does not forward them."""
+_OVERRIDE_PATTERN = re.compile(
+    rb"forwarded|x-forwarded(-.+)?|x-(original|rewrite|override|envoy-original)-(url|uri|path|host|method)"
+    rb"|x-(http-)?method(-override)?|x-(http-)?host(-override)?"
+)
+_SEPARATOR_PATTERN = re.compile(rb"[^0-9a-z]")
 _MAX_FIELDS = 200
 
 Fields = list[tuple[bytes, bytes]]
@@ -115,6 +120,19 @@ def find_authority(
     if granted is not None and authority != granted:
         raise ValueError(f"a request in the tunnel to {granted} names another host")
     return authority, path if path.startswith("/") else f"/{path}"
+
+
+def fold_name(name: bytes) -> bytes:
+    """Return the name of a header field as a server may read it: in lower case, and every separator is a hyphen.
+
+    CGI and WSGI read `X_Method` like `X-Method` (RFC 3875, 4.1.18).
+    """
+    return _SEPARATOR_PATTERN.sub(b"-", name.lower())
+
+
+def is_override(folded: bytes) -> bool:
+    """Return whether a field names another method, path or host than the request line, and some servers follow it."""
+    return _OVERRIDE_PATTERN.fullmatch(folded) is not None
 
 
 def name_target(target: str) -> Authority:

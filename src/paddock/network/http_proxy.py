@@ -19,7 +19,9 @@ from paddock.network.heads import (
     Fields,
     RequestHead,
     find_authority,
+    fold_name,
     format_authority,
+    is_override,
     name_target,
     read_connect_target,
     read_request_head,
@@ -94,7 +96,13 @@ class HttpProxy:
             host.attempt.refusal = str(problem)
             raise
         return await Exchange(
-            self._client, host, head, path, added=added, default_port=self._default_port
+            self._client,
+            host,
+            head,
+            path,
+            added=added,
+            is_decided=decision.inspects,
+            default_port=self._default_port,
         ).run()
 
     async def _make_header(self, authority: Authority, decision: HostDecision) -> AddedHeader:
@@ -210,9 +218,12 @@ class Exchange:
         path: str,
         *,
         added: AddedHeader = _NOTHING_ADDED,
+        is_decided: bool = False,
         default_port: int = HTTP_PORT,
     ) -> None:
+        """Forward `head` to a path. If it `is_decided` by a rule that looks at requests, it must not name another."""
         self._added = added
+        self._is_decided = is_decided
         self._default_port = default_port
         self._returned = [SecretWatch(secret) for secret in added.secrets]
         self._client = client
@@ -277,14 +288,20 @@ class Exchange:
         fields: Fields = [
             (b"host", format_authority(self._host.authority, self._default_port).encode("ascii"))
         ]
-        replaced = {b"host", *(name.lower() for name, _ in self._added.fields)}
+        replaced = {b"host", *(fold_name(name) for name, _ in self._added.fields)}
         if self._added.fields:  # a compressed answer would hide a secret that comes back
             replaced.add(b"accept-encoding")
             fields += [(b"accept-encoding", b"identity"), *self._added.fields]
-        fields += [each for each in self._head.fields if each[0] not in HOP_BY_HOP | replaced]
+        fields += [each for each in self._head.fields if not self._is_dropped(each[0], HOP_BY_HOP | replaced)]
         if self._head.find(b"transfer-encoding") is not None:
             fields.append((b"transfer-encoding", b"chunked"))
         return h11.Request(method=self._head.method, target=self._path, headers=fields)
+
+    def _is_dropped(self, name: bytes, dropped: frozenset[bytes]) -> bool:
+        folded = fold_name(name)
+        if folded == b"content-length":
+            return name != folded
+        return folded in dropped or (self._is_decided and is_override(folded))
 
     async def _send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:
         data = self._host_side.send(event)

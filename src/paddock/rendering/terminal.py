@@ -15,6 +15,7 @@ _COLOUR_SYNTAX = r"\x1b\[[0-9;:]*m"
 """Select Graphic Rendition (ECMA-48, 8.3.117): harmless if it is reset; otherwise it may hide later text."""
 _CONTROL_CHARACTERS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _CONTROL_PATTERN = re.compile(rf"(\r(?=\n))|{_CONTROL_CHARACTERS}")
+_ANY_CONTROL_PATTERN = re.compile(r"()[\x00-\x1f\x7f-\x9f]")
 _CONTROL_EXCEPT_COLOUR = re.compile(rf"({_COLOUR_SYNTAX}|\r(?=\n))|{_CONTROL_CHARACTERS}")
 _CONTROL_EXCEPT_PROGRESS = re.compile(rf"({_COLOUR_SYNTAX}|\r)|{_CONTROL_CHARACTERS}")
 
@@ -22,6 +23,11 @@ _CONTROL_EXCEPT_PROGRESS = re.compile(rf"({_COLOUR_SYNTAX}|\r)|{_CONTROL_CHARACT
 def escape_text(text: str) -> str:
     r"""Return an untrusted text; everything with an effect on a terminal is escaped (`\x1b`), also colours."""
     return spell_invisible(_CONTROL_PATTERN.sub(_spell_control, text))
+
+
+def escape_name(name: str) -> str:
+    r"""Return an untrusted name, such as a file's, which is a part of one line: line ends and tabs are escaped, too."""
+    return spell_invisible(_ANY_CONTROL_PATTERN.sub(_spell_control, name))
 
 
 def escape_except_colour(text: str) -> str:

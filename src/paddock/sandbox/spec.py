@@ -16,7 +16,12 @@ from paddock.sandbox.child import lockdown, namespaces, permissions
 from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
-from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules, list_names, list_protected_paths
+from paddock.sandbox.child.protection import (
+    BUILT_IN_RULES,
+    PresentNames,
+    ProtectionRules,
+    list_protected_paths,
+)
 from paddock.sandbox.child.snapshot import TooLargeError
 from paddock.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTER, WATCH_FILTER
 
@@ -498,10 +503,10 @@ def _list_protected_paths(workspace: str, rules: ProtectionRules, *, nested: boo
     """Return the protected paths of a workspace that exist. Raises OSError, and TooLargeError."""
     root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        paths, present = list_protected_paths(root, rules, nested=nested), list_names(root)
+        paths, present = list_protected_paths(root, rules, nested=nested), PresentNames(root)
+        there = [f"{workspace}/{path}" for path in paths if present.may_hold(path)]
     finally:
         os.close(root)
-    there = (f"{workspace}/{path}" for path in paths if path.partition("/")[0] in present)
     return [path for path in there if os.path.lexists(path)]
 
 

@@ -30,6 +30,10 @@ class ScriptLimits(ProfileLimits):
 class ExecuteLimits(ProfileLimits):
     """Limits of programs that agents send."""
 
+    code_bytes: PositiveInt = 256 * KIB
+    """Maximum size of the program, in bytes of UTF-8. A larger program does not start. It is 50 KiB under the compat
+    names, unless this is set."""
+
 
 class ComputeLimits(ProfileLimits):
     """Limits of pure computations without console, timers and servers."""

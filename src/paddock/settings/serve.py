@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from platformdirs import user_state_path
 from pydantic import AwareDatetime, Field
@@ -38,6 +38,8 @@ class ServeToken(Value):
     """Maximum number of requests in any 60 seconds."""
     approve: bool = False
     """Whether this token may list and answer the questions of other users. No user can answer their own."""
+    scope: Literal["all", "metrics"] = "all"
+    """What the token may do: `metrics` only reads `/metrics`, and runs nothing."""
     expires: AwareDatetime | None = None
     """Time after which the token is refused, with its time zone."""
 

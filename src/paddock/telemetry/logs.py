@@ -6,25 +6,30 @@ import sys
 from pathlib import PurePath
 from traceback import extract_tb
 
-from paddock.audit.sink import timestamp
+from paddock.audit.sink import Field, timestamp
+from paddock.model.printable import make_printable
 from paddock.settings.schema import LogSettings
-from paddock.telemetry.observed_sink import Facts
+from paddock.telemetry.observed_sink import Facts, find_language
 
 REQUESTS = logging.getLogger("paddock.requests")
 """Logs at level `info` how each request ended."""
 
-_LOGGED_FACTS = ("kind", "surface", "status", "ms", "cpu_ms", "peak_bytes", "calls")
+_LOGGED_FACTS = (
+    *("actor", "kind", "language", "surface", "status", "ms", "queue_ms", "claim_ms"),
+    *("cpu_ms", "peak_bytes", "calls"),
+)
 _OWN_LOGGERS = ("paddock", "uvicorn")
 
 
 class RequestLog:
-    """Logs how requests end, with only Paddock's own names and numbers."""
+    """Logs how requests end, with Paddock's own names and numbers, and the caller."""
 
     def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
         """Do nothing."""
 
     def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
         """Log how a request ended."""
+        facts = {**facts, "language": find_language(facts) or None}
         known = {name: facts[name] for name in _LOGGED_FACTS if facts.get(name) is not None}
         self._log_event("ended", request, parent, known)
 
@@ -34,8 +39,14 @@ class RequestLog:
 
     def _log_event(self, event: str, request: str, parent: str | None, facts: Facts) -> None:
         logged = {"request": request, **({"parent": parent} if parent else {}), **facts}
-        text = " ".join(f"{name}={value}" for name, value in logged.items())
+        text = " ".join(f"{name}={_quote(value)}" for name, value in logged.items())
         REQUESTS.info("%s %s", event, text, extra={"event": event, "facts": logged})
+
+
+def _quote(value: Field) -> str:
+    """Return a value for a line; a client may have chosen its own name, the actor."""
+    text = make_printable(str(value))
+    return json.dumps(text) if set(text) & set(' "=') else text
 
 
 class JsonFormatter(logging.Formatter):
@@ -77,5 +88,5 @@ def start_logging(settings: LogSettings, level: str) -> None:
     if settings.format == "json":
         handler.setFormatter(JsonFormatter(all_text=level == "debug"))
     else:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])

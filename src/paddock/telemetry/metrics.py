@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from paddock.model.errors import ArtifactError
-from paddock.telemetry.observed_sink import Facts, Sources, call_of
+from paddock.telemetry.observed_sink import WAITS, Facts, Sources, call_of, find_language
 
 if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
@@ -25,6 +25,11 @@ _OTHER_SERVER = "other"
 _SIZE_AGE_S = 60.0
 _ANSWER_SECONDS = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+_HTTP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Buckets of `http.server.request.duration` in the semantic conventions of OpenTelemetry."""
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"})
+_OTHER_METHOD = "_OTHER"
 
 Reading = tuple[str, str, float]
 """A gauge: its name, its help text and its present value."""
@@ -38,7 +43,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.registry.register(_Readings(self._read_gauges))
         self.requests = Counter(
-            "paddock_requests", "Requests that ended.", ("kind", "status"), registry=self.registry
+            "paddock_requests", "Requests that ended.", ("kind", "language", "status"), registry=self.registry
         )
         self.running = Gauge(
             "paddock_requests_running", "Requests that run.", ("kind",), registry=self.registry
@@ -63,6 +68,26 @@ class Metrics:
             buckets=_ANSWER_SECONDS,
             registry=self.registry,
         )
+        self.refusals = Counter(
+            "paddock_refusals",
+            "Requests that the server refused before policy saw them.",
+            ("error_type", "language"),
+            registry=self.registry,
+        )
+        self.waits = Histogram(
+            "paddock_wait_seconds",
+            "Time that requests waited before they ran, from 1 ms on.",
+            ("stage",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.answers = Histogram(
+            "http_server_request_duration_seconds",
+            "Time from the head of a request to the end of its answer.",
+            ("http_request_method", "http_route", "http_response_status_code"),
+            buckets=_HTTP_SECONDS,
+            registry=self.registry,
+        )
         self._servers: set[str] = set()
         self._sessions: list[RequestMetrics] = []
         self._sizes: dict[str, tuple[float, int]] = {}
@@ -76,6 +101,11 @@ class Metrics:
     def end_session(self, counting: "RequestMetrics") -> None:
         """Remove a session; its counts stay."""
         self._sessions.remove(counting)
+
+    def observe_answer(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answer over HTTP. `route` is that of a table, and empty for a path that has none."""
+        known = method if method in _METHODS else _OTHER_METHOD
+        self.answers.labels(known, route, str(status)).observe(seconds)
 
     async def render_page(self) -> bytes:
         """Return everything in the text format of Prometheus, version 0.0.4."""
@@ -135,7 +165,10 @@ class RequestMetrics:
         if request in self._begun:
             self._begun.remove(request)
             metrics.running.labels(kind).dec()
-        metrics.requests.labels(kind, status).inc()
+        metrics.requests.labels(kind, find_language(facts), status).inc()
+        for stage in WAITS:
+            if isinstance(waited := facts.get(f"{stage}_ms"), (int, float)):
+                metrics.waits.labels(stage).observe(waited / 1000)
         if isinstance(ms := facts.get("ms"), (int, float)):
             metrics.seconds.labels(kind).observe(ms / 1000)
         if kind == "server":

@@ -6,10 +6,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.audit.sink import AuditRecord, AuditSink, Field
+from paddock.model.program import RUNTIMES
 
 if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
 
+WAITS = ("queue", "claim")
+"""What a request waits for before it runs: its turn in this process, and its claim among the machines of a cluster."""
 _ENDS = ("finished", "decided")
 
 _log = logging.getLogger("paddock.telemetry")
@@ -108,6 +111,15 @@ class ObservedSink:
                 tell(observer)
             except Exception as fault:  # noqa: BLE001 - the request continues after any fault
                 _log.warning("%s failed: %s", type(observer).__name__, type(fault).__name__)
+
+
+def find_language(facts: Facts) -> str:
+    """Return the language of a program that ended; empty for other work, and for a name that was made up."""
+    if facts["kind"] == "guest":
+        return "javascript"
+    name = str(facts.get("name"))
+    is_known = name in RUNTIMES or facts.get("status") not in ("denied", "invalid")
+    return name if facts["kind"] == "runtime" and is_known else ""
 
 
 def call_of(facts: Facts, find_labels: LabelFinder) -> tuple[str, str]:

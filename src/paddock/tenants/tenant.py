@@ -17,11 +17,12 @@ from paddock.cancellation import run_shielded
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import OnConsole, Outcome
-from paddock.model.request import ExecutionRequest
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, Work
 from paddock.settings.schema import Settings
 from paddock.settings.serve import ServeToken
 from paddock.tenants.admission import Admission, Asker
-from paddock.tenants.errors import NotPermitted, UnknownToken
+from paddock.tenants.errors import NotPermitted, TenantBusy, UnknownToken
+from paddock.tenants.refusals import Refusals
 from paddock.tenants.slots import Share, Slots
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[Sessi
 """Opens the session of an actor, whose questions go to an asker."""
 _MAX_RECORDS = 1000
 _log = logging.getLogger("paddock.tenants")
+
+
+def find_language(work: Work) -> str:
+    """Return the language of a program; empty for other work."""
+    if isinstance(work, GuestRun):
+        return "javascript"
+    return work.runtime if isinstance(work, RuntimeRun) else ""
 
 
 class Tenant:
@@ -45,8 +53,10 @@ class Tenant:
         asked: QuestionStore,
         opening: OpenSession,
         flush: Callable[[], object],
+        refusals: Refusals,
     ) -> None:
         """Use the narrowed `settings` of the token. `flush` writes the records that are still in memory."""
+        self._refusals = refusals
         self.token = token
         self.actor = token.actor_name
         """The actor of every request of this tenant."""
@@ -115,15 +125,24 @@ class Tenant:
 
     @asynccontextmanager
     async def admit(
-        self, max_wait_ms: int | None = None, asker: Asker | None = None
+        self, max_wait_ms: int | None = None, asker: Asker | None = None, language: str = ""
     ) -> AsyncGenerator[Admission]:
         """Wait for a slot among all users, and hold it during the context.
 
-        The questions of the job go to `asker`; by default they wait for another user or `paddock approve`. Raises
+        The questions of the job go to `asker`; by default they wait for another user or `paddock approve`. A refusal
+        names the `language`. Raises
         TenantBusy if too many jobs of the token wait, or after `max_wait_ms`; and UnknownToken if it was revoked.
         """
         with self.in_use():
-            if not await self._slots.enter(self._share, max_wait_ms, self.revoked):
+            waiting = time.monotonic()
+            try:
+                entered = await self._slots.enter(self._share, max_wait_ms, self.revoked)
+            except TenantBusy:
+                self._refusals.note("no-slot", self.actor, language)
+                raise
+            finally:
+                self._refusals.observe_wait(time.monotonic() - waiting)
+            if not entered:
                 raise UnknownToken
             admission = Admission(self._slots, self._share, asker or self._ask)
             try:
@@ -148,7 +167,7 @@ class Tenant:
         Raises UnknownToken if the token is revoked meanwhile; the request then ends, and its record says `cancelled`.
         """
         own = request.model_copy(update={"actor": self.actor})
-        async with self.admit(max_wait_ms, asker) as admission:
+        async with self.admit(max_wait_ms, asker, find_language(request.work)) as admission:
             running = asyncio.ensure_future(
                 self.session.gate.execute(
                     own,

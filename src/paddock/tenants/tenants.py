@@ -20,9 +20,10 @@ from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavaila
 from paddock.settings.schema import Settings
 from paddock.settings.serve import ServeToken
 from paddock.tenants.admission import Asker
-from paddock.tenants.errors import UnknownToken
+from paddock.tenants.errors import RateExceeded, UnknownToken
 from paddock.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.tenants.rate import RateLimit
+from paddock.tenants.refusals import Refusals
 from paddock.tenants.slots import Slots
 from paddock.tenants.stores import open_stores
 from paddock.tenants.tenant import Tenant
@@ -97,6 +98,8 @@ class Tenants:
         """Open the ledger and begin to watch the tokens. Raises LedgerError."""
         audit = self._stack.enter_context(open_audit(self._settings.audit))
         self._audit = audit
+        self.refusals = Refusals(audit, self._metrics)
+        self._stack.callback(self.refusals.close)
         self._flush = partial(audit.query, limit=0)
         await self._questions.remove_abandoned()
         watching = asyncio.create_task(self._watch())
@@ -131,11 +134,15 @@ class Tenants:
             if (limit := self._rates.get(entry.sha256)) is None or limit.requests != entry.rate:
                 limit = self._rates[entry.sha256] = RateLimit(entry.rate)
             shared = self._shared_rates
-            limit.count_request(shared.find_elsewhere(entry.sha256) if shared else ())
+            try:
+                limit.count_request(shared.find_elsewhere(entry.sha256) if shared else ())
+            except RateExceeded:
+                self.refusals.note("too-many-requests", entry.actor_name)
+                raise
         tenant = self._tenants.get(entry.sha256)
         if tenant is None or tenant.token != entry:
             tenant = self._make_tenant(entry)
-        if opens:
+        if opens and entry.scope != "metrics":
             await tenant.open()
         return tenant
 
@@ -199,7 +206,9 @@ class Tenants:
                 _log.error("the token %s is refused: %s", entry.name, problem)
             raise UnknownToken from None
         _make_directories(self._settings, settings)
-        tenant = Tenant(entry, settings, self._slots, self._questions, self._open_session, self._flush)
+        tenant = Tenant(
+            entry, settings, self._slots, self._questions, self._open_session, self._flush, self.refusals
+        )
         before = self._tenants.get(entry.sha256)
         if before is not None:  # its limits were changed
             self._end_soon(before.revoke())

@@ -322,6 +322,30 @@ def test_the_host_gets_a_request_that_was_written_anew():
         assert server.received == [expected.encode()]
 
 
+def test_no_header_field_names_another_method_than_the_decided_one():
+    with Server(answering(OK)) as server:
+        rule = allow(HOST, server.port).replace(methods=("POST",))
+        data = request(
+            "X-HTTP-Method-Override: DELETE", "X_Original_URL: /secret", "Transfer-Encoding: chunked", method="POST"
+        )  # fmt: skip
+        with run_proxy(rule) as proxy, proxy.connect() as client:
+            client.sendall(data.replace(b"PORT", str(server.port).encode()))
+            assert receive_exactly(client, len(OK)) == OK
+        expected = f"POST / HTTP/1.1\r\nhost: {HOST}:{server.port}\r\ntransfer-encoding: chunked\r\n\r\n"
+        assert server.received[0] == expected.encode()
+
+
+def test_without_rules_on_requests_they_keep_their_header_fields():
+    with Server(answering(OK)) as server, run_proxy(allow(HOST, server.port)) as proxy:
+        data = request("X-HTTP-Method-Override: DELETE").replace(b"PORT", str(server.port).encode())
+        with proxy.connect() as client:
+            client.sendall(data)
+            assert receive_exactly(client, len(OK)) == OK
+        host = f"host: {HOST}:{server.port}"
+        expected = f"GET / HTTP/1.1\r\n{host}\r\nx-http-method-override: DELETE\r\n\r\n"
+        assert server.received == [expected.encode()]
+
+
 def test_a_body_is_no_second_request():
     """What follows the length of a body is read as the next request, which is decided."""
     hidden = b"GET http://secret.example/ HTTP/1.1\r\nHost: secret.example\r\n\r\n"

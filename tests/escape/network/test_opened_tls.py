@@ -124,6 +124,41 @@ def test_a_header_is_added_outside_and_replaces_the_programs_own(world):
     assert seen["header"]["host"] == f"{HOST}:{world.port}"
 
 
+OVERRIDES = (
+    *("X-HTTP-Method-Override: DELETE", "x-http-METHOD: DELETE", "X-Method-Override: DELETE"),
+    *("X_HTTP_Method_Override: DELETE", "X.HTTP.Method: DELETE", "X-Original-URL: /secret"),
+    *("X-Rewrite-URL: /secret", "X-Original-Host: secret.example", "X-HTTP-Host-Override: secret.example"),
+    *("X-Forwarded-Host: secret.example", "X_Forwarded_Prefix: /secret", "Forwarded: host=secret.example"),
+    *(
+        "X-Forwarded-For: 127.0.0.1",
+        "X-Host: secret.example",
+        "Content_Length: 9",
+        "Transfer_Encoding: chunked",
+    ),
+)
+
+
+@pytest.mark.parametrize("rule", [{"methods": ("GET",)}, {"paths": ("/v1/*",)}])
+def test_no_header_field_names_another_request_than_the_decided_one(world, rule):
+    with world.proxy(world.allow(**rule)):
+        fields = [word for each in (*OVERRIDES, "X-Other: kept") for word in ("-H", each)]
+        code, _ = world.curl(*fields, "-H", "User-Agent:", "-H", "Accept:", f"{world.base}/v1/a")
+    assert code == 0
+    assert world.seen == [
+        {"method": "GET", "path": "/v1/a", "header": {"host": f"{HOST}:{world.port}", "x-other": "kept"}}
+    ]
+
+
+def test_an_added_header_has_no_second_spelling(world):
+    with world.proxy(world.allow(header={"X-Api-Key": "${vault:TOKEN}"})):
+        code, _ = world.curl("-H", "X_Api_Key: mine", "-H", "x-api_key: mine", f"{world.base}/a")
+    assert code == 0
+    [seen] = world.seen
+    assert {name: value for name, value in seen["header"].items() if "api" in name.lower()} == {
+        "X-Api-Key": TOKEN
+    }
+
+
 def test_each_request_on_a_kept_connection_is_decided(world):
     with world.proxy(world.allow(methods=("GET",), paths=("/v1/*", "/status"))) as proxy:
         paths = [f"{world.base}{path}" for path in ("/v1/a?x=/../b", "/status", "/v2/a", "/v1/b")]

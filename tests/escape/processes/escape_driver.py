@@ -46,7 +46,24 @@ HOME = (
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
     *(".bash_aliases", ".inputrc", ".xprofile", ".xsession", ".xsessionrc", ".xinitrc"),
-    *(f".config/{name}" for name in ("git", "fish", "systemd", "autostart", "environment.d")),
+    *(f".config/{name}" for name in ("git", "fish", "systemd", "autostart", "environment.d", "nvim", "zed")),
+    *(f".config/Code/User/{name}" for name in ("settings.json", "profiles")),
+    *(".emacs.d/init.el", ".aws/config", ".kube/config", ".docker/config.json", ".cargo/env", ".npmrc"),
+    *(".ipython/profile_default/startup", ".psqlrc", ".tmux.conf", ".wgetrc"),
+)
+TOOLS = (
+    *(".Rprofile", ".RData", ".irbrc", ".pryrc", ".rdbgrc", ".pdbrc", ".gdbinit", ".ghci", ".ocamlinit"),
+    *(".iex.exs", ".octaverc", ".psysh.php", ".exrc", ".nvim.lua", ".vimrc", ".helix", ".dir-locals.el"),
+    *(
+        ".aider.conf.yml",
+        ".openhands",
+        ".clinerules/hooks",
+        ".cargo/config.toml",
+        ".yarnrc.yml",
+        ".mise.toml",
+    ),
+    *(".tool-versions", "_darcs/prefs", ".reviewboardrc", ".lintstagedrc.json", ".replit", ".gitpod.yml"),
+    ".git/rebase-merge/git-rebase-todo",
 )
 HOOK = ".git/hooks/pre-commit"
 MIB = 1024 * 1024
@@ -104,6 +121,7 @@ def damage(facts: dict, name: str) -> bool:
         "vscode_folder": (workspace / ".vscode").exists(),
         "clients_settings": any((workspace / name).exists() for name in CLIENTS),
         "home_of_user": any((workspace / name).exists() for name in HOME),
+        "debuggers_settings": any((workspace / name).exists() for name in TOOLS),
         "script_by_name": any((workspace / name).exists() for name in (".paddock", ".mentu")),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
         "chmod_by_other_names": (outside / "mode").stat().st_mode & 0o777 == 0o777,

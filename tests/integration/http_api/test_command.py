@@ -102,9 +102,10 @@ def test_metrics_are_for_the_owner(place: ApiPlace) -> None:
         page = owner.get("/metrics")
         refused = client.problem("GET", "/metrics")
     assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert 'paddock_requests_total{kind="guest",status="ok"} 1.0' in page.text
+    assert 'paddock_requests_total{kind="guest",language="javascript",status="ok"} 1.0' in page.text
     assert refused == (
         403,
         "not-permitted",
-        "Only the owner's token, which the server was started with, reads metrics.",
+        "Only the owner's token, which the server was started with, and tokens for metrics read metrics. Make one: "
+        "paddock serve token new NAME --metrics-only",
     )

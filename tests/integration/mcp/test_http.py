@@ -1,14 +1,16 @@
 """`paddock serve mcp --http`: both eras, who gets in, and what ends a program."""
 
 import asyncio
+import json
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from tests.support.command import run_paddock
+from tests.support.command import PADDOCK, run_paddock
 from tests.support.mcp_server import AUTHORIZED, ERAS, MODERN, TOKEN, Place, Web
 from tests.support.processes import PATIENCE_S, all_end, descendants, running_workers, watched
 
@@ -90,8 +92,17 @@ def test_only_the_token_opens(place: Place) -> None:
             assert refused[0].headers["www-authenticate"] == "Bearer"
             assert "Authorization: Bearer TOKEN" in refused[0].text
             assert (await post(http, web, **AUTHORIZED)).status_code == 200
+            web.process.terminate()
+            await web.process.communicate()
 
     asyncio.run(main())
+    command = [PADDOCK, "audit", "tail", "--json", "--event", "refused"]
+    shown = subprocess.run(
+        command, cwd=place.workspace, env=place.environment, capture_output=True, check=True
+    )
+    fields = [each["fields"] for each in json.loads(shown.stdout)]
+    assert {(each["surface"], each["reason"]) for each in fields} == {("mcp", "unauthorized")}
+    assert sum(each["count"] for each in fields) == 8
 
 
 def test_no_web_page_gets_in_by_another_name(place: Place) -> None:

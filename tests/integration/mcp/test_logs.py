@@ -36,6 +36,7 @@ def test_each_request_is_one_object_a_line(place: Place) -> None:
         "logger": "paddock.requests",
         "message": "ended",
         "parent": program["request"],
+        "actor": program["actor"],
         "kind": "server",
         "surface": "guest",
         "status": "ok",
@@ -43,6 +44,7 @@ def test_each_request_is_one_object_a_line(place: Place) -> None:
         "peak_bytes": 0,
         "calls": 0,
     }
+    assert (program["actor"], program["language"]) == ("mcp 0.1.0", "javascript")
     assert (program["kind"], program["status"], program["calls"]) == ("guest", "ok", 1)
 
 

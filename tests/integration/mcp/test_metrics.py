@@ -21,7 +21,7 @@ def series(text: str) -> dict[str, float]:
     """Return our values by name and labels."""
     families = text_string_to_metric_families(text)
     return {
-        " ".join([sample.name, *sample.labels.values()]): sample.value
+        " ".join(filter(None, [sample.name, *sample.labels.values()])): sample.value
         for family in families
         for sample in family.samples
         if sample.name.startswith("paddock_") and not sample.name.endswith(("_bucket", "_created", "_sum"))
@@ -56,8 +56,8 @@ def test_metrics_count_requests_calls_and_what_lives(place: Place) -> None:
     assert {name: found[name] for name in found if "seconds" not in name and "runtime" not in name} == {
         "paddock_requests_total server ok": 1,
         "paddock_requests_total server failed": 1,
-        "paddock_requests_total guest ok": 1,
-        "paddock_requests_total guest failed": 1,
+        "paddock_requests_total guest javascript ok": 1,
+        "paddock_requests_total guest javascript failed": 1,
         "paddock_requests_running server": 0,
         "paddock_requests_running guest": 0,
         "paddock_server_calls_total odd ok": 1,
@@ -87,7 +87,7 @@ def test_names_that_a_program_makes_up_are_no_labels(place: Place) -> None:
     }
     assert {value for name, value in values if name == "server"} == {"odd", "other"}
     assert {value for name, value in values if name == "kind"} <= {"guest", "server", "sdk", "tool"}
-    assert {name for name, _ in values} == {"server", "kind", "status"}
+    assert {name for name, _ in values} == {"server", "kind", "language", "status"}
 
 
 def test_metrics_are_for_those_who_hold_the_token(place: Place) -> None:
@@ -137,8 +137,8 @@ def test_programs_in_other_workspaces_are_counted_too(place: Place, tmp_path: Pa
             return found
 
     there, both = asyncio.run(main())
-    assert there["paddock_requests_total runtime ok"] == 1
-    assert both["paddock_requests_total runtime ok"] == 2
+    assert there["paddock_requests_total runtime shell ok"] == 1
+    assert both["paddock_requests_total runtime shell ok"] == 2
     assert (both["paddock_requests_running runtime"], both["paddock_waiting"]) == (0, 0)
 
 

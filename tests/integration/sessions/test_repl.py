@@ -242,7 +242,10 @@ def test_controls_of_a_program_do_not_reach_the_terminal(
         assert say(r"_ = open('\x1b]0;x', 'w').write('')").startswith(
             "\\x1b]0;x (0 bytes) stays in the session;"
         )
-        assert say(":files") == "\\x1b]0;x (0 bytes)\n"
+        assert say(r"_ = open('y\nz (9 bytes)', 'w').write('')").startswith(
+            "y\\x0az (9 bytes) (0 bytes) stays"
+        )
+        assert say(":files") == "\\x1b]0;x (0 bytes)\ny\\x0az (9 bytes) (0 bytes)\n"
         talk.type("\x04")
 
 

@@ -42,6 +42,31 @@ async def serving() -> AsyncIterator[Connect]:
         await server.shutdown()
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\ntransfer-encoding: Chunked\r\nCONTENT-LENGTH: 0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+def test_a_body_with_an_ambiguous_length_is_refused_and_the_connection_ends(head: bytes) -> None:
+    async def main() -> None:
+        async with serving() as connect:
+            reader, writer = await connect()
+            writer.write(head + b"0\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert answer.count(b"HTTP/1.1 ") == 1
+
+    asyncio.run(main())
+
+
 async def is_served(connect: Connect) -> bool:
     """Tell whether a whole request is answered."""
     reader, writer = await connect()

@@ -20,7 +20,7 @@ def test_the_defaults_of_the_profiles() -> None:
     )
     assert [limits.of(name).code_bytes for name in ("script", "execute", "compute")] == [
         51_200,
-        51_200,
+        262_144,
         1_048_576,
     ]
 

@@ -108,8 +108,10 @@ def test_a_program_that_is_too_large_is_none_that_was_allowed_before() -> None:
         request = ExecutionRequest(workspace=Path("/w"), work=work, limits=LimitOverrides(**limits))
         return policy.decide(request).allowed
 
-    assert [allowed(text) for text in ("1", "x" * 51_200, "\U0001f600" * 12_800, "é" * 25_600)] == [True] * 4
-    assert [allowed(text) for text in ("x" * 51_201, "\U0001f600" * 12_801, "é" * 25_601)] == [False] * 3
+    assert [allowed(text) for text in ("1", "x" * 262_144, "\U0001f600" * 65_536, "é" * 131_072)] == [
+        True
+    ] * 4
+    assert [allowed(text) for text in ("x" * 262_145, "\U0001f600" * 65_537, "é" * 131_073)] == [False] * 3
     assert allowed("1", code_bytes=5)
     assert not allowed("123456", code_bytes=5)
     assert not allowed("é" * 3, code_bytes=5)

@@ -211,7 +211,7 @@ def test_calls_are_the_fewer_of_those_asked_for_and_those_granted(
 
 def test_a_limit_at_its_ceiling_is_granted_as_it_is() -> None:
     found = judged(GuestRun(source="1"), Settings(), limits=LimitOverrides(sleep_ms=30_000))
-    assert (found.allowed, found.reasons, found.limits) == (True, (), GuestLimits())
+    assert (found.allowed, found.reasons, found.limits) == (True, (), GuestLimits(code_bytes=262_144))
 
 
 def test_what_is_nested_as_deep_as_may_be_runs_and_nothing_deeper() -> None:

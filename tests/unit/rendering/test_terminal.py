@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.cli.streams import terminal_stream, with_controls, write_escaped
-from paddock.rendering.terminal import escape_except_colour, escape_line, escape_piece, escape_text
+from paddock.rendering.terminal import (
+    escape_except_colour,
+    escape_line,
+    escape_name,
+    escape_piece,
+    escape_text,
+)
 
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 HARMFUL = re.compile(
@@ -77,3 +83,9 @@ def test_what_was_escaped_before_and_controls_of_paddock_pass() -> None:
     with_controls(stream).write("\x1b[?25l")
     stream.flush()
     assert raw.getvalue() == b"10 %\r\x1b[?25l"
+
+
+def test_a_name_is_a_part_of_one_line():
+    name = "a\nb\t\r\x1b[31m\u202e\u2028.txt"
+    assert escape_name(name) == "a\\x0ab\\x09\\x0d\\x1b[31m\\u{202e}\\u{2028}.txt"
+    assert escape_name("r\u00e9sum\u00e9 \u05d0.txt") == "r\u00e9sum\u00e9 \u05d0.txt"

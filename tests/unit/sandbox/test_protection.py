@@ -59,6 +59,35 @@ def test_patterns_find_what_they_name_and_no_more(tmp_path):
     assert matches(tmp_path) == sorted(MATCHING)
 
 
+def test_every_entry_of_the_table_is_protected_whether_it_exists_or_not(tmp_path, jobs):
+    entries = [entry for group in protected_names.PROTECTED.values() for entry in group]
+    assert len(entries) == len(set(entries))
+    files = [entry.removeprefix("**/").replace("*", "x") for entry in entries]
+    put(tmp_path, *(f"{name}.d/kept" for name in files[::2]), "src/main.py", "Makefile", "package.json")
+    put(
+        tmp_path,
+        "conftest.py",
+        "pyproject.toml",
+        ".gitignore",
+        ".env",
+        ".python-version",
+        ".github/workflows/ci.yml",
+    )
+    ordinary = {path for path in tmp_path.rglob("*") if path.is_file()}
+    before = jobs()
+    for name in [name for name in files if not name.endswith(".d")]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if not (tmp_path / name).exists():
+            (tmp_path / name).write_text("theirs")
+    for path in ordinary:
+        path.write_text("changed")
+    found = before.restore()
+    assert found.left == {}
+    assert len(found.violations) == protected_paths.MAX_REPORTED
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == ordinary
+    assert before.restore() == ([], {})
+
+
 def test_links_are_found_but_not_followed(tmp_path):
     put(tmp_path, "real/x")
     outside = tmp_path.with_name("outside")

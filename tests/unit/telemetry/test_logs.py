@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.telemetry.logs import JsonFormatter
+from paddock.telemetry.logs import JsonFormatter, RequestLog
 
 
 def record(name: str, message: str, fault: BaseException | None = None) -> logging.LogRecord:
@@ -39,3 +39,12 @@ def test_an_exception_tells_its_kind_and_where() -> None:
     line = json.loads(text)
     assert (line["message"], line["exception"], "hush" in text) == ("tool x failed", "ValueError", False)
     assert [frame.partition(":")[0] for frame in line["frames"]] == ["test_logs.py"]
+
+
+def test_a_client_cannot_fake_a_line_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    facts = {"actor": 'x kind=guest\n"INFO', "kind": "runtime", "name": "python", "status": "ok", "ms": 2.5}
+    with caplog.at_level(logging.INFO, "paddock.requests"):
+        RequestLog().on_end("01", None, facts)
+    assert [line.getMessage() for line in caplog.records] == [
+        'ended request=01 actor="x kind=guest\\\\u000a\\"INFO" kind=runtime language=python status=ok ms=2.5'
+    ]

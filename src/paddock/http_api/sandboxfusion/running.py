@@ -18,6 +18,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.redaction.stream import StreamRedactor
 from paddock.tenants.errors import TenantBusy, UnknownToken
+from paddock.tenants.tenant import find_language
 
 if TYPE_CHECKING:
     from paddock.model.artifact import Stream
@@ -71,14 +72,15 @@ class PureRunner:
             pieces[stream].append(data)
 
         try:
-            async with self.tenant.admit(None if patient else self._wait_ms, _refuse_question) as admission:
+            wait_ms, language = None if patient else self._wait_ms, find_language(request.work)
+            async with self.tenant.admit(wait_ms, _refuse_question, language) as admission:
                 outcome = await self.tenant.session.gate.execute(
                     request,
                     on_output=collect,
                     asker=admission.ask,
                     on_raw_stdout=on_raw_stdout,
                     patient=patient,
-                    max_wait_ms=None if patient else self._wait_ms,
+                    max_wait_ms=wait_ms,
                     on_workdir=on_workdir,
                 )
         except TenantBusy as error:

@@ -10,17 +10,22 @@ from paddock.mcp_server.compat.repositories import Repositories
 from paddock.mcp_server.compat.tools import build_compat_tools
 from paddock.mcp_server.toolbox import Tool
 from paddock.mcp_server.tools.programs import Programs
+from paddock.settings.profiles import ExecuteLimits
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
 
 
 def build_compat_profile(
-    session: "Session", workspace: Path, programs: Programs, repositories: Repositories
+    session: "Session",
+    workspace: Path,
+    programs: Programs,
+    repositories: Repositories,
+    limits: ExecuteLimits,
 ) -> list[Tool]:
     """Return the tools of the compat profile, whose arguments and texts are exact."""
     tools = [
-        *build_compat_tools(session, workspace),
+        *build_compat_tools(session, workspace, limits),
         *build_compat_program_tools(programs, repositories),
         build_compat_compute_tool(session.gate, workspace),
     ]

@@ -11,23 +11,30 @@ from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text
 from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
+from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.rendering import render
+from paddock.settings.profiles import ExecuteLimits
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
     from paddock.catalog.provisioning.service import Match
 
 NO_OUTPUT = "(no output)"
+MAX_CODE_BYTES = 50 * KIB
+"""Maximum size of a program, in bytes of UTF-8, unless settings name another one."""
 
 
 class CompatTools:
     """The tools of the compat profile on one session."""
 
-    def __init__(self, session: "Session", workspace: Path) -> None:
+    def __init__(self, session: "Session", workspace: Path, limits: ExecuteLimits) -> None:
+        """Run programs of agents within `limits`."""
         self._session = session
         self._workspace = workspace
+        is_default = limits.code_bytes == ExecuteLimits().code_bytes
+        self._limits = LimitOverrides(code_bytes=MAX_CODE_BYTES if is_default else None)
 
     async def discover_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """List the servers, or find tools by the compat score."""
@@ -104,7 +111,7 @@ class CompatTools:
         if not arguments["code"]:
             return _report_missing(["code"])
         work = GuestRun(source=arguments["code"], raw_results=True)
-        request = self._build_request(work, caller)
+        request = self._build_request(work, caller).replace(limits=self._limits)
         outcome = await caller.execute(self._session.gate, request, on_console=caller.on_console)
         text = render.output_text(outcome)
         if outcome.ok:
@@ -117,9 +124,9 @@ class CompatTools:
         return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=self._workspace, work=work)
 
 
-def build_compat_tools(session: "Session", workspace: Path) -> list[Tool]:
-    """Return `mcp_discover`, `mcp_provision`, `mcp_call` and `mcp_execute`."""
-    seed = CompatTools(session, workspace)
+def build_compat_tools(session: "Session", workspace: Path, limits: ExecuteLimits) -> list[Tool]:
+    """Return `mcp_discover`, `mcp_provision`, `mcp_call` and `mcp_execute`, which runs programs within `limits`."""
+    seed = CompatTools(session, workspace, limits)
     return [
         Tool(
             name="mcp_discover",

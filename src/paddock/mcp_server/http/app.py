@@ -27,6 +27,7 @@ from paddock.mcp_server.http.probes import Probes
 from paddock.mcp_server.http.session_limits import SessionLimit
 from paddock.mcp_server.requests import SERVER_ENDING, InFlightRequests
 from paddock.mcp_server.stdio import MAX_LINE_BYTES
+from paddock.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -53,8 +54,9 @@ Metrics = Callable[[], Awaitable[bytes]]
 class TokenRequired:
     """An ASGI application that passes on only requests with the token."""
 
-    def __init__(self, app: App, token: str) -> None:
+    def __init__(self, app: App, token: str, refusals: Refusals) -> None:
         self._app = app
+        self._refusals = refusals
         self._expected = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,6 +64,7 @@ class TokenRequired:
         if scope["type"] == "lifespan" or self._has_token(scope):
             await _answer_client(self._app, scope, receive, send)
             return
+        self._refusals.note("unauthorized")
         text = b"This server requires its token: send the header `Authorization: Bearer TOKEN`.\n"
         await send_text(send, 401, text, (b"www-authenticate", b"Bearer"), CLOSE_HEADER)
 
@@ -103,8 +106,9 @@ async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -
 class KnownHosts:
     """An ASGI application that passes on only requests for one of this server's names, and from no foreign web page."""
 
-    def __init__(self, app: App, names: HostNames) -> None:
+    def __init__(self, app: App, names: HostNames, refusals: Refusals | None = None) -> None:
         self._app = app
+        self._refusals = refusals
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,13 +117,19 @@ class KnownHosts:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif len(hosts) != 1 or not self._names.allows_host(hosts[0].decode("latin-1")):
+            self._note("wrong-host")
             text = b"This server does not answer to this name (Host); see `--allowed-host`.\n"
             await send_text(send, 421, text)
         elif origins and not (len(origins) == 1 and self._names.allows_origin(origins[0].decode("latin-1"))):
+            self._note("foreign-origin")
             text = b"This server does not answer web pages of other servers (Origin); see `--allowed-host`.\n"
             await send_text(send, 403, text)
         else:
             await self._app(scope, receive, send)
+
+    def _note(self, reason: str) -> None:
+        if self._refusals is not None:
+            self._refusals.note(reason)
 
 
 class MetricsEndpoint:
@@ -164,15 +174,19 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
 
 @asynccontextmanager
 async def http_service(
-    app: App, endpoint: Endpoint, requests: InFlightRequests, metrics: Metrics | None = None
+    app: App,
+    endpoint: Endpoint,
+    requests: InFlightRequests,
+    refusals: Refusals,
+    metrics: Metrics | None = None,
 ) -> AsyncGenerator[asyncio.Task[None]]:
-    """Serve an application at an endpoint, and `metrics` if given; yields the serving task.
+    """Serve an application at an endpoint, and `metrics` if given; yields the serving task. Notes `refusals`.
 
     Leaving the context ends all work in order.
     """
     if metrics is not None:
         app = MetricsEndpoint(app, metrics)
-    app = TokenRequired(KnownHosts(app, endpoint.names), endpoint.token)
+    app = TokenRequired(KnownHosts(app, endpoint.names, refusals), endpoint.token, refusals)
     probed = Probes(app, lambda: not requests.ending)
     async with serve_application(probed, endpoint, IdleConnections(), MAX_CONNECTIONS) as serving:
         yield serving

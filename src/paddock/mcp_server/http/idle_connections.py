@@ -13,6 +13,8 @@ RECEIVE_TIMEOUT_S = 10.0
 """Maximum time for the head of a request, and between two parts of its body, in seconds."""
 SEND_TIMEOUT_S = 30.0
 """Maximum time in which a client must take what is buffered for it, in seconds."""
+MAX_HEAD_BYTES = 64 * 1024
+"""Maximum size of the head of a request."""
 KEEP_ALIVE_S = 5.0
 """Time for which a connection is kept open after an answer, in seconds."""
 MAX_IDLE_CONNECTIONS = 64
@@ -66,11 +68,24 @@ class IdleConnections:
         self._waiting.pop(connection, None)
 
 
+class _StrictConnection(h11.Connection):
+    """Reads requests whose body has one length: a proxy in front could take the other one (RFC 9112, 6.1 and 6.3)."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("the length of the body is ambiguous")
+        return event
+
+
 class TimedConnection(H11Protocol):
     """A connection whose client must send its request, and take the answer, in limited time."""
 
     def __init__(self, idle: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - of uvicorn
         super().__init__(**given)
+        self.conn = _StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
         self._idle = idle
         self._limit: asyncio.TimerHandle | None = None
         self._unsent: asyncio.TimerHandle | None = None

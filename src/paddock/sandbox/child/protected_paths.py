@@ -17,9 +17,9 @@ from typing import NamedTuple
 from paddock.sandbox.child.git_paths import GitConfigError
 from paddock.sandbox.child.protection import (
     BUILT_IN_RULES,
+    PresentNames,
     ProtectionRules,
     list_matches,
-    list_names,
     list_outermost,
     list_protected_paths,
 )
@@ -157,10 +157,8 @@ def _explain_error(error: OSError) -> str:
 def record_paths(root: int, rules: ProtectionRules = BUILT_IN_RULES) -> Record:
     """Record the protected paths below an open folder. Raises TooLargeError; OSError if they cannot be read."""
     paths, found = list_protected_paths(root, rules), Snapshot()
-    present = list_names(root)
-    for path in paths:
-        if path.partition("/")[0] in present:
-            _record_one(root, path, found)
+    for path in PresentNames(root).select(paths):
+        _record_one(root, path, found)
     return Record(paths, found)
 
 
@@ -192,10 +190,9 @@ def restore_paths(
         with contextlib.suppress(OSError):
             open_up(root)
     try:
-        present = list_names(root) | before.snapshot.nodes.keys()
-        for top in before.paths:
-            if top.partition("/")[0] in present:
-                _restore_path(root, top, before.snapshot, way_back, found)
+        present = PresentNames(root)
+        for top in present.select(before.paths, before.snapshot.nodes):
+            _restore_path(root, top, before.snapshot, way_back, found)
         matches = list_matches(root, rules)
     except OSError as error:
         found.left["."] = error.strerror or str(error)

@@ -15,7 +15,7 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from paddock.sandbox.child import git_paths
@@ -115,10 +115,10 @@ def list_protected_paths(root: int, rules: ProtectionRules, *, nested: bool = Tr
     They are relative, and need not exist. Where one of them is a link, its target in the folder is protected, too.
     Without `nested`, leaves out what only `**/` finds. Raises TooLargeError; OSError if the folder cannot be read.
     """
-    links, present = LinkResolver(root), list_names(root)
+    links, present = LinkResolver(root), PresentNames(root)
     found = [*rules.paths, *_find(root, rules.sort(), nested=nested)]
-    found += git_paths.list_git_paths(root, links, rules.git_files, rules.home, present)
-    targets = [links.resolve(path) for path in dict.fromkeys(found) if path.partition("/")[0] in present]
+    found += git_paths.list_git_paths(root, links, rules.git_files, rules.home, present.names)
+    targets = [links.resolve(path) for path in dict.fromkeys(found) if present.may_hold(path)]
     return list_outermost(rules.keep((*found, *links.passed, *filter(None, targets))))
 
 
@@ -127,9 +127,43 @@ def list_matches(root: int, rules: ProtectionRules) -> list[str]:
     return rules.keep(_find(root, rules.sort(), nested=True))
 
 
-def list_names(root: int) -> set[str]:
-    """Return the names in an open folder. Raises OSError if it cannot be read."""
-    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root)
+class PresentNames:
+    """Names in an open folder, and in the folders of it that are asked about: most protected paths do not exist."""
+
+    def __init__(self, root: int) -> None:
+        """List an open folder. Raises OSError if it cannot be read."""
+        self._root = root
+        self.names = _list_names(root, ".")
+        self._inner: dict[str, set[str] | None] = {}
+
+    def may_hold(self, path: str) -> bool:
+        """Return whether a relative path may exist. False is certain as long as nothing changes."""
+        first, _, rest = path.partition("/")
+        if not rest or first not in self.names:
+            return first in self.names
+        if first not in self._inner:
+            self._inner[first] = None  # a link, or a folder that cannot be read
+            with contextlib.suppress(OSError):
+                self._inner[first] = _list_names(self._root, first)
+        inner = self._inner[first]
+        return inner is None or rest.partition("/")[0] in inner
+
+    def select(self, paths: Iterable[str], known: Collection[str] = ()) -> Iterator[str]:
+        """Yield the paths that may exist, or are `known` to have existed, and one in each folder that is or was there.
+
+        That one stands for the folder, which must remain a folder.
+        """
+        folders: set[str] = set()
+        for path in paths:
+            first, inner, *_ = (*path.split("/"), "")
+            is_there = self.may_hold(path) or f"{first}/{inner}".rstrip("/") in known
+            if is_there or (first not in folders and (first in self.names or first in known)):
+                folders.add(first)
+                yield path
+
+
+def _list_names(root: int, name: str) -> set[str]:
+    opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
     try:
         return set(os.listdir(opened))
     finally:

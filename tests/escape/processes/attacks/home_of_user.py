@@ -24,6 +24,9 @@ for name in (
         ".config/environment.d/50-path.conf",
     ),
     *(".config/systemd/user/new.service", ".config/autostart/new.desktop"),
+    *(".config/nvim/init.lua", ".config/Code/User/settings.json", ".config/Code/User/profiles/x/tasks.json"),
+    *(".config/zed/settings.json", ".emacs.d/init.el", ".aws/config", ".kube/config", ".docker/config.json"),
+    *(".ipython/profile_default/startup/new.py", ".cargo/env", ".npmrc", ".psqlrc", ".tmux.conf", ".wgetrc"),
 ):
     path = FACTS["workspace"] + "/" + name
     os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -1,6 +1,7 @@
 """Each client's own file gets the client's own entry, and keeps everything else: comments, commas, `env`."""
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from paddock.cli.clients import jsonc
 from paddock.cli.clients.table import CLIENTS, Client, Scope
 from paddock.cli.root import command
 from paddock.sandbox.child.protected_names import PROTECTED_PATHS
+from paddock.sandbox.child.protection import BUILT_IN_RULES, list_protected_paths
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [(client, scope) for client, about in CLIENTS.items() for scope in about.scopes]
@@ -122,6 +124,17 @@ def test_what_a_user_added_to_the_entry_stays(home: Path, client: str, scope: Sc
 def test_a_file_of_a_project_is_out_of_reach_of_programs(client: str) -> None:
     for name in CLIENTS[client].project:
         assert [top for top in PROTECTED_PATHS if f"{name}/".startswith(f"{top}/")] != [], name
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_file_of_a_user_is_out_of_reach_of_programs_in_the_home(client: str, home: Path) -> None:
+    for name in CLIENTS[client].user["linux"]:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+        root = os.open(home, os.O_PATH)
+        found = list_protected_paths(root, BUILT_IN_RULES)
+        os.close(root)
+        assert [top for top in found if f"{name}/".startswith(f"{top}/")] != [], name
 
 
 @pytest.mark.parametrize(
