@@ -9,7 +9,7 @@ from paddock.http_api.problems import ProblemDocument
 from paddock.model.approval import Question
 from paddock.model.base import Json, Value
 from paddock.model.fields import list_fields
-from paddock.model.languages import read_guest_language
+from paddock.model.languages import GUEST_LANGUAGE_PATTERN, read_guest_language
 from paddock.model.limits import Calls
 from paddock.model.outcome import Outcome
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
@@ -45,7 +45,7 @@ def _describe_kinds(*, has_session: bool) -> dict[str, Any]:
     `infer_kind` says which kind a body without `kind` asks for.
     """
     everything = frozenset[str]().union(*_FIELDS.values())
-    guest = _describe_given("language", enum=sorted(GUEST_LANGUAGES))
+    guest = _describe_given("language", type="string", pattern=GUEST_LANGUAGE_PATTERN)
     inferred: dict[WorkKind, dict[str, Any]] = {
         "call": _describe_given("server"),
         "tool": _describe_given("tool"),

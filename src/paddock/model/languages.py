@@ -34,6 +34,11 @@ _GUEST_ALIASES = {
     "ts": "typescript",
 }
 
+GUEST_LANGUAGE_PATTERN = "^({})$".format(
+    "|".join("".join(f"[{letter.upper()}{letter}]" for letter in name) for name in _GUEST_ALIASES)
+)
+"""The names that `read_guest_language` knows, as a regular expression of JSON Schema, which has no flags."""
+
 
 def read_language(name: str) -> str:
     """Return the runtime that a name means: the name in lower case, or the runtime that it is an alias of."""
