@@ -113,5 +113,7 @@ class ProcessResult(Value):
     """Number of processes that the kernel had not ended when the report was due; a value above 0 is a fault."""
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed and have been restored."""
+    hidden: tuple[str, ...] = ()
+    """Names of files that were hidden from it (`workspace.hide`), up to a maximum."""
     sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
     """What confined it."""

@@ -307,6 +307,7 @@ class RunningProcess:
             kill="none" if not report.killed else "namespace" if self._jailed else "sweep",
             survivors=report.survivors,
             violations=tuple(report.violations),
+            hidden=tuple(report.hidden),
             sandbox=self._facts,
         )
 

@@ -12,7 +12,8 @@ from paddock.model.network import Network
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
-from paddock.sandbox.child import lockdown, namespaces, permissions
+from paddock.sandbox.child import lockdown, namespaces, partial_grants, permissions
+from paddock.sandbox.child.hiding import HidingRules
 from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
@@ -308,6 +309,7 @@ def build_slot_spec(
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
     rules: ProtectionRules = BUILT_IN_RULES,
+    hiding: HidingRules = HidingRules(),
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
 
@@ -325,7 +327,9 @@ def build_slot_spec(
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
     jailed = tier == "namespaces"
-    pieces = state_paths.PartialGrant(granted=tuple(given)) if jailed else state_paths.pieces(given, hidden)
+    pieces = (
+        partial_grants.PartialGrant(granted=tuple(given)) if jailed else partial_grants.pieces(given, hidden)
+    )
     readable += pieces.granted
     jail = ""
     if jailed:
@@ -350,10 +354,29 @@ def build_slot_spec(
         carried=_list_private_paths([*readable, *writable]) if jailed else (),
         listed=pieces.listed,
         pieces=pieces.found,
+        searched=() if tier == "unconfined" else _list_searched(grants, [*given, *writable]),
+        hiding=(tuple(hiding.hidden), tuple(hiding.shown)),
+        shown=(*given, *writable),
         fixed=[str(path) for path in grants.fixed],
         group=group,
         ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
     )
+
+
+def _list_searched(grants: ProcessGrants, granted: Sequence[str]) -> list[str]:
+    """Return the real paths of the granted folders in which files are hidden, without those below another one.
+
+    These are the folders that a job works in, and those that a script tool or the entry of a server brings from the
+    workspace. The prefix of a toolchain, or a path that a person names, holds no secrets by accident.
+    """
+    named = [*_folders(grants), *(path for path in grants.readable if path in grants.fixed)]
+    found = list(dict.fromkeys(real for path in named if (real := _real(path, grants)) in granted))
+    return [
+        path
+        for path in found
+        if os.path.isdir(path)
+        and not any(path != other and state_paths.is_below(path, other) for other in found)
+    ]
 
 
 def _jail(
@@ -439,7 +462,7 @@ def state(
         if grants.access == "workspace-write" and folders
         else []
     )
-    pieces = state_paths.pieces(granted, state_paths.within(own, granted))
+    pieces = partial_grants.pieces(granted, state_paths.within(own, granted))
     return (
         *namespaces.identify_paths((*_system(grants.network), *granted)),
         *covered,

@@ -18,9 +18,10 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import TIERS, Examination, Layer, Tier, TierReport
 from paddock.sandbox import spec
 from paddock.sandbox.child import canary, cgroup, landlock, lockdown, namespaces, permissions, preflight
+from paddock.sandbox.child.hiding import HidingRules
 from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
 from paddock.sandbox.child.supervisor import OUT_OF_MEMORY
-from paddock.sandbox.sandbox import KernelSandbox
+from paddock.sandbox.sandbox import DEFAULT_HIDING, KernelSandbox
 from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
@@ -135,6 +136,7 @@ async def choose(
     spares: int = 0,
     protected_paths: Protection = "restore",
     protection: ProtectionRules = BUILT_IN_RULES,
+    hiding: HidingRules = DEFAULT_HIDING,
     own: tuple[str, ...] = (),
     installed: tuple[str, ...] = (),
     files: tuple[StateFile, ...] = (),
@@ -154,6 +156,7 @@ async def choose(
                 job_user,
                 protected_paths,
                 protection,
+                hiding,
                 own=own,
                 installed=installed,
                 files=files,

@@ -25,13 +25,14 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
+from paddock.sandbox.child import anonymous_memory, hiding, partial_grants, permissions, process_tree, protected_paths, scratch
 from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shim import Shim, ruleset_of
+from paddock.sandbox.child.snapshot import TooLargeError
 from paddock.sandbox.child.socket_calls import SocketCalls
 from paddock.sandbox.child.supervised_calls import CallListener, find_filter
 
@@ -62,6 +63,9 @@ _SCRATCH_EVERY_S = 0.1
 _ANONYMOUS_SLICE_S = 0.005
 """Maximum time of one slice of measuring anonymous memory, in seconds, so that it does not delay the deadline."""
 
+_NARROWED = ("readable", "writable", "listed", "pieces", "written", "hidden")
+"""Fields of a job spec that the files to hide change."""
+
 
 class Turn(NamedTuple):
     """The part of a job between two pauses: when it began, its own limit, and what the job had used before."""
@@ -83,7 +87,7 @@ class Supervisor:
         self, server: socket.socket, spec: JobSpec, roots: MountRootCache, shim: Shim | None
     ) -> None:
         self._server = server
-        self._spec = spec
+        self._given = self._spec = spec
         self._roots = roots
         self._shim = shim
         self._report = JobReport()
@@ -117,6 +121,10 @@ class Supervisor:
         """
         try:
             root = self._roots.get_root(self._spec)
+            self._spec = _hide_files(self._spec)
+            if self._spec.hidden:
+                os.close(file)
+                file = self._spec.to_file()
             if self._shim is not None and self._shim.root is not root:
                 self._shim.end()
                 self._shim = None
@@ -126,15 +134,32 @@ class Supervisor:
         finally:
             os.close(file)
 
+    def renew_job(self) -> None:
+        """Confine a prepared job anew if other files are to hide than when it was prepared."""
+        if self._failure is not None or not self._given.searched:
+            return
+        before = self._spec.hidden
+        try:
+            self._spec = _hide_files(self._given)
+        except OSError as error:
+            self._failure = error
+            return
+        if self._spec.hidden != before:
+            if self._shim is not None:
+                self._shim.end()
+                self._shim = None
+            self.prepare_job(self._given.to_file())
+
     def run_job(self, spec: JobSpec, files: list[int], others: int) -> JobReport:
         """Run the job, kill all of its processes and return the report, which counts the `survivors`.
 
         `files` are a job spec if it differs from the prepared one, the streams, and the shared file of a writable
         workspace (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
         """
-        self._spec = spec
+        self._spec = spec = spec._replace(**{name: getattr(self._spec, name) for name in _NARROWED})
         started = time.monotonic()
         report = self._report
+        report.hidden = hiding.spell_names(spec.hidden)
         try:
             if self._failure is not None:
                 raise self._failure
@@ -150,7 +175,7 @@ class Supervisor:
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
             os.close(handle)
-        except protected_paths.RecordError as error:
+        except (protected_paths.RecordError, TooLargeError) as error:
             report.ended_by, report.why = "protected", str(error)
         except OSError as error:
             report.ended_by, report.why = "start", str(error)
@@ -187,7 +212,7 @@ class Supervisor:
             ruleset = ruleset_of(self._spec)
         except OSError as error:
             raise StartError(f"Landlock rules: {error}") from error
-        if self._spec.group:
+        if self._spec.group and self._leaf is None:
             self._leaf = JobCgroup(self._spec.group, os.urandom(8).hex())
         handles = {"ruleset": ruleset} if ruleset >= 0 else {}
         if self._leaf is not None:
@@ -566,6 +591,15 @@ class Supervisor:
         report.cpu_user_ms += cost.ru_utime * 1000
         report.cpu_system_ms += cost.ru_stime * 1000
         report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
+
+
+def _hide_files(spec: JobSpec) -> JobSpec:
+    """Return a job spec with the files that are to hide now. Raises TooLargeError, and OSError."""
+    if not spec.searched:
+        return spec
+    found = hiding.find_hidden(spec.searched, hiding.HidingRules(*spec.hiding), spec.shown)
+    spec = spec._replace(hidden=[tuple(each) for each in found])
+    return spec if spec.jail or not found else partial_grants.leave_out(spec, [each.path for each in found])
 
 
 def _close(files: list[int]) -> None:
