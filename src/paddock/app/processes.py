@@ -125,6 +125,7 @@ class Processes:
                         own=own,
                         installed=installed,
                         files=self._files(),
+                        hiding=read_hiding(self._files_to_hide),
                     )
                     return self._sandbox
                 chosen = await tiers.choose(

@@ -145,6 +145,7 @@ def command(
     output_dir: Path | None,
     session: str | None,
     server: ServerOptions,
+    show: tuple[str, ...],
     **given: Json,
 ) -> None:
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
@@ -159,7 +160,9 @@ def command(
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         check_server_options(context, session, server)
-        settings = None if session is not None else _read_own_settings(runtime, workspace, flags, given)
+        own = session is None
+        asked = {**given, "show": show}
+        settings = _read_own_settings(runtime, workspace, flags, asked) if own else None
         wanted = {**given, "workspace": workspace, "session": session}
         work = _build_work(runtime, context.meta[_REST_KEY], file, wanted)
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)

@@ -326,7 +326,7 @@ class RuntimeEngine:
             return _refuse(Status.INVALID, str(problem))
         own = None
         if job.work.file:
-            own = find_in_place(job, planned, found, sandbox.user(job.grants()))
+            own = find_in_place(job, planned, found, sandbox.user(job.grants()), sandbox.hiding)
         if own is not None:
             planned = replace(planned, file_name="", source="")
         try:

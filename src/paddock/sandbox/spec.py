@@ -354,7 +354,7 @@ def build_slot_spec(
         carried=_list_private_paths([*readable, *writable]) if jailed else (),
         listed=pieces.listed,
         pieces=pieces.found,
-        searched=() if tier == "unconfined" else _list_searched(grants, [*given, *writable]),
+        searched=() if tier == "unconfined" else list_searched(grants, [*given, *writable]),
         hiding=(tuple(hiding.hidden), tuple(hiding.shown)),
         shown=(*given, *writable),
         fixed=[str(path) for path in grants.fixed],
@@ -363,7 +363,12 @@ def build_slot_spec(
     )
 
 
-def _list_searched(grants: ProcessGrants, granted: Sequence[str]) -> list[str]:
+def list_granted(grants: ProcessGrants) -> list[str]:
+    """Return the real paths that a job may read or write."""
+    return [_real(path, grants) for path in (*_folders(grants), *grants.readable)]
+
+
+def list_searched(grants: ProcessGrants, granted: Sequence[str]) -> list[str]:
     """Return the real paths of the granted folders in which files are hidden, without those below another one.
 
     These are the folders that a job works in, and those that a script tool or the entry of a server brings from the

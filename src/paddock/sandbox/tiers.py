@@ -239,7 +239,10 @@ async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
     """Return for each attempt of the canary whether it was refused. Raises _CanaryError if the canary cannot run."""
     secret, workspace, made = _bait(folder)
     limits = ProcessLimits(timeout_ms=10_000)
-    target = json.dumps({**canary.describe_parent(), "secret": str(secret)})
+    hidden = workspace / ".env"
+    hidden.write_text("canary")
+    hidden.chmod(0o666)
+    target = json.dumps({**canary.describe_parent(), "secret": str(secret), "hidden": str(hidden)})
     attempts: dict[str, bool] = {}
     async with sandbox:
         for grants in (ProcessGrants(), ProcessGrants(workspace=workspace, access="read-only")):

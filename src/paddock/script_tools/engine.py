@@ -26,6 +26,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import CapturedStream
 from paddock.model.request import ToolRun
 from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
+from paddock.sandbox.hidden_files import explain_hidden
 from paddock.sandbox.protocol import HostProxy, Sandbox, Streams, open_hosts
 from paddock.script_tools.environment import VariableError, environment
 from paddock.script_tools.inputs import check
@@ -284,6 +285,8 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
         case Status.FAILED if result.exit_code is not None:
             code, output = result.exit_code, parse_output(stdout)
             error = stderr or f"Process exited with code {code}"
+            if hint := explain_hidden(result, terms.access):
+                error = f"{error.rstrip()}\nhint: {hint}"
         case Status.FAILED if result.signal is not None:
             code, output = EXIT_SIGNAL_BASE + result.signal, parse_output(stdout)
             error = stderr or f"Process was ended by {_signal_name(result.signal)}"

@@ -233,23 +233,27 @@ class _Search:
                 target = os.path.realpath(whole)
                 facts = os.lstat(target)
                 is_folder = stat.S_ISDIR(facts.st_mode)
-                if target.startswith(f"{self._top}/") and self._is_hidden(path, target, is_folder=is_folder):
+                if target.startswith(f"{self._top}/") and self.is_hidden(path, target, is_folder=is_folder):
                     found[target] = HiddenPath(target, facts.st_dev, facts.st_ino, is_folder)
-            elif stat.S_ISDIR(facts.st_mode) == is_folder and self._is_hidden(
+            elif stat.S_ISDIR(facts.st_mode) == is_folder and self.is_hidden(
                 path, whole, is_folder=is_folder
             ):
                 found[whole] = HiddenPath(whole, facts.st_dev, facts.st_ino, is_folder)
 
-    def _is_hidden(self, path: str, content: str, *, is_folder: bool) -> bool:
+    def is_hidden(self, path: str, content: str, *, is_folder: bool) -> bool:
         """Return whether a path is hidden, and for a rule about contents, the file `content`."""
         text = self._spell(path)
-        if self._matcher.shown[is_folder].fullmatch(text):
+        if self.is_shown(path, is_folder=is_folder):
             return False
         if self._matcher.hidden[is_folder].fullmatch(text):
             return True
         return not is_folder and any(
             rule.fullmatch(text) and _holds(content, check) for rule, check in self._matcher.conditional
         )
+
+    def is_shown(self, path: str, *, is_folder: bool) -> bool:
+        """Return whether a rule shows a path."""
+        return bool(self._matcher.shown[is_folder].fullmatch(self._spell(path)))
 
     def _add_closed(self, folder: str, found: dict[str, HiddenPath]) -> None:
         """Add a folder that its owner, this process's user, has closed: a program could open it."""
@@ -275,6 +279,17 @@ class _Search:
                         path = f"{self._top}/{_join(folder, entry.name)}"
                         if (facts.st_dev, facts.st_ino) in linked:
                             found[path] = HiddenPath(path, facts.st_dev, facts.st_ino, is_folder=False)
+
+
+def is_hidden(path: str, top: str, rules: HidingRules) -> bool:
+    """Return whether the rules hide an existing file below a real folder, by the names of its real path."""
+    search, parts = _Search(top, rules), path[len(top) + 1 :].split("/")
+    above = ["/".join(parts[:end]) for end in range(1, len(parts))]
+    if any(search.is_shown(folder, is_folder=True) for folder in above):
+        return False
+    return any(search.is_hidden(folder, "", is_folder=True) for folder in above) or search.is_hidden(
+        "/".join(parts), path, is_folder=False
+    )
 
 
 _SEARCHES: OrderedDict[tuple[str, HidingRules], _Search] = OrderedDict()

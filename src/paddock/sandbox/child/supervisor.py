@@ -405,6 +405,7 @@ class Supervisor:
             peak_bytes=report.peak_bytes,
             resident_bytes=sum(process.resident_bytes for process in sample.processes),
             processes_peak=report.processes_peak,
+            hidden=report.hidden,
         )
         self._turn = Turn(used_ms=self._used_ms, user_ms=user, system_ms=system)
         with contextlib.suppress(OSError):  # the parent may have died
