@@ -11,7 +11,7 @@ from paddock.runtimes.steps import StepRunner
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import Toolchain, identity_of, reachable_to_read
 from paddock.sandbox.child import permissions
-from paddock.sandbox.child.hiding import HidingRules, is_hidden
+from paddock.sandbox.child.hiding import NOTHING, HidingRules, is_hidden
 
 
 def find_in_place(
@@ -19,7 +19,7 @@ def find_in_place(
     planned: StepRunner,
     toolchain: Toolchain,
     user: int | None,
-    rules: HidingRules = HidingRules(),
+    rules: HidingRules = NOTHING,
 ) -> Path | None:
     """Return the real path of the program's own file; None if a copy is to run.
 

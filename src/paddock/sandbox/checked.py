@@ -27,7 +27,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.sandbox import TIERS, Tier, TierReport
 from paddock.sandbox import spec, state_paths
 from paddock.sandbox.child import canary, permissions
-from paddock.sandbox.child.hiding import HidingRules, find_hidden
+from paddock.sandbox.child.hiding import NOTHING, HidingRules, find_hidden
 from paddock.sandbox.protocol import Sandbox, SandboxSlot, Streams
 from paddock.sandbox.state_paths import StateFile
 
@@ -111,7 +111,7 @@ async def check_sandbox(
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
     files: Sequence[StateFile] = (),
-    hiding: HidingRules = HidingRules(),
+    hiding: HidingRules = NOTHING,
 ) -> "CheckedSandbox":
     """Return a sandbox that programs may use. Raises EngineError if it confines less than `minimum`."""
     name = name_of(sandbox)
@@ -158,7 +158,7 @@ class CheckedSandbox:
     own: tuple[str, ...]
     installed: tuple[str, ...]
     files: tuple[StateFile, ...]
-    hiding: HidingRules = HidingRules()
+    hiding: HidingRules = NOTHING
     """Which files of granted folders no program can read."""
     hides: bool = False
     """Whether it hides them. Otherwise no program runs in a folder that holds one."""
@@ -268,7 +268,12 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
         hidden = workspace / ".env"
         hidden.write_text("canary")
         hidden.chmod(0o666)
-        listening = {"secret": str(secret), "hidden": str(hidden), "port": listener.getsockname()[1], "variables": own}
+        listening = {
+            "secret": str(secret),
+            "hidden": str(hidden),
+            "port": listener.getsockname()[1],
+            "variables": own,
+        }
         words = [python, "-I", "-S", "-c", source, json.dumps({**canary.describe_parent(), **listening})]
         for grants in (
             ProcessGrants(readable=readable),

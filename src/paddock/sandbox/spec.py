@@ -13,7 +13,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
 from paddock.sandbox.child import lockdown, namespaces, partial_grants, permissions
-from paddock.sandbox.child.hiding import HidingRules
+from paddock.sandbox.child.hiding import NOTHING, HidingRules
 from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
@@ -309,7 +309,7 @@ def build_slot_spec(
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
     rules: ProtectionRules = BUILT_IN_RULES,
-    hiding: HidingRules = HidingRules(),
+    hiding: HidingRules = NOTHING,
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
 

@@ -285,8 +285,6 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
         case Status.FAILED if result.exit_code is not None:
             code, output = result.exit_code, parse_output(stdout)
             error = stderr or f"Process exited with code {code}"
-            if hint := explain_hidden(result, terms.access):
-                error = f"{error.rstrip()}\nhint: {hint}"
         case Status.FAILED if result.signal is not None:
             code, output = EXIT_SIGNAL_BASE + result.signal, parse_output(stdout)
             error = stderr or f"Process was ended by {_signal_name(result.signal)}"
@@ -311,9 +309,15 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
         stderr=stderr,
         exit_code=code,
         duration_ms=ms,
-        error=error,
+        error=_add_hint(error, result, terms),
         violations=result.violations,
     )
+
+
+def _add_hint(error: str | None, result: ProcessResult, terms: ToolTerms) -> str | None:
+    """Return the error of a run, with what it may have lacked."""
+    hint = "" if error is None else explain_hidden(result, terms.access)
+    return f"{(error or '').rstrip()}\nhint: {hint}" if hint else error
 
 
 def parse_output(stdout: str) -> Json:

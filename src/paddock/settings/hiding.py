@@ -116,7 +116,5 @@ def _check_count(rules: tuple[str, ...]) -> tuple[str, ...]:
     return rules
 
 
-FileRules = Annotated[
-    tuple[Annotated[str, AfterValidator(check_rule)], ...], AfterValidator(_check_count)
-]
+FileRules = Annotated[tuple[Annotated[str, AfterValidator(check_rule)], ...], AfterValidator(_check_count)]
 """Names and paths of files, and with a final slash of folders."""

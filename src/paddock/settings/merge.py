@@ -36,7 +36,15 @@ RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
 JOINED_KEYS = frozenset(
-    {*RULES_KEYS, "redaction.patterns", "mcp.repos", RECIPES_KEY, "sandbox.protected", "workspace.hide", TOKENS_KEY}
+    {
+        *RULES_KEYS,
+        "redaction.patterns",
+        "mcp.repos",
+        RECIPES_KEY,
+        "sandbox.protected",
+        "workspace.hide",
+        TOKENS_KEY,
+    }
 )
 """Keys whose values from all files are combined; none replaces another."""
 FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands", "sandbox.unprotected"}

@@ -93,8 +93,9 @@ class WorkspaceSettings(Value):
     of a path, `/deploy/prod.yaml` that path alone. `*` and `?` match within a name; upper and lower case are the same.
     `*.pem` and `*.key` hide a file only if it holds a private key, `.npmrc` only if it holds a token."""
     show: FileRules = ()
-    """Files that are not hidden, and with a final slash folders that are not searched, in the notation of `hide`. Always
-    shown are `.env.example` and other templates, and what is in `.git`, `.venv`, `site-packages` and `node_modules`."""
+    """Files that are not hidden, and with a final slash folders that are not searched, in the notation of `hide`.
+    `.env.example` and other templates are always shown, and so is what `.git`, `.venv`, `site-packages` and
+    `node_modules` contain."""
 
 
 class AuditSettings(Value):

@@ -1,8 +1,6 @@
 """Which files of a workspace no program can read (`workspace.hide`), in sandboxes that run programs."""
 
-import asyncio
 import os
-from pathlib import Path
 
 import pytest
 
@@ -71,7 +69,9 @@ def test_secrets_are_hidden_and_their_neighbours_are_not(tier, access, tmp_path)
     workspace = fill(tmp_path, {**SECRETS, **VISIBLE})
     result = run(tier, workspace, read_each([*SECRETS, *VISIBLE]), access)
     assert (result.status, result.stdout.head.split()) == (Status.OK, [*VISIBLE])
-    assert sorted(result.hidden) == sorted({*map(os.path.basename, SECRETS)} - {"config"} - {"credentials"} - {".ssh"} | {".ssh", "credentials"})
+    assert sorted(result.hidden) == sorted(
+        {*map(os.path.basename, SECRETS)} - {"config"} - {"credentials"} - {".ssh"} | {".ssh", "credentials"}
+    )
 
 
 @tiers
@@ -88,7 +88,12 @@ def test_a_hidden_file_is_neither_removed_nor_replaced_nor_moved(tier, tmp_path)
 @tiers
 def test_a_later_program_does_not_find_under_another_name_what_an_earlier_one_could_not_read(tier, tmp_path):
     workspace = fill(tmp_path, SECRETS)
-    run(tier, workspace, "mkdir node_modules; for i in .* *; do mv $i node_modules; mv $i x$i; done", "workspace-write")
+    run(
+        tier,
+        workspace,
+        "mkdir node_modules; for i in .* *; do mv $i node_modules; mv $i x$i; done",
+        "workspace-write",
+    )
     result = run(tier, workspace, "grep -rls -e SECRET -e KEY . ; true")
     assert result.stdout.head == ""
 
@@ -121,7 +126,9 @@ def test_rules_show_files_and_folders(tier, tmp_path):
 
 @tiers
 @pytest.mark.parametrize("change", ["made", "removed"])
-def test_a_slot_that_was_prepared_before_a_file_was_made_or_removed_does_not_miss_that(tier, change, tmp_path):
+def test_a_slot_that_was_prepared_before_a_file_was_made_or_removed_does_not_miss_that(
+    tier, change, tmp_path
+):
     workspace = fill(tmp_path, {"a/main.py": "PUBLIC"} | ({} if change == "made" else {"a/.env": "SECRET"}))
     grants, limits = ProcessGrants(workspace=workspace, access="read-only"), ProcessLimits()
 
@@ -142,7 +149,10 @@ def test_a_slot_that_was_prepared_before_a_file_was_made_or_removed_does_not_mis
     result = patiently(go())
     assert result.stdout.head == ("PUBLIC" if change == "made" else "PUBLICPUBLIC")
     assert result.hidden == ((".env",) if change == "made" else ())
-    assert f"cat: a/.env: {'Permission denied' if change == 'made' else 'No such file or directory'}\n" == result.stderr.head
+    assert (
+        f"cat: a/.env: {'Permission denied' if change == 'made' else 'No such file or directory'}\n"
+        == result.stderr.head
+    )
 
 
 @tiers

@@ -171,7 +171,7 @@ def test_what_has_gone_since_or_is_a_link_by_now_is_not_granted(home: Path, monk
             found=(*pieces.found, *(f"{home}/{name}" for name in ("gone", "link"))) if hidden else ()
         )
 
-    monkeypatch.setattr(state_paths, "pieces", late)
+    monkeypatch.setattr(partial_grants, "pieces", late)
     done = run("landlock", home, "cat top link")
     assert (done.status, done.stdout.head) == ("failed", "top\n")
     assert done.stderr.head == "cat: link: Permission denied\n"

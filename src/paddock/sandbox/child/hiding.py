@@ -24,6 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from paddock.sandbox.child.paths import open_itself
 from paddock.sandbox.child.snapshot import TooLargeError
 
 MAX_NAMES = 1_000_000
@@ -39,6 +40,7 @@ _SETTLED_NS = 1_000_000_000
 _MAX_REPORTED = 50
 _MAX_SEARCHED = 4
 """Maximum number of folders whose names a supervisor remembers, the most recently searched ones."""
+_WILDCARDS = frozenset("*?")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -78,6 +80,9 @@ class HidingRules(NamedTuple):
     shown: Sequence[str] = ()
 
 
+NOTHING = HidingRules()
+
+
 class HiddenPath(NamedTuple):
     """A file or folder to hide, by its real path and its identity."""
 
@@ -87,48 +92,77 @@ class HiddenPath(NamedTuple):
     is_folder: bool
 
 
-class _Matcher(NamedTuple):
-    """Rules, compiled. All match text in lower case."""
+class _Rule(NamedTuple):
+    """A rule, in lower case."""
 
-    last_names: re.Pattern[str]
-    """The last names of all rules: a name that does not match needs no further look."""
-    shown: Mapping[bool, re.Pattern[str]]
-    """For files and folders, what matches `SEARCHED//PATH`."""
-    hidden: Mapping[bool, re.Pattern[str]]
-    conditional: Sequence[tuple[re.Pattern[str], Callable[[bytes], bool]]]
+    parts: tuple[str, ...]
+    is_anchored: bool
+    is_folder: bool
+    shows: bool
+    check: Callable[[bytes], bool] | None
+
+    @classmethod
+    def read(cls, rule: str, *, shows: bool) -> "_Rule":
+        parts = tuple(rule.lower().strip("/").split("/"))
+        check = None if shows else CONDITIONAL.get(rule)
+        return cls(parts, rule.startswith("/"), rule.endswith("/"), shows, check)
+
+    def matches(self, top: Sequence[str], path: Sequence[str]) -> bool:
+        """Return whether the rule names a path below a folder, both as names in lower case."""
+        names = path if self.is_anchored else (*top, *path)[-len(self.parts) :]
+        return len(names) == len(self.parts) and all(map(_fits, self.parts, names))
+
+
+def _fits(part: str, name: str) -> bool:
+    return part == name or (not _WILDCARDS.isdisjoint(part) and bool(_compile_part(part).fullmatch(name)))
+
+
+@functools.lru_cache(maxsize=512)
+def _compile_part(part: str) -> re.Pattern[str]:
+    wildcards = {"*": ".*", "?": "."}
+    return re.compile("".join(wildcards.get(each) or re.escape(each) for each in part), re.DOTALL)
+
+
+class _RuleIndex(NamedTuple):
+    """Rules by their last names, most of which have no wildcard, so that most files are sorted out fast."""
+
+    plain: Mapping[str, Sequence[_Rule]]
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+    others: re.Pattern[str] | None
+    with_wildcards: Sequence[_Rule]
+
+    def find(self, name: str) -> list[_Rule]:
+        """Return the rules whose last name is this one, in lower case, in the order in which they decide."""
+        found = [
+            *self.plain.get(name, ()),
+            *(rule for rule in self.with_wildcards if _fits(rule.parts[-1], name)),
+        ]
+        return sorted(found, key=lambda rule: (not rule.shows, rule.check is not None))
 
 
 @functools.lru_cache(maxsize=8)
-def _compile_rules(hidden: tuple[str, ...], shown: tuple[str, ...]) -> _Matcher:
-    rules = dict.fromkeys((*hidden, *shown))
-    last_names = (_translate(rule.rstrip("/").rpartition("/")[2]) for rule in rules)
-    return _Matcher(
-        re.compile("|".join(last_names) or r"\Z."),
-        {kind: _compile_paths(shown, is_folder=kind) for kind in (False, True)},
-        {
-            kind: _compile_paths([rule for rule in hidden if rule not in CONDITIONAL], is_folder=kind)
-            for kind in (False, True)
-        },
-        [
-            (_compile_paths([rule], is_folder=False), check)
-            for rule, check in CONDITIONAL.items()
-            if rule in hidden
-        ],
-    )
-
-
-def _compile_paths(rules: Iterable[str], *, is_folder: bool) -> re.Pattern[str]:
-    found: list[str] = []
+def _index_rules(hidden: tuple[str, ...], shown: tuple[str, ...]) -> _RuleIndex:
+    rules = [_Rule.read(rule, shows=True) for rule in shown] + [
+        _Rule.read(rule, shows=False) for rule in hidden
+    ]
+    plain: dict[str, list[_Rule]] = {}
+    with_wildcards: list[_Rule] = []
+    starts, ends, others = set[str](), set[str](), set[str]()
     for rule in rules:
-        if rule.endswith("/") is is_folder:
-            parts = map(_translate, rule.strip("/").split("/"))
-            found.append((".*//" if rule.startswith("/") else ".*/") + "/+".join(parts))
-    return re.compile("|".join(found) or r"\Z.", re.DOTALL)
-
-
-def _translate(name: str) -> str:
-    wildcards = {"*": "[^/]*", "?": "[^/]"}
-    return "".join(wildcards.get(character) or re.escape(character) for character in name.lower())
+        last = rule.parts[-1]
+        if _WILDCARDS.isdisjoint(last):
+            plain.setdefault(last, []).append(rule)
+            continue
+        with_wildcards.append(rule)
+        if last.endswith("*") and _WILDCARDS.isdisjoint(last[:-1]):
+            starts.add(last[:-1])
+        elif last.startswith("*") and _WILDCARDS.isdisjoint(last[1:]):
+            ends.add(last[1:])
+        else:
+            others.add(_compile_part(last).pattern)
+    form = re.compile("|".join(others), re.DOTALL) if others else None
+    return _RuleIndex(plain, tuple(starts), tuple(ends), form, with_wildcards)
 
 
 class _Listing(NamedTuple):
@@ -147,11 +181,13 @@ class _Search:
 
     def __init__(self, top: str, rules: HidingRules) -> None:
         self._top = top
-        self._matcher = _compile_rules(tuple(rules.hidden), tuple(rules.shown))
+        self._parts = top.lower().strip("/").split("/")
+        self._rules = _index_rules(tuple(rules.hidden), tuple(rules.shown))
         self._known: dict[str, _Listing] = {}
 
     def find(self) -> list[HiddenPath]:
         """Return what is to hide now. Raises TooLargeError; OSError if the folder cannot be read."""
+        os.close(open_itself(self._top))  # no link may stand in its place
         known: dict[str, _Listing] = {}
         found: dict[str, HiddenPath] = {}
         now, names = time.time_ns(), 0
@@ -194,35 +230,40 @@ class _Search:
         try:
             stamp = _stamp_of(os.fstat(opened), now)  # before the names, so that a later change is seen
             with os.scandir(opened) as entries:
-                return self._sort(folder, stamp, [(each.name, _is_folder(each)) for each in entries])
+                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            return self._sort(folder, stamp, found)
         finally:
             os.close(opened)
 
     def _sort(self, folder: str, stamp: tuple[int, ...], entries: Sequence[tuple[str, bool]]) -> _Listing:
-        matches, shown = self._matcher.last_names.fullmatch, self._matcher.shown
-        candidates = [entry for entry in entries if matches(entry[0].lower())]
-        skipped = {
-            entry for entry in candidates if shown[entry[1]].fullmatch(self._spell(_join(folder, entry[0])))
-        }
-        hidden = self._matcher.hidden[True]
-        closed = {
-            name
-            for name, is_folder in candidates
-            if is_folder and hidden.fullmatch(self._spell(_join(folder, name)))
-        }
+        plain, starts, ends, others, _ = self._rules
+        candidates = [
+            entry
+            for entry in entries
+            if (name := entry[0].lower()) in plain
+            or name.endswith(ends)
+            or name.startswith(starts)
+            or (others is not None and others.fullmatch(name))
+        ]
+        rules = {entry: self._find_rule(_join(folder, entry[0]), is_folder=entry[1]) for entry in candidates}
         return _Listing(
             stamp,
             len(entries),
             tuple(
                 _join(folder, name)
                 for name, is_folder in entries
-                if is_folder and name not in closed and (name, True) not in skipped
+                if is_folder and not rules.get((name, True))
             ),
-            tuple(entry for entry in candidates if entry not in skipped),
+            tuple(entry for entry, rule in rules.items() if rule is None or not rule.shows),
         )
 
-    def _spell(self, path: str) -> str:
-        return f"{self._top}//{path}".lower()
+    def _find_rule(self, path: str, *, is_folder: bool) -> _Rule | None:
+        """Return the rule that decides on a path; None without one."""
+        parts = path.lower().split("/")
+        for rule in self._rules.find(parts[-1]):
+            if rule.is_folder is is_folder and rule.matches(self._parts, parts):
+                return rule
+        return None
 
     def _add(self, path: str, found: dict[str, HiddenPath], *, is_folder: bool) -> None:
         """Add a path whose last name a rule has, if the whole path matches; and what it leads to if it is a link."""
@@ -233,6 +274,8 @@ class _Search:
                 target = os.path.realpath(whole)
                 facts = os.lstat(target)
                 is_folder = stat.S_ISDIR(facts.st_mode)
+                if stat.S_ISLNK(facts.st_mode):  # it leads to itself
+                    return
                 if target.startswith(f"{self._top}/") and self.is_hidden(path, target, is_folder=is_folder):
                     found[target] = HiddenPath(target, facts.st_dev, facts.st_ino, is_folder)
             elif stat.S_ISDIR(facts.st_mode) == is_folder and self.is_hidden(
@@ -241,19 +284,14 @@ class _Search:
                 found[whole] = HiddenPath(whole, facts.st_dev, facts.st_ino, is_folder)
 
     def is_hidden(self, path: str, content: str, *, is_folder: bool) -> bool:
-        """Return whether a path is hidden, and for a rule about contents, the file `content`."""
-        text = self._spell(path)
-        if self.is_shown(path, is_folder=is_folder):
-            return False
-        if self._matcher.hidden[is_folder].fullmatch(text):
-            return True
-        return not is_folder and any(
-            rule.fullmatch(text) and _holds(content, check) for rule, check in self._matcher.conditional
-        )
+        """Return whether a path is hidden; for a rule about contents, the file `content` decides."""
+        rule = self._find_rule(path, is_folder=is_folder)
+        return rule is not None and not rule.shows and (rule.check is None or _holds(content, rule.check))
 
     def is_shown(self, path: str, *, is_folder: bool) -> bool:
         """Return whether a rule shows a path."""
-        return bool(self._matcher.shown[is_folder].fullmatch(self._spell(path)))
+        rule = self._find_rule(path, is_folder=is_folder)
+        return rule is not None and rule.shows
 
     def _add_closed(self, folder: str, found: dict[str, HiddenPath]) -> None:
         """Add a folder that its owner, this process's user, has closed: a program could open it."""
@@ -327,10 +365,6 @@ def _is_below_another(path: str, found: Mapping[str, HiddenPath]) -> bool:
 
 def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
 
 
 def _is_link(error: OSError) -> bool:

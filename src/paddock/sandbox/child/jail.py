@@ -1,9 +1,9 @@
 """Inside a jail: the first process sets it up, starts the program, reaps every orphan, and ends after the program.
 
 A jail begins as a copy of its root, which all jails of that root share. This module adds what each jail has for itself:
-/proc, empty directories over /tmp, /dev/shm and the folder of scratch, and masks over hidden files. The first process is confined as the program
-is. The program can neither signal it nor read its memory. When it ends, the kernel ends all other processes of the
-jail.
+/proc, empty directories over /tmp, /dev/shm and the folder of scratch, and masks over hidden files. The first process
+is confined as the program is. The program can neither signal it nor read its memory. When it ends, the kernel ends all
+other processes of the jail.
 """
 
 import contextlib

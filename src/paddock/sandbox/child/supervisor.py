@@ -25,7 +25,15 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.sandbox.child import anonymous_memory, hiding, partial_grants, permissions, process_tree, protected_paths, scratch
+from paddock.sandbox.child import (
+    anonymous_memory,
+    hiding,
+    partial_grants,
+    permissions,
+    process_tree,
+    protected_paths,
+    scratch,
+)
 from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
@@ -141,7 +149,7 @@ class Supervisor:
         before = self._spec.hidden
         try:
             self._spec = _hide_files(self._given)
-        except OSError as error:
+        except (OSError, StartError) as error:
             self._failure = error
             return
         if self._spec.hidden != before:
@@ -595,10 +603,15 @@ class Supervisor:
 
 
 def _hide_files(spec: JobSpec) -> JobSpec:
-    """Return a job spec with the files that are to hide now. Raises TooLargeError, and OSError."""
+    """Return a job spec with the files that are to hide now. Raises TooLargeError; StartError, and OSError."""
     if not spec.searched:
         return spec
-    found = hiding.find_hidden(spec.searched, hiding.HidingRules(*spec.hiding), spec.shown)
+    try:
+        found = hiding.find_hidden(spec.searched, hiding.HidingRules(*spec.hiding), spec.shown)
+    except TooLargeError:
+        raise
+    except OSError as error:
+        raise StartError(f"hidden files: {error}") from error
     spec = spec._replace(hidden=[tuple(each) for each in found])
     return spec if spec.jail or not found else partial_grants.leave_out(spec, [each.path for each in found])
 
