@@ -31,11 +31,15 @@ _SAMPLED = (
 _SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two samples is noticed late"
 _UNSEEN = "memory of pipes, sockets and mappings is not counted without a control group"
 _LOCKS = "memory of file locks is not counted"
+_MADE_LATER = (
+    "files with secrets that are made or replaced after the start of a program are not hidden from it"
+)
 _ALWAYS = (
     _SAMPLED,
     _UNSEEN,
     _LOCKS,
     "protected paths that a program makes are removed after the run, not prevented",
+    _MADE_LATER,
 )
 _CHANGE_OWN = 'chmod 700 "$TMPDIR"'
 """What an honest program does after the canary: it needs supervised calls that work."""
