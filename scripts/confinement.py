@@ -96,30 +96,31 @@ no program in another language runs.
 
 ## Hidden files
 
-A workspace often contains passwords and keys. No program reads them there: programs in a language, sessions, script
-tools, commands of the SDK, and servers with `confine`. They are hidden in the tiers `namespaces` and `landlock`. Opening
-one fails with "permission denied", and the hint of the outcome names it.
+A workspace often contains passwords and keys. No program reads them there: programs in a language, sessions,
+script tools, commands of the SDK, and servers with `confine`. They are hidden in the tiers `namespaces` and
+`landlock`. Opening one fails with "permission denied", and the hint of the outcome names it.
 
-* **What is hidden** is the list [`workspace.hide`](configuration.md): files whose purpose is to hold secrets. Examples
-  are `.env`, `.env.production`, `.netrc`, `.pgpass`, `.ssh`, `.aws/credentials` and `id_ed25519`. A `.pem` or `.key` is
-  hidden only if it holds a private key, so certificates stay visible. `.npmrc` is hidden only if it holds a token.
-* **What is not hidden**: `.env.example` and other templates, and what `.git`, `.venv`, `site-packages` and `node_modules`
-  contain. A file that may hold a secret beside other content, such as `terraform.tfstate` or `.git/config`, is not
-  hidden either. Add it to `workspace.hide`.
-* **Where.** Paddock searches the whole workspace at each start, also in a deep folder. It follows a link of such a name,
-  and finds other names of the same file (hard links). In a toolchain, or in a path that you grant by itself, nothing is
-  hidden.
-* **Changes.** A program with write access cannot change, replace, move or remove a hidden file, and cannot rename a
-  folder above it. In `namespaces` such a folder is a mount: moving a file out of it takes a copy (`EXDEV`). In
-  `landlock` a program cannot make, rename or remove anything in a folder that contains a hidden file, at any depth. It
-  can change files that exist, and do everything in the other folders.
-* **After the start.** A file that you make, rename or replace while a program runs is not hidden from that program. A
-  session or a server keeps what was hidden when it started. The next program gets the new state.
-* **Other copies.** A file that was committed is still in `.git`, and `git show HEAD:.env` prints it. A secret in an
-  environment variable, a log or a build result is not hidden.
-* **Bound.** A search takes about half a second in a workspace with 200,000 files, and a tenth of that when a server
-  searches it again. With more than 1,000,000 names (a folder counts as eight), or more than 4,096 hidden files, no
-  program with this workspace starts. Name folders that need not be searched in `workspace.show`.
+* **What is hidden** is the list [`workspace.hide`](configuration.md): files whose purpose is to hold secrets.
+  Examples are `.env`, `.env.production`, `.netrc`, `.pgpass`, `.ssh`, `.aws/credentials` and `id_ed25519`. A
+  `.pem` or `.key` is hidden only if it holds a private key, so certificates stay visible. `.npmrc` is hidden
+  only if it holds a token.
+* **What is not hidden**: `.env.example` and other templates, and what `.git`, `.venv`, `site-packages` and
+  `node_modules` contain. A file that may hold a secret beside other content, such as `terraform.tfstate` or
+  `.git/config`, is not hidden either. Add it to `workspace.hide`.
+* **Where.** Paddock searches the whole workspace at each start, also in a deep folder. It follows a link of
+  such a name, and finds other names of the same file (hard links). In a toolchain, or in a path that you grant
+  by itself, nothing is hidden.
+* **Changes.** A program with write access cannot change, replace, move or remove a hidden file, and cannot
+  rename a folder above it. In `namespaces` such a folder is a mount: moving a file out of it takes a copy
+  (`EXDEV`). In `landlock` a program cannot make, rename or remove anything in a folder that contains a hidden
+  file, at any depth. It can change files that exist, and do everything in the other folders.
+* **After the start.** A file that you make, rename or replace while a program runs is not hidden from that
+  program. A session or a server keeps what was hidden when it started. The next program gets the new state.
+* **Other copies.** A file that was committed is still in `.git`, and `git show HEAD:.env` prints it. A secret
+  in an environment variable, a log or a build result is not hidden.
+* **Bound.** A search takes about half a second in a workspace with 200,000 files, and a tenth of that when a
+  server searches it again. With more than 1,000,000 names (a folder counts as eight), or more than 4,096 hidden
+  files, no program with this workspace starts. Name folders that need not be searched in `workspace.show`.
 
 A person can show a file for one run:
 
@@ -135,8 +136,8 @@ hide = ["terraform.tfstate", "secrets/", "/deploy/prod.yaml"]
 show = [".env.test", "data/"]
 ```
 
-`paddock policy explain python` lists what is hidden in a workspace. `paddock doctor` proves that a hidden file cannot be
-read.
+`paddock policy explain python` lists what is hidden in a workspace. `paddock doctor` proves that a hidden file
+cannot be read.
 
 ## Protected paths
 

@@ -371,10 +371,9 @@ def list_granted(grants: ProcessGrants) -> list[str]:
 def list_searched(grants: ProcessGrants, granted: Sequence[str]) -> list[str]:
     """Return the real paths of the granted folders in which files are hidden, without those below another one.
 
-    These are the folders that a job works in, and those that a script tool or the entry of a server brings from the
-    workspace. The prefix of a toolchain, or a path that a person names, holds no secrets by accident.
+    These are not the prefix of a toolchain, or a path that a person names: what they hold is meant.
     """
-    named = [*_folders(grants), *(path for path in grants.readable if path in grants.fixed)]
+    named = [*_folders(grants), *grants.searched]
     found = list(dict.fromkeys(real for path in named if (real := _real(path, grants)) in granted))
     return [
         path

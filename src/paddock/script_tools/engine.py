@@ -251,7 +251,7 @@ def _process_grants(job: ToolJob, cwd: Path) -> ProcessGrants:
             network=terms.network,
             readable=(directory,),
         )
-    return grants.model_copy(update={"fixed": (directory,)})
+    return grants.model_copy(update={"fixed": (directory,), "searched": (directory,)})
 
 
 def _write_files(files: Mapping[str, str], scratch: Path) -> None:
