@@ -30,9 +30,9 @@ def workspace(tmp_path):
     return folder
 
 
-def open_paddock(workspace, **settings):
+def open_paddock(folder, **settings):
     return Paddock(
-        workspace, settings=Settings(audit=AuditSettings(directory=workspace.parent / "audit"), **settings)
+        folder, settings=Settings(audit=AuditSettings(directory=folder.parent / "audit"), **settings)
     )
 
 
@@ -94,17 +94,14 @@ def test_a_script_tool_reads_no_hidden_file_of_the_workspace_nor_of_its_own_fold
     [
         ({"read": ["."]}, ["PermissionError", "PUBLIC"]),
         ({"read": ["."], "write": ["data"]}, ["PermissionError", "PUBLIC"]),
-        ({"read": ["hostile.py", ".env"]}, ["SECRET", None]),
+        ({"read": ["code", ".env"]}, ["SECRET"]),
     ],
 )
 def test_a_confined_server_reads_a_hidden_file_only_if_its_entry_names_it(tier, confine, expected, workspace):
-    (workspace / "data").mkdir()
-    shutil.copy(FOLDER / "hostile.py", workspace)
-    entry = {
-        "command": "/usr/bin/python3",
-        "args": ["-I", "-S", str(workspace / "hostile.py")],
-        "timeoutMs": 3_600_000,
-    }
+    for name in ("data", "code"):
+        (workspace / name).mkdir()
+    program = shutil.copy(FOLDER / "hostile.py", workspace / "code")
+    entry = {"command": "/usr/bin/python3", "args": ["-I", "-S", str(program)], "timeoutMs": 3_600_000}
     write_servers(workspace, {"evil": {**entry, "paddock": {"confine": confine}}})
     settings = Settings(
         audit=AuditSettings(directory=workspace.parent / "audit"),
@@ -121,12 +118,8 @@ def test_a_confined_server_reads_a_hidden_file_only_if_its_entry_names_it(tier, 
                 found.append(result.raw["content"][0]["text"])
             return found
 
-    found = run(go())
-    assert [
-        text if wanted in {"SECRET", "PUBLIC"} else text.partition(":")[0]
-        for text, wanted in zip(found, expected, strict=True)
-        if wanted
-    ] == [wanted for wanted in expected if wanted]
+    kinds = [text.partition(":")[0] for text in run(go())]
+    assert kinds[: len(expected)] == expected
 
 
 def test_the_command_line_shows_a_file_explains_what_is_hidden_and_lets_no_workspace_show_any(workspace):
