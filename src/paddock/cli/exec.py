@@ -145,7 +145,6 @@ def command(
     output_dir: Path | None,
     session: str | None,
     server: ServerOptions,
-    show: tuple[str, ...],
     **given: Json,
 ) -> None:
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
@@ -160,9 +159,7 @@ def command(
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         check_server_options(context, session, server)
-        own = session is None
-        asked = {**given, "show": show}
-        settings = _read_own_settings(runtime, workspace, flags, asked) if own else None
+        settings = None if session is not None else _read_own_settings(runtime, workspace, flags, given)
         wanted = {**given, "workspace": workspace, "session": session}
         work = _build_work(runtime, context.meta[_REST_KEY], file, wanted)
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
@@ -220,6 +217,7 @@ def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str
         )
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
+    given = {name: value for name, value in given.items() if name != "show"}  # a setting has it
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
     return RuntimeRun.model_validate({**fields, **_read_options(runtime, file, **given)})
 

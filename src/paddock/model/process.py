@@ -67,7 +67,7 @@ class ProcessGrants(Value):
     """Granted real paths in directories that others may write. If one leads through a link at the start, nothing
     starts."""
     searched: tuple[Path, ...] = ()
-    """Further granted directories in which files that hold secrets are hidden, as in those that the process works in."""
+    """Further granted directories in which files that hold secrets are hidden, as in the workspace."""
     still: tuple[Path, ...] = ()
     """Real directories within writable ones that the process must not change; `landlock` cannot protect them."""
     environment: dict[str, str] = Field(default_factory=dict)

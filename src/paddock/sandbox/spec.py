@@ -313,23 +313,18 @@ def build_slot_spec(
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
 
-    With `supervised`, jobs that need supervised calls have them.
-
-    The grants do not include Paddock's `own` directories (`state_paths`); where it is `installed`, they are read-only.
+    With `supervised`, jobs that need supervised calls have them. The grants do not include Paddock's `own` directories
+    (`state_paths`); where it is `installed`, they are read-only.
     """
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
-    system = _system(grants.network)
-    readable = list(_present(system, namespaces.identify_paths(system)))
-    given = [_real(path, grants) for path in grants.readable]
-    given += [workspace] if grants.access == "read-only" else []
+    readable = list(_present(system := _system(grants.network), namespaces.identify_paths(system)))
+    given = [_real(path, grants) for path in grants.readable] + [workspace] * (grants.access == "read-only")
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
     jailed = tier == "namespaces"
-    pieces = (
-        partial_grants.PartialGrant(granted=tuple(given)) if jailed else partial_grants.pieces(given, hidden)
-    )
+    pieces = partial_grants.pieces(given, () if jailed else hidden)
     readable += pieces.granted
     jail = ""
     if jailed:

@@ -8,7 +8,12 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from paddock.sandbox.child.messages import JobSpec
+from paddock.sandbox.child.hiding import HidingRules, find_hidden
+from paddock.sandbox.child.messages import JobSpec, StartError
+from paddock.sandbox.child.snapshot import TooLargeError
+
+NARROWED = ("readable", "writable", "listed", "pieces", "written", "hidden")
+"""Fields of a job spec that the files to hide change."""
 
 
 class PartialGrant(NamedTuple):
@@ -64,3 +69,17 @@ def leave_out(spec: JobSpec, hidden: Sequence[str]) -> JobSpec:
         written=writable.found,
         listed=(*spec.listed, *readable.listed, *writable.listed, *further.listed),
     )
+
+
+def hide_files(spec: JobSpec) -> JobSpec:
+    """Return a job spec with the files that are to hide now. Raises TooLargeError; StartError, and OSError."""
+    if not spec.searched:
+        return spec
+    try:
+        found = find_hidden(spec.searched, HidingRules(*spec.hiding), spec.shown)
+    except TooLargeError:
+        raise
+    except OSError as error:
+        raise StartError(f"hidden files: {error}") from error
+    spec = spec._replace(hidden=[tuple(each) for each in found])
+    return spec if spec.jail or not found else leave_out(spec, [each.path for each in found])

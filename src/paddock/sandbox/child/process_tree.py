@@ -8,6 +8,7 @@ and killing. A process whose parent was killed becomes a direct child.
 import contextlib
 import os
 import resource
+import select
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ _PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 11, 14, 17,
 _RESTING = frozenset({b"T", b"t", b"Z", b"X"})
 """States of threads that execute nothing: stopped, traced, or ended (proc_pid_stat(5))."""
 _PAUSE_S = 0.0005
+_END_S = 0.02
 _COUNT_EVERY_S = 10.0
 
 Reaped = Callable[[int, int, resource.struct_rusage], None]
@@ -333,3 +335,27 @@ def _read_file(path: str) -> bytes:
         return b"".join(parts)
     finally:
         os.close(file)
+
+
+def take_priority() -> None:
+    """Take priority over a flood of processes; only root may."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+
+
+def leave_priority() -> None:
+    """Return to ordinary priority before reaping a program with few processes.
+
+    The program's last thread may still need this process's processor in order to exit. With real-time priority,
+    waitpid(2) would spin until the kernel throttles this process, after most of a second (sched(7)).
+    """
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def wait_for_end(first: int) -> None:
+    """Wait until the kernel has ended a broker, or the jail of a first process, but only for a short time."""
+    with contextlib.suppress(OSError):  # there is none
+        handle = os.pidfd_open(first)
+        select.select([handle], [], [], _END_S)
+        os.close(handle)

@@ -65,14 +65,10 @@ _STOPPED_CPU_MS = 50
 _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
 """CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
-_END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """Pause between two measurements of scratch, or of anonymous memory, in seconds."""
 _ANONYMOUS_SLICE_S = 0.005
 """Maximum time of one slice of measuring anonymous memory, in seconds, so that it does not delay the deadline."""
-
-_NARROWED = ("readable", "writable", "listed", "pieces", "written", "hidden")
-"""Fields of a job spec that the files to hide change."""
 
 
 class Turn(NamedTuple):
@@ -128,8 +124,7 @@ class Supervisor:
         `file` holds the job spec; this closes it.
         """
         try:
-            root = self._roots.get_root(self._spec)
-            self._spec = _hide_files(self._spec)
+            root, self._spec = self._roots.get_root(self._spec), partial_grants.hide_files(self._spec)
             if self._spec.hidden:
                 os.close(file)
                 file = self._spec.to_file()
@@ -144,18 +139,14 @@ class Supervisor:
 
     def renew_job(self) -> None:
         """Confine a prepared job anew if other files are to hide than when it was prepared."""
-        if self._failure is not None or not self._given.searched:
-            return
-        before = self._spec.hidden
         try:
-            self._spec = _hide_files(self._given)
+            found = partial_grants.hide_files(self._given).hidden
         except (OSError, StartError) as error:
-            self._failure = error
-            return
-        if self._spec.hidden != before:
-            if self._shim is not None:
-                self._shim.end()
-                self._shim = None
+            found, self._failure = self._spec.hidden, error
+        if self._failure is None and found != self._spec.hidden:
+            assert self._shim is not None
+            self._shim.end()
+            self._shim, self._spec = None, self._given
             self.prepare_job(self._given.to_file())
 
     def run_job(self, spec: JobSpec, files: list[int], others: int) -> JobReport:
@@ -164,7 +155,9 @@ class Supervisor:
         `files` are a job spec if it differs from the prepared one, the streams, and the shared file of a writable
         workspace (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
         """
-        self._spec = spec = spec._replace(**{name: getattr(self._spec, name) for name in _NARROWED})
+        self._spec = spec = spec._replace(
+            **{name: getattr(self._spec, name) for name in partial_grants.NARROWED}
+        )
         started = time.monotonic()
         report = self._report
         report.hidden = hiding.spell_names(spec.hidden)
@@ -194,7 +187,7 @@ class Supervisor:
         if self._calls is not None:
             self._calls.close()
             # No call may change a protected path after its restoration.
-            _wait_for_end(self._calls.broker)
+            process_tree.wait_for_end(self._calls.broker)
         self._end_job()
         return report
 
@@ -278,7 +271,7 @@ class Supervisor:
 
     def _watch_program(self, handle: int, started: float) -> str:
         """Wait until the program ends or must be ended; return the reason."""
-        _take_priority()
+        process_tree.take_priority()
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._server, select.POLLIN)
@@ -293,7 +286,7 @@ class Supervisor:
                 return "wall"
             ready = dict(poll.poll(1000 * max(0.0, min(sample_due, self._deadline) - now)))
             if handle in ready:
-                _leave_priority()
+                process_tree.leave_priority()
                 return "exit"
             if self._server.fileno() in ready and (reason := self._obey_server(handle)):
                 return reason
@@ -371,7 +364,7 @@ class Supervisor:
 
         A timer of the kernel can send SIGCONT to a stopped process (timer_create(2)). Such a job is ended.
         """
-        _leave_priority()
+        process_tree.leave_priority()
         stopped = select.poll()  # a stopped process makes no supervised call
         stopped.register(handle, select.POLLIN)
         stopped.register(self._server, select.POLLIN)
@@ -390,7 +383,7 @@ class Supervisor:
                 return "unpaused", ""
         if word != expected:
             return (argument if word == "stop" else "cancelled"), ""
-        _take_priority()
+        process_tree.take_priority()
         return "", argument
 
     def _read_message(self) -> tuple[str, str]:
@@ -535,9 +528,9 @@ class Supervisor:
         if self._leaf is not None:
             self._leaf.kill()
         if alive and self._spec.jail:
-            _wait_for_end(self._pid)
+            process_tree.wait_for_end(self._pid)
         if report.processes_peak <= _MAX_FEW_PROCESSES:
-            _leave_priority()
+            process_tree.leave_priority()
         if jail is not None:
             self._account_for_jail(jail)
         killed, report.survivors = process_tree.kill_descendants(
@@ -602,44 +595,6 @@ class Supervisor:
         report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
 
 
-def _hide_files(spec: JobSpec) -> JobSpec:
-    """Return a job spec with the files that are to hide now. Raises TooLargeError; StartError, and OSError."""
-    if not spec.searched:
-        return spec
-    try:
-        found = hiding.find_hidden(spec.searched, hiding.HidingRules(*spec.hiding), spec.shown)
-    except TooLargeError:
-        raise
-    except OSError as error:
-        raise StartError(f"hidden files: {error}") from error
-    spec = spec._replace(hidden=[tuple(each) for each in found])
-    return spec if spec.jail or not found else partial_grants.leave_out(spec, [each.path for each in found])
-
-
 def _close(files: list[int]) -> None:
     while files:
         os.close(files.pop())
-
-
-def _wait_for_end(first: int) -> None:
-    """Wait until the kernel has ended a broker, or the jail of a first process, but only for a short time."""
-    with contextlib.suppress(OSError):  # there is none
-        handle = os.pidfd_open(first)
-        select.select([handle], [], [], _END_S)
-        os.close(handle)
-
-
-def _take_priority() -> None:
-    """Take priority over a flood of processes; only root may."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-
-
-def _leave_priority() -> None:
-    """Return to ordinary priority before reaping a program with few processes.
-
-    The program's last thread may still need this process's processor in order to exit. With real-time priority,
-    waitpid(2) would spin until the kernel throttles this process, after most of a second (sched(7)).
-    """
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
