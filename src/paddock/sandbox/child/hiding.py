@@ -322,12 +322,12 @@ class _Search:
 def is_hidden(path: str, top: str, rules: HidingRules) -> bool:
     """Return whether the rules hide an existing file below a real folder, by the names of its real path."""
     search, parts = _Search(top, rules), path[len(top) + 1 :].split("/")
-    above = ["/".join(parts[:end]) for end in range(1, len(parts))]
-    if any(search.is_shown(folder, is_folder=True) for folder in above):
-        return False
-    return any(search.is_hidden(folder, "", is_folder=True) for folder in above) or search.is_hidden(
-        "/".join(parts), path, is_folder=False
-    )
+    for folder in ("/".join(parts[:end]) for end in range(1, len(parts))):
+        if search.is_shown(folder, is_folder=True):
+            return False
+        if search.is_hidden(folder, "", is_folder=True):
+            return True
+    return search.is_hidden("/".join(parts), path, is_folder=False)
 
 
 _SEARCHES: OrderedDict[tuple[str, HidingRules], _Search] = OrderedDict()
