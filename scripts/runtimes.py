@@ -70,6 +70,26 @@ If a module is missing, the hint names the interpreter, the ignored environment,
 A `.pth` file of an environment, as `pip install -e` writes it, grants nothing. Of the directories that it
 names, a program can read those in the workspace. Script tools use the first interpreter on PATH.
 
+## Packages of Node.js
+
+Programs in JavaScript and TypeScript can load packages that you installed once, such as lodash. Name their
+directory in the user's settings:
+
+```toml
+[runtimes.node]
+environment = "/opt/node-packages"
+```
+
+Its `node_modules` is then beside each program that does not name packages itself. Programs can read it and
+cannot change it. A file that runs in place in the workspace uses the packages of the workspace.
+
+## Names of languages
+
+Letter case does not matter, and common names are accepted everywhere: `bash` and `sh` for `shell`; `nodejs`,
+`js` and `javascript` for `node`; `py` and `python3`; `ts`; `golang`; `c++`; `c#`; `rb`; `rs`; `pl`; `kt`. There is
+one exception. Over HTTP, `javascript` and `typescript` without a `kind` are programs of the V8 guest, and a
+session in `javascript` is one of the guest. Write `node` for Node.js there.
+
 ## Further languages
 
 Settings can add a language that this page lacks. Write a table `[runtimes.recipes.NAME]` into your own settings file,
@@ -104,7 +124,7 @@ The language then works like a built-in one: in `paddock exec`, `run_program`, `
 rules and `runtimes.allowed`, in `paddock runtimes`, `paddock doctor` and completion. These limits apply:
 
 * A workspace may not add a language, because a recipe names programs and the directories that they may read.
-* A name that is built in, or that two files define, is an error.
+* A name that is built in, also as an alias such as `bash`, or that two files define, is an error.
 * A suffix that a built-in language has stays with that language when a script tool names no runtime.
 * Paddock matches `out_of_memory` and `version` against output of programs. Write patterns that do not backtrack.
 * The commands of `shim` and `warm` run outside of the sandbox.
@@ -118,7 +138,7 @@ rules and `runtimes.allowed`, in `paddock runtimes`, `paddock doctor` and comple
 * C#: top-level statements or a class with `Main`. Mono supports only the latter.
 * Node.js: Node.js itself distinguishes ES modules and CommonJS, from version 20.19 on.
 
-Line numbers in errors are those of the submitted program. A copy is named by its file name (`code.py`),
+Line numbers in errors are those of the submitted program. A copy is named by its file name (`program.py`),
 without its directory. C++ and R report no line for an uncaught error.
 
 ## Programs of several files
@@ -204,8 +224,11 @@ If the reader of the output is gone, the program ends with the exit code 141. A 
 
 ## Environment of a program
 
-* **Directories.** The working directory is the workspace, if it is granted. The home directory and `TMPDIR`
-  are private and deleted when the program ends.
+* **Directories.** The working directory is the workspace, if it is granted. Otherwise it is a new directory
+  with the files of the request and the program's own file, if the language needs it there. The home directory
+  and `TMPDIR` are elsewhere, private, and deleted when the program ends.
+* **Stack.** The stack of the first thread may grow as large as the memory limit allows, whatever `ulimit -s`
+  is for Paddock itself. `limits.runtime.stack_bytes` sets a smaller maximum.
 * **Variables.** `PATH` is `/usr/local/bin:/usr/bin:/bin` and what the toolchain needs. The language is
   `C.UTF-8`. Pass variables of yours, including `TZ`, with `runtimes.environment`.
 * **Network.** Without the grant, creating a socket fails at once. Name resolution fails as if the network
@@ -223,8 +246,9 @@ access to a workspace requires that this user may write there.
 OUTPUT = """
 ## Output buffers
 
-Paddock passes on output as the program writes it. A killed program loses nothing that it has written. Paddock
-disables the language's own output buffer, so that each line arrives at once:
+Paddock passes on output as the program writes it. If somebody listens to the output, or both streams are
+combined, Paddock disables the language's own buffer, so that each line arrives at once. This holds for
+`paddock exec`, sessions, streamed answers over HTTP, MCP calls with progress, and `on_output` of the library:
 
 | runtime | output leaves the program | how a program buffers it |
 |---|---|---|
@@ -236,6 +260,10 @@ Python and Ruby), a million lines take a second or two longer. A program with so
 buffering as the table shows. Its lines then arrive late and out of order with standard error, and are lost if
 the program is killed. In C++, `std::cout` is flushed at each line until `sync_with_stdio(false)`. Paddock
 does not change programs that a shell program compiles or starts.
+
+If nobody listens, as with judged programs, batches and `/run_code`, these five languages buffer as they do in
+a pipe. They write what is left in the buffer when they exit, also after an uncaught error. A program that is
+killed, for example at its time limit, loses it.
 """
 
 MEMORY = """
@@ -245,6 +273,8 @@ Paddock ends a program that exceeds its memory limit with the status `memory_lim
 more memory often ends by itself before that, because its heap has a limit or one allocation exceeds the rest.
 This is also `memory_limit` if the runtime shows it by its exit code or signal together with its own message
 on standard error. These do: {known}.
+A program that is `ok` by its exit code although its peak was above the limit has the same status, and so has
+one whose data are too large to be loaded.
 
 {others} do not show it. There the status is `failed`, and the hint says how much memory the program had.
 """

@@ -70,8 +70,12 @@ async def listed(place: str, names: str) -> tuple[list[Any], list[Any]]:
 
 
 def plain(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the protocol's library makes of it
-    """Return an entry of a listing as it was sent."""
-    return entry.model_dump(mode="json", by_alias=True, exclude_none=True)
+    """Return an entry of a listing as it was sent. The library puts `type` at a place that depends on the revision."""
+    told = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {
+        name: {"type": part.pop("type"), **part} if name in {"inputSchema", "outputSchema"} else part
+        for name, part in told.items()
+    }
 
 
 def section(tool: dict[str, Any], mark: str) -> str:

@@ -59,7 +59,11 @@ def find(argument: str, workspace: Path) -> Path:
         for name in names:
             if _is_there(folder / name, Path.is_file):
                 return folder / name
-    searched = [f"    {folder / names[0]}{_other_suffixes(names)}" for folder in folders(workspace)]
+    searched = [
+        f"    {folder / names[0]}{_other_suffixes(names)}"
+        for folder in folders(workspace)
+        if SEED_FOLDER not in folder.parts or _is_there(folder, Path.is_dir)
+    ]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
     known = list(dict.fromkeys(name for name, _ in list_scripts(workspace)))
     if nearest := find_nearest(argument.removesuffix(Path(argument).suffix), known, limit=3):

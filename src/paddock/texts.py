@@ -1,6 +1,7 @@
 """Phrases of messages, worded the same way throughout."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
 MAX_LISTED_FAULTS = 1000
 """Maximum number of faults that are listed at all. pydantic makes all of them at once, which takes 10 microseconds and
 half a kilobyte each."""
+_DISTRIBUTION = "paddock-sandbox"
 _NAME_CHARS = 200
 """Characters of a name that are compared: the time grows with the length, which an attacker may choose."""
 _UNCHANGED: Mapping[str, str] = {}
@@ -72,6 +74,28 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """Return the end of a message that suggests the known name nearest to a name, or "" if none is near."""
     nearest = find_nearest(name, known)
     return f"; did you mean `{nearest[0]}`?" if nearest else ""
+
+
+def install_command(extra: str, *, again: bool = False) -> str:
+    """Return the command that installs an extra of Paddock; `again` replaces what is installed.
+
+    If Paddock came from a checkout or a file (PEP 610), the command names that, without its folder: agents read it.
+    """
+    import json  # imported only after a mistake, as the others
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote
+
+    source, where, tool, anew = _DISTRIBUTION, "", "pip", "--force-reinstall"
+    with suppress(PackageNotFoundError, ValueError):
+        installed = distribution(_DISTRIBUTION)
+        if (installed.read_text("INSTALLER") or "").strip() == "uv":
+            tool, anew = "uv pip", "--reinstall"
+        origin = json.loads(installed.read_text("direct_url.json") or "{}")
+        if "dir_info" in origin:
+            source, where = ".", " in the checkout of Paddock"
+        elif str(origin.get("url", "")).startswith("file:"):
+            source, where = f"./{unquote(origin['url'].rpartition('/')[2])}", " in the folder of this file"
+    return f"{tool} install{f' {anew}' if again else ''} '{source}[{extra}]'{where}"
 
 
 def ellipsis(text: str, max_chars: int) -> str:

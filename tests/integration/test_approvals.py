@@ -333,6 +333,9 @@ def test_the_record_says_who_answered_and_holds_no_payload(open_desk: Open, tmp_
 
 def test_a_secret_in_the_name_of_a_tool_is_nowhere(open_desk: Open, tmp_path: Path) -> None:
     desk, person = open_desk(Rule(effect="ask", server="*")), Person("once")
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([{"name": "hunter2hunter2", "inputSchema": {"type": "object"}}]))
+    write_servers(desk.workspace, {"odd": make_entry("turncoat", tools)})
     desk.session.outgoing.known_secrets.learn("hunter2hunter2")
     call = CAUGHT % "await servers.odd.call('hunter2hunter2', {})"
     desk.run(call, person.ask)

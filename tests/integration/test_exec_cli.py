@@ -42,7 +42,9 @@ def test_a_file_runs_beside_what_it_imports(workspace):
     assert paddock(workspace, "python", "./folder/main.py") == (0, "near\n", "")
     found = paddock(workspace, "python", "-", stdin=b"import helper")
     assert found[0] == 1
-    assert found[2].startswith('Traceback (most recent call last):\n  File "code.py", line 1, in <module>\n')
+    assert found[2].startswith(
+        'Traceback (most recent call last):\n  File "program.py", line 1, in <module>\n'
+    )
     assert "  hint: inline code cannot import files beside it; " in found[2]
 
 
@@ -50,15 +52,18 @@ def test_s18_arguments_alone(workspace):
     assert paddock(workspace, "node", "--", "-e", "console.log('hello')") == (0, "hello\n", "")
 
 
+@pytest.mark.parametrize("name", ["bash", "SH", "Shell"])
+def test_common_names_of_languages_are_known(workspace, name):
+    assert paddock(workspace, name, "-c", "echo $((6 * 7))") == (0, "42\n", "")
+
+
 @pytest.mark.parametrize(
     ("args", "code", "told"),
     [
         (("cobl", "-c", "1"), 127, "there is no runtime cobl; there are node, typescript, python, "),
         (("pyton", "-c", "1"), 127, "there is no runtime pyton; did you mean python?\n"),
-        (("C++", "-c", "1"), 127, "there is no runtime C++; did you mean cpp?\n"),
-        (("bash", "-c", "1"), 127, "there is no runtime bash; did you mean shell?\n"),
-        (("js", "-c", "1"), 127, "there is no runtime js; did you mean node?\n"),
-        (("JavaScript", "-c", "1"), 127, "there is no runtime JavaScript; did you mean node?\n"),
+        (("C+", "-c", "1"), 127, "there is no runtime c+; did you mean c?\n"),
+        (("JavaScrip", "-c", "1"), 127, "there is no runtime javascrip; did you mean node?\n"),
         (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program ran out of time\n  hint: it had 200 ms; runtimes.timeout_ms is the maximum\n"),
         (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.timeout_ms in the settings decides this; "),
         (("shell", "-c", "1", "--cwd", "../x"), 126, 'Relative CWD "../x" contains path traversal or absolute path components\n'),
@@ -225,3 +230,66 @@ print(sorted(os.listdir("workspace")))
         1,
         "OSError: [Errno 30] Read-only file system: 'XDG_CONFIG_HOME/paddock/paddock.toml'",
     )
+
+
+def test_a_file_is_run_by_the_language_of_its_suffix(workspace):
+    (workspace / "one.py").write_text("import sys; print(sys.argv[1:])")
+    (workspace / "two.SH").write_text("echo $1")
+    (workspace / "three.foo").write_text("")
+    assert paddock(workspace, "one.py", "--", "-a") == (0, "['-a']\n", "")
+    assert paddock(workspace, "./two.SH", "--", "b") == (0, "b\n", "")
+    told = (
+        "./three.foo: no language has the suffix of this file; name one: paddock exec RUNTIME ./three.foo\n"
+    )
+    assert paddock(workspace, "./three.foo")[2].endswith(told)
+    code, _, told = paddock(workspace, "none.py")
+    assert (code, "none.py: cannot read this program: No such file or directory" in told) == (2, True)
+
+
+def test_a_command_runs_by_its_runtime_or_by_the_shell(workspace):
+    (workspace / "a b").write_text("")
+    assert paddock(workspace, "--", "python3", "-c", "import sys; print(sys.argv)", "x") == (
+        0,
+        "['-c', 'x']\n",
+        "",
+    )
+    assert paddock(workspace, "--", "ls", "a b") == (0, "a b\n", "")
+    assert paddock(workspace, "--", "sh", "-c", "exit 7")[0] == 7
+    code, _, told = paddock(workspace, "--", "no-such-command")
+    assert (code, "no-such-command: not found" in told) == (127, True)
+    code, _, told = paddock(workspace, "ls")
+    assert (code, told.endswith("; to run the command ls: paddock exec -- ls\n")) == (127, True)
+    denied = paddock(workspace, "--set", 'runtimes.allowed=["python"]', "--", "ls")
+    assert denied[0] == 126
+
+
+def test_piped_input_is_passed_and_an_idle_pipe_is_not(workspace):
+    code = "import sys; print(repr(sys.stdin.read()))"
+    assert paddock(workspace, "python", "-c", code, stdin=b"ada") == (0, "'ada'\n", "")
+    assert paddock(workspace, "python", "-c", code, "--no-stdin", stdin=b"ada") == (0, "''\n", "")
+    (workspace / "names").write_text("ada\n")
+    with (workspace / "names").open("rb") as names:
+        assert paddock(workspace, "python", "-c", code, stdin=names) == (0, "'ada\\n'\n", "")
+    read_end, write_end = os.pipe()  # nothing is ever written, and it does not end
+    with os.fdopen(read_end, "rb") as idle, os.fdopen(write_end, "wb"):
+        assert paddock(workspace, "python", "-c", code, stdin=idle) == (0, "''\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--with", "numpy"), "No such option '--with'. Did you mean '--package'?"),
+        (
+            ("--memory", "1"),
+            "1 is 1 byte, and no program runs with less than 1MiB; write a size such as 500kB, 64MiB or 2GiB",
+        ),
+        (
+            ("--network", "localhost"),
+            "'localhost' is neither none, loopback, hosts, full nor a list of hosts, such as "
+            "api.example.com,files.example.com; for servers that the program starts itself, write loopback",
+        ),
+    ],
+)
+def test_what_to_write_instead(workspace, words, told):
+    code, _, errors = paddock(workspace, "python", "-c", "1", *words)
+    assert (code, " ".join(errors.split()).endswith(told)) == (2, True)

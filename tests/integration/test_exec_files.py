@@ -105,11 +105,11 @@ def test_nothing_of_the_machine_comes_out(workspace: Path) -> None:
 
 
 def test_a_program_s_own_file_is_not_replaced(workspace: Path) -> None:
-    outcome = execute(workspace, "python", "1", files={"code.py": b"print(2)"})
+    outcome = execute(workspace, "python", "1", files={"program.py": b"print(2)"})
     assert outcome.error is not None
     assert (outcome.status, outcome.error.message) == (
         Status.INVALID,
-        "'code.py' is the program's own file; give yours another name",
+        "'program.py' is the program's own file; give yours another name",
     )
 
 

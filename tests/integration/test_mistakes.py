@@ -36,27 +36,27 @@ def place(workspace):
         (("run", "-", "--vars-file", "latin"), 1, f"{TEXT}\n"),
         (
             ("exec", "python", "latin"), 2,
-            USAGE.format("exec [OPTIONS] RUNTIME [FILE|-]", "exec", f"Invalid value for FILE: {TEXT}"),
+            USAGE.format("exec [OPTIONS] [RUNTIME] [FILE|-]", "exec", f"Invalid value for FILE: {TEXT}"),
         ),
-        (("run", "-", "--input", "NaN"), 1, "--input: this is not a JSON value: NaN is not a JSON number\n"),
-        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is larger than 1.8e308\n"),
-        (("run", "-", "--input", "@deep.json"), 1, "deep.json: this is not a JSON value: it is nested too deeply\n"),
+        (("run", "-", "--input", "NaN"), 2, "--input: this is not a JSON value: NaN is not a JSON number\n"),
+        (("run", "-", "--input", "[1e999]"), 2, "--input: this is not a JSON value: 1e999 is larger than 1.8e308\n"),
+        (("run", "-", "--input", "@deep.json"), 2, "deep.json: this is not a JSON value: it is nested too deeply\n"),
         (("run", "-", "--vars-file", "deep.json"), 1, "deep.json: cannot read variables: it is nested too deeply\n"),
         (
-            ("servers", "call", "a", "b", "--args", "{"), 1,
+            ("servers", "call", "a", "b", "--args", "{"), 2,
             "--args: this is not a JSON value: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n",
         ),
         (
             ("exec", "python", "-c", "1", "--max-lines", "1"), 2,
             USAGE.format(
-                "exec [OPTIONS] RUNTIME [FILE|-]", "exec",
+                "exec [OPTIONS] [RUNTIME] [FILE|-]", "exec",
                 "Invalid value for '--max-lines': 1 is not in the range 10<=x<=1000.",
             ),
         ),
         (
             ("exec", "python", "-c", "1", "--timeout-ms", "0"), 2,
             USAGE.format(
-                "exec [OPTIONS] RUNTIME [FILE|-]", "exec", "Invalid value for '--timeout-ms': 0 is not in the range x>=1."
+                "exec [OPTIONS] [RUNTIME] [FILE|-]", "exec", "Invalid value for '--timeout-ms': 0 is not in the range x>=1."
             ),
         ),
         (
@@ -81,7 +81,7 @@ def place(workspace):
             "nobody: no change waits for approval; paddock servers diff nobody looks for some\n",
         ),
         (("servers", "diff", "nobody"), 1, "warning: nobody: Unknown server: nobody\n"),
-        (("servers", "tools", "nobody"), 1, "Unknown server: nobody\n  those there are: none\n"),
+        (("servers", "tools", "nobody"), 1, "Unknown server: nobody\n  no servers are configured here; name one in .paddock/servers.json of the workspace\n"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told(place, args, code, told):

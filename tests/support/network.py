@@ -24,7 +24,7 @@ from tests.support.processes import PATIENCE_S
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, NetworkLimits, NetworkRule
 from paddock.network.connector import ProxyTerms
-from paddock.network.dial import OuterProxy
+from paddock.network.outer_proxy import OuterProxy
 from paddock.network.proxy import open_proxy
 from paddock.policy.network import decide_host, narrow_hosts
 

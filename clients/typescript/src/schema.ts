@@ -281,7 +281,7 @@ export interface paths {
         };
         /**
          * Check the connection
-         * @description Return the JSON string `pong`, as other services of this kind do.
+         * @description Return the JSON string `pong`, with or without a token, as SandboxFusion does for health checks.
          */
         get: operations["ping_v1_ping_get"];
         put?: never;
@@ -3520,7 +3520,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The token is valid. */
+            /** @description The server answers. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -5,7 +5,7 @@
     decide (`policy.decision`: grants, rules); refine (may ask the server for its list of tools), and decide again
       |--denied--> audit "decided" -> Outcome(denied)
       |
-    ask a person, where a rule says so (`approvals`)
+    where a rule says so: check name, definition and arguments (`kind.check`), then ask a person (`approvals`)
       |
     admit: wait for a slot           a rehearsal (dry_run) ends here: audit "decided" -> a stub
       |
@@ -248,6 +248,11 @@ class Gate:
         if refined is not request:
             request = refined
             decision = self._policy.decide(request)
+        if decision.asks:
+            checked = await kind.check(self._context, request, request.work, decision)
+            if isinstance(checked, RawResult):
+                return self._end_without_run(request, decision, checked)
+            decision = checked
         if decision.asks:
             decision = await self.approvals.settle(request, decision, watchers.stop)
         admission = (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from paddock.javascript.clock import Clock
     from paddock.network.authority import CertificateAuthority
     from paddock.network.connector import Decide
-    from paddock.network.dial import OuterProxy
+    from paddock.network.outer_proxy import OuterProxy
     from paddock.sandbox.protocol import Pausable
 
 _BUNDLE = ".certificates.pem"
@@ -149,7 +149,7 @@ class HostAccess:
 
 def _read_own_proxy() -> "OuterProxy | None":
     """Return the proxy of Paddock's environment. Raises EngineError before anything starts."""
-    from paddock.network.dial import read_outer_proxy  # most programs connect to nothing
+    from paddock.network.outer_proxy import read_outer_proxy  # most programs connect to nothing
 
     try:
         return read_outer_proxy(os.environ)

@@ -8,6 +8,7 @@ from time import perf_counter
 from paddock.app.visible_tools import METHODS, NotVisible, VisibleTools, suggest_call
 from paddock.hub.result import find_culprit
 from paddock.javascript.job import HostReply, OnReply
+from paddock.javascript.result_hints import ResultShape
 from paddock.model.approval import ERROR_CODES
 from paddock.model.base import Json
 from paddock.model.errors import (
@@ -37,6 +38,8 @@ OnResult = Callable[[RawResult], None]
 
 _HINT_TIMEOUT_S = 5.0
 """Maximum time to ask a server for its tools, for a hint, in seconds."""
+_MAX_SHAPES = 100
+"""Maximum number of tools whose results are described in hints."""
 _MAX_SERVER_LIST_CHARS = 300
 """Maximum length of the list of servers in an error, in characters."""
 _MAX_NAME_CHARS = 256
@@ -60,6 +63,8 @@ class HostCalls:
     """The tools that the program may list; None to refuse listing."""
     resolve_alias: Callable[[str, str], str] = lambda _server, tool: tool
     """Returns the tool's own name for an alias, if the server has listed its tools. Calls are reported by that name."""
+    shapes: dict[tuple[str, str], ResultShape] = field(default_factory=dict[tuple[str, str], ResultShape])
+    """The shapes of the last results, by server and tool as the program wrote them, for hints."""
     warned: set[str] = field(default_factory=set[str])
     """Warnings about tools that the program has received; each is sent once."""
 
@@ -88,6 +93,8 @@ class HostCalls:
             answer = self._add_warning(result, _reply_to_call(shown, server, called, compat=self._compat))
             seconds = perf_counter() - started
             on_reply(answer)
+            if answer.status is Status.OK and not raw and len(self.shapes) < _MAX_SHAPES:
+                self.shapes[server, tool] = ResultShape.of(answer.value)
             self._report_call(server, called, answer.status, seconds)
 
         try:

@@ -15,7 +15,7 @@ from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Examination, Layer
 from paddock.network.connector import ProxyTerms
-from paddock.network.dial import read_outer_proxy
+from paddock.network.outer_proxy import read_outer_proxy
 from paddock.network.proxy import open_proxy
 from paddock.policy.network import decide_host
 from paddock.sandbox.protocol import Streams

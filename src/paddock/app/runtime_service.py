@@ -134,6 +134,14 @@ class Programs:
         finally:
             self._queue.leave()
 
+    async def check(self, request: ExecutionRequest, work: RuntimeRun) -> RawResult | None:
+        """Return why a program cannot run, for what is known before it starts; None if it may."""
+        try:
+            await self._read_input_files(request, work)
+        except (ArtifactError, ValueError) as error:
+            return _refuse_program(error)
+        return None if work.session is None else self.sessions.check(request.actor, work)
+
     async def run(
         self,
         request: ExecutionRequest,
@@ -148,10 +156,11 @@ class Programs:
         """
         hosts = RequestHosts(watch)
         try:
-            job = await self._prepare_task(request, work, decision, hosts)
+            job = await self._prepare_task(
+                request, work, decision, hosts, is_heard=watchers.on_output is not None
+            )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
-            fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
-            return RawResult(status=Status.INVALID, error=fault)
+            return _refuse_program(error)
         work, terms = job.work, job.terms
         recording = self._artifacts().record(
             persist=work.output.persist,
@@ -167,13 +176,16 @@ class Programs:
         try:
             files = collector.read if collector else None
             stdout = _tee(recording.stdout, watchers.on_raw_stdout)
-            sinks = Sinks(stdout, recording.stderr, files, watchers.on_workdir)
+            shown: list[bytes] = []
+            sinks = Sinks(stdout, recording.stderr, files, shown.append, watchers.on_workdir)
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))
             result = hosts.add_connections(result)
             if isinstance(job.hosts, HostTurn) and result.session is not None:
                 self._remember_hosts(result.session.id, job.hosts)
+            if shown:
+                result = result.replace(results=await asyncio.to_thread(self.sessions.read_shown, shown[0]))
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
@@ -191,15 +203,20 @@ class Programs:
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
 
     async def _prepare_task(
-        self, request: ExecutionRequest, work: RuntimeRun, decision: Decision, hosts: RequestHosts
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        hosts: RequestHosts,
+        *,
+        is_heard: bool,
     ) -> ProgramTask:
         """Return the task of a program. Raises ArtifactError, ValueError, and JailError for its directory."""
         from paddock.runtimes.recipe import recipes
 
         terms = decision.program
         assert terms is not None
-        if any(file.artifact for file in work.files):
-            work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
+        work = await self._read_input_files(request, work)
         own = None
         if terms.grants.hosts is not None:
             access = self._session_hosts.get(work.session or "")
@@ -213,7 +230,14 @@ class Programs:
             request.actor,
             own,
             hosts.open,
+            work.output.combined or (work.output.live and is_heard),
         )
+
+    async def _read_input_files(self, request: ExecutionRequest, work: RuntimeRun) -> RuntimeRun:
+        """Return the program with the content of the artifacts among its files. Raises ArtifactError, ValueError."""
+        if not any(file.artifact for file in work.files):
+            return work
+        return await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
 
     def _remember_hosts(self, session: str, hosts: HostTurn) -> None:
         """Remember the access of an open session for its next execution."""
@@ -231,9 +255,10 @@ class Programs:
         for kind, form in result.data.items():
             if kind in _UNSTORED or not isinstance(form, str):
                 continue
-            image = result.read(kind) if kind.startswith("image/") and kind != "image/svg+xml" else None
-            recording = self._artifacts().record_file(is_text=image is None)
-            recording.stdout(form.encode("utf-8", "replace") if image is None else image)
+            recording = self._artifacts().record_file(
+                is_text=kind.startswith("text/") or kind == "image/svg+xml"
+            )
+            recording.stdout(result.read(kind) or b"")
             name = f"result-{number}{mimetypes.guess_extension(kind) or ''}"
             if handle := await recording.finish(facts.replace(file_path=name, media_type=kind)):
                 handles[kind] = handle
@@ -296,6 +321,12 @@ class Programs:
             output_mode=work.output.mode,
             command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
         )
+
+
+def _refuse_program(error: Exception) -> RawResult:
+    return RawResult(
+        status=Status.INVALID, error=ErrorInfo(name="Invalid", message=str(error), phase="decide")
+    )
 
 
 def _tee(record: Sink, also: Sink | None) -> Sink:

@@ -132,6 +132,14 @@ class Scripts:
         """Return the work of running a tool. Raises the errors of `find_tool`."""
         return make_tool_run(self.library, name, inputs)
 
+    def check_tool(self, work: ToolRun) -> RawResult | None:
+        """Return the result of a tool that cannot run, or of wrong inputs; None if it can run."""
+        try:
+            tool = find_tool(self.library, work.tool, prompt=work.prompt)
+        except (ToolNotFound, ConfigurationError) as problem:
+            return _refuse_tool(problem)
+        return self._engine.check(tool, work)
+
     async def run_tool(
         self, request: ExecutionRequest, work: ToolRun, decision: Decision, watch: ConnectionWatch
     ) -> RawResult:
@@ -145,8 +153,7 @@ class Scripts:
         try:
             tool = find_tool(self.library, work.tool, prompt=work.prompt)
         except (ToolNotFound, ConfigurationError) as problem:
-            error = ErrorInfo(name="ToolError", message=str(problem), phase="decide")
-            return RawResult(status=Status.INVALID, error=error)
+            return _refuse_tool(problem)
         declared, terms = tool.manifest, decision.tool
         # Policy judged what the tool declared at the time of the request. Grant no more than that, and no more than its
         # file declares now.
@@ -160,6 +167,11 @@ class Scripts:
         terms = terms.model_copy(update=narrowed)
         job = ToolJob(tool, work, request.workspace.absolute(), terms, own)
         return hosts.add_connections(await self._engine.run(job))
+
+
+def _refuse_tool(problem: Exception) -> RawResult:
+    error = ErrorInfo(name="ToolError", message=str(problem), phase="decide")
+    return RawResult(status=Status.INVALID, error=error)
 
 
 def _narrow_hosts(grant: HostGrant, declared: tuple[str, ...] | None) -> HostGrant:
@@ -197,8 +209,9 @@ class Languages:
         suffix = script.suffix.lower()
         if suffix in _NODE_SUFFIXES:
             return _NODE_SUFFIXES[suffix]
-        known = self._recipes.items()  # built-in runtimes first: they take precedence if two have the suffix
-        return next((name for name, recipe in known if suffix in map(str.lower, recipe.extensions)), None)
+        from paddock.runtimes.recipe import find_suffix_runtime
+
+        return find_suffix_runtime(script, self._recipes)
 
     async def make_command(
         self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from platformdirs import user_cache_path
 
 from paddock.files import Kept, read_bounded
-from paddock.hub.result import ToolInfo, ToolResult
+from paddock.hub.result import ToolInfo, ToolResult, find_wrapped
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SERVERS_FILE_BYTES, SHARED_SERVERS_FILE
@@ -154,6 +154,8 @@ class Servers:
         own = self.servers_by_name[server].timeout_ms if server in self.servers_by_name else limit_ms
         result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.call_checks.find_definition(server, tool)) is not None:
+            if find_wrapped(definition.output_schema) is not None:
+                result = result._replace(is_wrapped=True)
             if (known := self.config.servers.get(server)) is not None:  # functions declare what they return
                 await self._learn_type(known, definition, result)
             if unchecked := self.call_checks.list_unchecked_by_definition(server, definition):
@@ -182,9 +184,9 @@ class Servers:
             self.call_checks.resolve_alias(server, tool) if "_" in tool else tool
         )  # every alias contains one
 
-    def may_be_alias(self, server: str, tool: str) -> bool:
-        """Return whether a name may be an alias: its server has not listed its tools yet."""
-        return "_" in tool and self.call_checks.may_be_alias(server, tool)
+    async def check_call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
+        """Raise ServerError if a call would be refused without being sent."""
+        await self._open_hub().check_call(server, tool, arguments)
 
     async def check_bytes(self, server: str, tool: str, places: JsonPaths) -> None:
         """Raise ServerError if a tool does not declare base64 at each of these places of its arguments."""

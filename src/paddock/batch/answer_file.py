@@ -1,7 +1,8 @@
 """The file with the answers of a batch, which a later run continues.
 
 Each answer is one line, written at once and in order. A process that is killed leaves at most one line that is torn at
-the end of the file; the next run removes it, and its program runs again.
+the end of the file; the next run removes it, and its program runs again. A machine that loses power may leave NULs or
+torn lines anywhere. These are moved to another file, and their programs run again, too.
 """
 
 import fcntl
@@ -9,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Generator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -18,6 +20,7 @@ from paddock.model.errors import ConfigurationError
 
 _ANSWER_START = b'{"id": '
 """How every answer begins."""
+_NUL = b"\0"
 _MARKS = frozenset({"status", "line"})
 """Members of an answer that a program does not have."""
 
@@ -33,7 +36,15 @@ class AnswerFile:
         self._bad: set[tuple[int, str]] = set()
         self.kept = 0
         """Number of answers that the file had."""
-        size = self._read_answers()
+        self.aside = path.with_name(f"{path.name}.damaged")
+        """The file that gets damaged lines."""
+        self.damaged: tuple[int, ...] = ()
+        """Numbers of the lines that were moved there."""
+        damaged: list[int] = []
+        size = self._read_answers(damaged)
+        if damaged:
+            size = self._move_damaged(frozenset(damaged), size)
+            self.damaged = tuple(damaged)
         file.truncate(size)
         file.seek(size)
 
@@ -50,16 +61,39 @@ class AnswerFile:
         self._file.write(line)
         self._file.flush()
 
-    def _read_answers(self) -> int:
-        """Read the file and return the size of its complete lines."""
+    def _read_answers(self, damaged: list[int]) -> int:
+        """Read the file and return the size of its complete lines; add the numbers of those that are damaged."""
         size = 0
         for number, line in enumerate(self._file, 1):
-            if not line.endswith(b"\n"):
+            if _is_damaged(line, after_answers=self.kept > 0):
+                damaged.append(number)
+            elif not line.endswith(b"\n"):
                 self._check_torn_line(line, number)
                 break
-            self._note_answer(line, number)
+            else:
+                self._note_answer(line, number)
             size += len(line)
         return size
+
+    def _move_damaged(self, numbers: AbstractSet[int], size: int) -> int:
+        """Move lines to the file for damaged ones; return the size of the others, which close the gaps.
+
+        Ended in between, this leaves lines that the next run finds damaged, and answers that are there twice.
+        """
+        with open(self.aside, "ab") as aside:
+            self._file.seek(0)
+            aside.writelines(line for number, line in enumerate(self._file, 1) if number in numbers)
+            aside.flush()
+            os.fsync(aside.fileno())
+        read, written, number = 0, 0, 0
+        while read < size:
+            self._file.seek(read)
+            line = self._file.readline()
+            read, number = read + len(line), number + 1
+            if number not in numbers:
+                self._file.seek(written)
+                written += self._file.write(line)
+        return written
 
     def _check_torn_line(self, line: bytes, number: int) -> None:
         """Check that the last line, which will be removed, is an answer or the beginning of one."""
@@ -91,6 +125,20 @@ class AnswerFile:
             f"{self._path}: line {number} is no answer of `paddock batch`, so nothing was written; name another file "
             "with --output"
         )
+
+
+def _is_damaged(line: bytes, *, after_answers: bool) -> bool:
+    """Return whether a line was an answer, or was to become one, before a part of it was lost."""
+    if _NUL in line:
+        rest = line.replace(_NUL, b"").strip()
+        return after_answers or not rest or rest.startswith(_ANSWER_START)
+    if not (line.startswith(_ANSWER_START) and line.endswith(b"\n")):
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 @contextmanager

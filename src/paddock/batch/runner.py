@@ -11,7 +11,7 @@ wrote to standard output.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from paddock.model.limits import KIB, MIB, LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.work_files import InputFile
+from paddock.runtimes.recipe import is_compiled
 from paddock.settings.schema import RuntimeSettings
 from paddock.texts import ellipsis
 
@@ -77,19 +78,31 @@ class Runner:
         self._origin = origin
         self._compile_timeout_ms = settings.timeout_ms
         self._max_jobs = settings.max_jobs
+        self._languages = frozenset(settings.languages)
+        self._recipes = settings.recipes
 
     def map(
         self, programs: Iterable[Program] | AsyncIterable[Program], max_parallel: int | None = None
     ) -> AsyncGenerator[ProgramResult]:
-        """Yield the results of programs as they end; at most `max_parallel` run, and at most `runtimes.max_jobs`."""
+        """Yield the results of programs as they end; at most `max_parallel` run, and at most `runtimes.max_jobs`.
+
+        Programs of a sequence whose language the gate rejects are sent first, so that a mistake is found at once.
+        """
+        if isinstance(programs, Sequence):
+            programs = sorted(programs, key=self.has_language)
         parallel = min(max_parallel or self._max_jobs, self._max_jobs)
         return map_concurrently(self.run, programs, parallel=parallel)
+
+    def has_language(self, program: Program) -> bool:
+        """Return whether there are runtimes for the language of a program and of its checker."""
+        used = (program.language, *([program.checker.language] if program.checker is not None else []))
+        return all(name in self._languages for name in used)
 
     async def run(self, program: Program) -> ProgramResult:
         """Run a program, with all its tests if it has any. Raises LedgerError when the record cannot be written."""
         if program.tests:
             return await self._judge(program)
-        outcome = await self._execute(program.make_work(program.stdin), program.make_limits())
+        outcome = await self._execute(program.make_work(program.stdin), self._make_limits(program))
         return ProgramResult(id=program.id, outcome=outcome)
 
     async def _judge(self, program: Program) -> ProgramResult:
@@ -107,10 +120,11 @@ class Runner:
 
     async def _run_case(self, program: Program, case: Case, work: RuntimeRun) -> CaseResult:
         written: list[bytes] = []
-        limits = program.make_limits().replace(
+        limits = self._make_limits(program)
+        limits = limits.replace(
             timeout_ms=case.timeout_ms or program.timeout_ms,
             memory_bytes=case.memory_bytes or program.memory_bytes,
-            compile_timeout_ms=program.compile_timeout_ms or self._compile_timeout_ms,
+            compile_timeout_ms=limits.compile_timeout_ms or self._compile_timeout_ms,
             output_bytes=program.output_bytes or JUDGED_OUTPUT_BYTES,
         )
         outcome = await self._execute(work, limits, written.append)
@@ -118,6 +132,13 @@ class Runner:
         if verdict is CaseVerdict.ACCEPTED:
             verdict, message = await self._judge_output(program, case, b"".join(written))
         return CaseResult(name=case.name, verdict=verdict, message=message, outcome=outcome)
+
+    def _make_limits(self, program: Program) -> LimitOverrides:
+        """Return the limits of a program; that of a compile step only if it may have one."""
+        limits = program.make_limits()
+        if limits.compile_timeout_ms is None or is_compiled(program.language, self._recipes):
+            return limits
+        return limits.replace(compile_timeout_ms=None)
 
     async def _judge_output(self, program: Program, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
         if program.checker is not None:

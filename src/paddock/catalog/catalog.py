@@ -162,20 +162,25 @@ class Catalog:
         return index.search_tools(queries, server=server, limit=limit, mix=mix), listing
 
     async def describe_tools(
-        self, names: Sequence[str], *, patience_s: float | None = None
-    ) -> tuple[tuple[Described | UnmatchedName, ...], Listing]:
-        """Return the declarations of tools by name (`server.tool` or `server/tool`), and the searched listing.
+        self, names: Sequence[str], *, limit: int | None = None, patience_s: float | None = None
+    ) -> tuple[tuple[Described | UnmatchedName, ...], Listing, int]:
+        """Return the declarations of tools, the searched listing, and the number of tools above `limit`.
 
-        All servers are asked only if a name begins with no server's name.
+        A name is `server.tool`, `server/tool`, or a server, which stands for all its tools. All servers are asked only
+        if a name begins with no server's name.
         """
         wanted = [
-            {each for each in self._servers if name.startswith((f"{each}.", f"{each}/"))} for name in names
+            {each for each in self._servers if name == each or name.startswith((f"{each}.", f"{each}/"))}
+            for name in names
         ]
         asked = set[str]().union(*wanted) if all(wanted) else set(self._servers)
         listing = await self._list_tools([server for server in self._servers if server in asked], patience_s)
         tools = {f"{tool.server}.{tool.alias}": tool for tool in listing.tools if tool.alias}
         tools |= {tool.name: tool for tool in listing.tools}
-        return tuple(self._describe_tool(name, tools) for name in names), listing
+        of_servers = {name: [tool.name for tool in listing.tools if tool.server == name] for name in names}
+        chosen = [each for name in names for each in (of_servers[name] or [name])]
+        described = tuple(self._describe_tool(name, tools) for name in chosen[:limit])
+        return described, listing, len(chosen) - len(described)
 
     def find_observed_type(self, tool: CatalogTool) -> Mapping[str, Json] | None:
         """Return the observed type of a tool's results, as a JSON Schema."""

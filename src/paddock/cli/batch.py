@@ -1,9 +1,10 @@
 """`paddock batch`: run the programs in a file of JSON lines, and print or keep one answer for each."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,8 @@ from paddock.cli.line_source import read_lines
 from paddock.cli.run_request import EXIT_SIGNAL_BASE
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import cancel_on_signals
+from paddock.cli.table import warn
+from paddock.model.base import count
 from paddock.model.outcome import Status
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
@@ -28,6 +31,7 @@ from paddock.settings.schema import Settings
 EXIT_UNANSWERED = 1
 """Exit code if a line was invalid, or if nothing is known of a program: it was refused, unavailable or lost."""
 
+_MAX_LISTED_LINES = 20
 _UNANSWERED = frozenset(
     {Status.DENIED, Status.INVALID, Status.UNAVAILABLE, Status.LOST, Status.ERROR, Status.CANCELLED}
 )
@@ -75,6 +79,14 @@ def command(
     settings = load(workspace, flags=flags).settings
     with ExitStack() as stack:
         answers = None if output is None else stack.enter_context(open_answer_file(output))
+        if answers is not None and answers.damaged:
+            numbers = ", ".join(map(str, answers.damaged[:_MAX_LISTED_LINES]))
+            more = len(answers.damaged) - _MAX_LISTED_LINES
+            numbers += f" and {more} more" if more > 0 else ""
+            warn(
+                f"{output}: {count(len(answers.damaged), 'line')} that lost a part ({numbers}) moved to "
+                f"{answers.aside.name}; their programs run again"
+            )
         batch = _Batch(answers, Progress(sys.stderr))
         number = asyncio.run(batch.run(file, settings, workspace, max_parallel))
     context.exit(EXIT_SIGNAL_BASE + number if number else batch.exit_code)
@@ -86,7 +98,6 @@ class _Batch:
     def __init__(self, answers: AnswerFile | None, progress: Progress) -> None:
         self._answers = answers
         self._progress = progress
-        self._seen: set[str] = set()
         self._tally = Tally()
 
     @property
@@ -104,7 +115,7 @@ class _Batch:
                     origin = Origin(workspace, find_actor(), "cli")
                     runner = Runner(opened.gate.execute, origin, settings.runtimes)
                     async with (
-                        aclosing(self._read_programs(file)) as programs,
+                        aclosing(self._read_programs(file, runner)) as programs,
                         aclosing(runner.map(programs, max_parallel)) as results,
                     ):
                         async for result in results:
@@ -115,24 +126,38 @@ class _Batch:
         self._progress.end(self._tally, self._answers.kept if self._answers else 0)
         return received[0] if received else 0
 
-    async def _read_programs(self, file: IO[bytes]) -> AsyncGenerator[Program]:
-        """Yield the programs that are not answered yet; lines that are no programs are answered at once."""
-        number = 0
+    async def _read_programs(self, file: IO[bytes], runner: Runner) -> AsyncGenerator[Program]:
+        """Yield the programs that are not answered yet, and answer lines that are no programs.
+
+        A file is read twice, so that whatever cannot run is answered before anything runs: first the lines that are no
+        programs, and the programs whose language the gate will reject; then the others. A pipe is read once.
+        """
+        begin = _find_position(file)
+        for runnable in (None,) if begin is None else (False, True):
+            if runnable and begin is not None:
+                os.lseek(file.fileno(), begin, os.SEEK_SET)
+            async for program in self._read_lines(file):
+                if runnable not in {None, isinstance(program, Program) and runner.has_language(program)}:
+                    continue
+                if isinstance(program, BadLine):
+                    await self._answer_bad_line(program)
+                elif self._answers is None or not self._answers.has(program.id):
+                    yield program
+
+    async def _read_lines(self, file: IO[bytes]) -> AsyncGenerator[Program | BadLine]:
+        number, seen = 0, set[str]()
         async for line in read_lines(file, MAX_LINE_BYTES):
             number += 1
             if not line.strip():
                 continue
             program = read_program(line, number)
-            if isinstance(program, Program) and program.id in self._seen:
-                program = BadLine(
-                    number, program.id, "id: an earlier line has the same one; each needs its own"
-                )
-            if isinstance(program, BadLine):
-                await self._answer_bad_line(program)
-                continue
-            self._seen.add(program.id)
-            if self._answers is None or not self._answers.has(program.id):
-                yield program
+            if isinstance(program, Program):
+                if program.id in seen:
+                    message = "id: an earlier line has the same one; each needs its own"
+                    program = BadLine(number, program.id, message)
+                else:
+                    seen.add(program.id)
+            yield program
 
     async def _answer_bad_line(self, bad: BadLine) -> None:
         self._tally = self._tally._replace(invalid=self._tally.invalid + 1)
@@ -157,6 +182,13 @@ class _Batch:
             self._answers.write(line)
         except OSError as problem:
             raise Failure(f"cannot write the answers: {problem.strerror}") from None
+
+
+def _find_position(file: IO[bytes]) -> int | None:
+    """Return where a file is read; None for a pipe or a terminal, which can be read only once."""
+    with suppress(OSError):
+        return os.lseek(file.fileno(), 0, os.SEEK_CUR)
+    return None
 
 
 def _print_line(line: bytes) -> None:

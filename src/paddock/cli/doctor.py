@@ -16,6 +16,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
+from paddock.texts import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ def _describe_installer() -> tuple[str, str, str]:
 
     if (found := find_uv() or shutil.which("uv")) is not None:
         return "available", str(found), ""
-    return "missing", "programs get no Python packages without uv", "pip install 'paddock-sandbox[packages]'"
+    return "missing", "programs get no Python packages without uv", install_command("packages")
 
 
 def _print_report(

@@ -1,11 +1,12 @@
 """`paddock exec`: run one program in a language runtime; its output and its exit code are passed on."""
 
 import asyncio
+import shutil
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 from pydantic import ValidationError
@@ -27,6 +28,7 @@ from paddock.cli.variables import decode_utf8
 from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
+from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.packages import needs_own_folder
@@ -45,16 +47,21 @@ from paddock.settings.schema import RuntimeSettings, Settings
 
 if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
+    from paddock.settings.recipes import Recipe
 
 EXIT_OWN_FAILURE, EXIT_DENIED, EXIT_NO_RUNTIME, EXIT_TIMEOUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as in env(1) and timeout(1)."""
 
+_NOTHING_TO_RUN = (
+    "There is nothing to run: give a FILE, a language with -c CODE, - for a program on standard input, "
+    "or -- COMMAND."
+)
 _REST_KEY = "paddock.exec.rest"
 _MAX_CODE_BYTES = 4 * CODE_CHARS
 """Maximum size of a source in UTF-8; an endless file is not read further."""
 
 
-class _Program(click.Command):
+class _ExecCommand(click.Command):
     """A command that passes on everything after `--`, including dashes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -71,11 +78,13 @@ class _Program(click.Command):
 
 @click.command(
     "exec",
-    cls=_Program,
+    cls=_ExecCommand,
     epilog=render_examples(
         "paddock exec python -c 'print(6 * 7)'",
         "paddock exec rust ./main.rs -- --size 10",
-        "git log | paddock exec perl ./count.pl --stdin",
+        "git log | paddock exec perl ./count.pl",
+        "paddock exec ./main.rs",
+        "paddock exec -- npm test",
         "paddock exec python ./plot.py --file-in sales.csv --output '*.png' --output-dir plots",
         "paddock exec node -- --version",
         "paddock exec java ./Main.java --mode summary --query error --json",
@@ -83,10 +92,16 @@ class _Program(click.Command):
         "paddock exec python -c 'x = 1' --session new --server http://127.0.0.1:8700",
     ),
 )
-@click.argument("runtime", shell_complete=completions.runtimes)
+@click.argument("runtime", required=False, shell_complete=completions.runtimes)
 @click.argument("file", required=False, metavar="[FILE|-]")
 @click.option("-c", "--code", help="Source code of the program.")
-@click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input to the program.")
+@click.option(
+    "--stdin/--no-stdin",
+    "with_stdin",
+    default=None,
+    help="Pass standard input to the program, or not. By default it is passed if it is a file, or a pipe with data; "
+    "--stdin waits for the pipe.",
+)
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
 @options.add_timeout_option("Longest wall time, compile step included")
 @options.timeout_ms
@@ -133,7 +148,7 @@ class _Program(click.Command):
 def command(
     context: click.Context,
     *,
-    runtime: str,
+    runtime: str | None,
     file: str | None,
     timeout: int | None,
     timeout_ms: int | None,
@@ -149,9 +164,10 @@ def command(
 ) -> None:
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
 
-    A FILE of the workspace runs in place, so it can import files beside it. A compiler sees only that file. Arguments
-    of the program follow `--`. Output and exit code are the program's own. Other exit codes: 124 timeout, 125 Paddock
-    failed, 126 denied by policy, 127 runtime not available, 128+N ended by signal N.
+    A FILE of the workspace runs in place, so it can import files beside it. A compiler sees only that file. Without
+    RUNTIME, the suffix of FILE decides; without both, the command after `--` runs. Output and exit code are the
+    program's own. Other exit codes: 124 timeout, 125 Paddock failed, 126 denied by policy, 127 runtime not available,
+    128+N ended by signal N.
     """
     timeout = options.choose_timeout_ms(timeout, timeout_ms)
     answered = given["mode"] is not None or bool(given["terms"])
@@ -159,14 +175,12 @@ def command(
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         check_server_options(context, session, server)
-        settings = None if session is not None else _read_own_settings(runtime, workspace, flags, given)
-        wanted = {**given, "workspace": workspace, "session": session}
-        work = _build_work(runtime, context.meta[_REST_KEY], file, wanted)
+        settings = None if session is not None else read_settings(workspace, flags, given)
+        program = _find_program(_Named(runtime, file, given["code"], context.meta[_REST_KEY]), settings)
+        work = _build_work(program, {**given, "workspace": workspace, "session": session})
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
-        if settings is None:
-            runner = SessionRunner(server, work, limits)
-        else:
-            runner = _LocalRunner(settings, workspace, work, limits)
+        on_server = SessionRunner(server, work, limits)
+        runner = on_server if settings is None else _LocalRunner(settings, workspace, work, limits)
         context.exit(_execute(runner, work, answered=answered, as_json=as_json, output_dir=output_dir))
     except ValidationError as problem:
         raise click.UsageError(explain_request(problem)) from None
@@ -198,27 +212,83 @@ def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
         return
     from paddock.runtimes.recipe import no_runtime
 
-    raise Failure(no_runtime(name, runtimes.recipes), exit_code=EXIT_NO_RUNTIME)
+    message = no_runtime(name, runtimes.recipes)
+    if shutil.which(name) is not None:
+        message += f"; to run the command {name}: paddock exec -- {name}"
+    raise Failure(message, exit_code=EXIT_NO_RUNTIME)
 
 
-def _read_own_settings(
-    runtime: str, workspace: Path, flags: dict[str, str], given: Mapping[str, Any]
-) -> Settings:
-    settings = read_settings(workspace, flags, given)
-    require_runtime(runtime, settings.runtimes)
-    return settings
+class _Named(NamedTuple):
+    """What the command line names."""
+
+    runtime: str | None
+    file: str | None
+    code: str | None
+    args: Sequence[str]
 
 
-def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
-    if given["code"] is None and file is None and not args:
-        raise click.UsageError(
-            "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
-            "executable itself."
-        )
+class _Program(NamedTuple):
+    """What is run."""
+
+    runtime: str
+    file: str | None
+    code: str | None
+    args: Sequence[str]
+
+
+def _find_program(named: _Named, settings: Settings | None) -> _Program:
+    """Return the program, with its runtime where the command line leaves it out. None: a server has the settings.
+
+    A single file is run by the runtime of its suffix. A command is run by the runtime whose executable it is, and any
+    other command by `shell`. Raises UsageError without a program, and Failure for an unknown runtime.
+    """
+    from paddock.runtimes.recipe import recipes
+
+    known = recipes({} if settings is None else settings.runtimes.recipes)
+    program = _find_command(named, known) or _find_file(named, known)
+    if program is None:
+        if named.runtime is None or (named.code is None and named.file is None and not named.args):
+            raise click.UsageError(_NOTHING_TO_RUN)
+        program = _Program(read_language(named.runtime), *named[1:])
+    if settings is not None:
+        require_runtime(program.runtime, settings.runtimes)
+    return program
+
+
+def _find_command(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
+    """Return the program for a command line without a runtime, a file and code."""
+    from paddock.runtimes.recipe import find_executable_runtime
+
+    if named.runtime is not None or named.code is not None or not named.args:
+        return None
+    runtime = find_executable_runtime(named.args[0], known)
+    if runtime is None or runtime == "shell":  # a shell takes no arguments of its own
+        return _Program("shell", None, 'exec "$@"', named.args)
+    return _Program(runtime, None, None, named.args[1:])
+
+
+def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
+    """Return the program for a file that stands where a runtime could. Raises UsageError for an unknown suffix."""
+    from paddock.runtimes.recipe import find_suffix_runtime
+
+    file = named.runtime
+    if file is None or read_language(file) in known or named.file is not None or named.code is not None:
+        return None
+    if (runtime := find_suffix_runtime(Path(file), known)) is not None:
+        return _Program(runtime, file, None, named.args)
+    if Path(file).is_file():
+        what = f"{file}: no language has the suffix of this file; name one: paddock exec RUNTIME {file}"
+        raise click.UsageError(what)
+    return None
+
+
+def _build_work(program: _Program, given: dict[str, Any]) -> RuntimeRun:
+    runtime, file, code, args = program
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
     given = {name: value for name, value in given.items() if name != "show"}  # a setting has it
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
+    given["code"] = code
     return RuntimeRun.model_validate({**fields, **_read_options(runtime, file, **given)})
 
 
@@ -228,7 +298,7 @@ def _read_options(
     *,
     workspace: Path,
     code: str | None,
-    with_stdin: bool,
+    with_stdin: bool | None,
     access: Access | None,
     network: str | list[str] | None,
     mode: OutputMode | None,
@@ -259,7 +329,7 @@ def _read_options(
         "env": env,
         "packages": packages,
         "session": session,
-        "stdin": _read_stdin() if with_stdin else None,
+        "stdin": _read_stdin(file, with_stdin),
         "network": network or "none",
         "output": {
             "mode": mode or ("intent" if terms else "minimal"),
@@ -322,7 +392,7 @@ def _execute(
     try:
         if passing.broken is not None:
             raise passing.broken
-        listed = save_files(outcome, runner, output_dir, exit_code=EXIT_OWN_FAILURE) if outcome.files else ""
+        listed = save_files(outcome, runner, output_dir, exit_code=EXIT_OWN_FAILURE)
         lost = "" if answered or not runner.keeps_output else _not_kept(outcome)
         text = (
             ""
@@ -402,11 +472,14 @@ def read_source(file: str) -> str:
     return text
 
 
-def _read_stdin() -> bytes:
+def _read_stdin(file: str | None, wanted: bool | None) -> bytes | None:
+    """Return standard input for the program: as the option says, by default what is there to be read."""
+    if wanted is False or (wanted is None and (file == "-" or not streams.has_input())):
+        return None
     data = sys.stdin.buffer.read(STDIN_BYTES + 1)
     if len(data) > STDIN_BYTES:
         raise click.UsageError(
             f"A program gets at most {STDIN_BYTES} bytes of standard input, but this is more; put it into a file of "
-            "the workspace, which the program can read."
+            "the workspace, which the program can read, or give --no-stdin."
         )
-    return data
+    return data if data or wanted else None

@@ -96,13 +96,21 @@ class _ClientName(click.Choice[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:
             return value
-        near = find_nearest(value.lower(), self.choices)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = _find_nearest_clients(value.lower(), self.choices)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise click.UsageError(
             f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "
             f"`paddock install {ANY_CLIENT}` prints the entry for any other.",
             ctx,
         )
+
+
+def _find_nearest_clients(value: str, names: Sequence[str]) -> list[str]:
+    """Return names like `value`, as a whole or by one of their words, those with the same beginning first."""
+    words = {word for name in names for word in (name, *name.split("-"))}
+    near = find_nearest(value, words, limit=3)
+    word = max(near, key=lambda word: word[:2] == value[:2], default="")
+    return [name for name in names if word in (name, *name.split("-"))]
 
 
 @click.command(

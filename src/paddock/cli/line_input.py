@@ -1,9 +1,12 @@
 """Read programs at a terminal, line by line, with the editing and the history of readline."""
 
 import ast
+import builtins
 import codeop
+import keyword
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,18 +23,28 @@ MAX_HISTORY_LINES = 2000
 _MAX_HISTORY_BYTES = 4 * 1024 * 1024
 _KEEP_BACKSLASH = frozenset({"python", "ruby", "shell"})
 """Languages in which a backslash at the end of a line continues it."""
+_NAME = re.compile(r"[^\W\d]\w{2,63}")
+"""A name that is worth completing."""
+_DELIMITERS = " \t\n`~!@#$%^&*()-=+[{]}\\|;'\",<>/?."
+_PYTHON_NAMES = frozenset(name for name in (*keyword.kwlist, *dir(builtins)) if len(name) > 2)
 PASTE, END_OF_PASTE = ":paste", ":end"
 
 
 class LineInput:
     """Reads one program after another. `close` stores the history."""
 
-    def __init__(self, language: str, history: Path, has_secret: Callable[[str], bool]) -> None:
-        """Keep no program in the history that holds a secret, as `has_secret` says of a text."""
+    def __init__(
+        self, language: str, history: Path, has_secret: Callable[[str], bool], commands: Iterable[str] = ()
+    ) -> None:
+        """Keep no program in the history that holds a secret, as `has_secret` says of a text.
+
+        Tab completes `commands`, and the names that earlier lines hold.
+        """
         self._language = language
         self._has_secret = has_secret
         self._first, self._next = f"{language}> ", f"{'...'.rjust(len(language))}> "
-        self._history = _History(history)
+        self._names: set[str] = set(commands) | (_PYTHON_NAMES if language == "python" else frozenset())
+        self._history = _History(history, self._complete)
 
     def read(self) -> str | None:
         """Return the next program or command; None at the end of the input.
@@ -44,6 +57,7 @@ class LineInput:
             while True:
                 lines.append(input(self._next if lines else self._first))
                 self._history.add(lines[-1])
+                self._names.update(_NAME.findall(lines[-1]))
                 if lines[0].strip() == PASTE:
                     pasting = True
                 if pasting:
@@ -57,6 +71,17 @@ class LineInput:
         finally:
             if self._has_secret("\n".join(lines)):
                 self._history.forget(len(lines))
+
+    def _complete(self, text: str, state: int) -> str | None:
+        """Return the completion number `state` of a word; at the start of a line, insert a tab."""
+        if not text:
+            if state == 0 and readline is not None:
+                readline.insert_text("\t")
+                readline.redisplay()
+                return ""
+            return None
+        found = sorted(name for name in self._names if name.startswith(text) and name != text)
+        return found[state] if state < len(found) else None
 
     def close(self) -> None:
         """Store the history. A file that cannot be written is a warning."""
@@ -84,14 +109,16 @@ def is_complete(language: str, text: str) -> bool:
 class _History:
     """The lines that earlier prompts and this one read."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, completer: Callable[[str, int], str | None]) -> None:
         self._file = file
         self._added: list[str] = []
         if readline is None:
             return
         readline.set_auto_history(False)
         # The default completes names of files that the session cannot see.
-        readline.parse_and_bind("tab: tab-insert")
+        readline.set_completer(completer)
+        readline.set_completer_delims(_DELIMITERS)
+        readline.parse_and_bind("tab: complete")
         readline.clear_history()
         for line in self._read_stored():
             readline.add_history(line)

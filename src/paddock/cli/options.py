@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from paddock.audit.moment import parse_moment
+from paddock.model.base import count
+from paddock.model.limits import MIB
 from paddock.model.network import NETWORKS
-from paddock.settings.units import DURATIONS, MAX_AMOUNT, read_duration_ms, read_size_bytes
+from paddock.settings.units import DURATIONS, MAX_AMOUNT, SIZES, read_duration_ms, read_size_bytes
 
 LISTED_ENTRIES = 50
 """Default number of entries in a list that grows with use."""
@@ -76,8 +78,10 @@ def _read_network(
     names = [name.strip() for name in text.split(",")]
     if all("." in name or ":" in name for name in names):
         return names
+    hint = "; for servers that the program starts itself, write loopback" if "localhost" in names else ""
     raise click.BadParameter(
-        f"{text!r} is neither {', '.join(NETWORKS)} nor a list of hosts, such as api.example.com,files.example.com",
+        f"{text!r} is neither {', '.join(NETWORKS)} nor a list of hosts, such as "
+        f"api.example.com,files.example.com{hint}",
         param=parameter,
     )
 
@@ -102,9 +106,13 @@ def add_duration_option(*names: str, help: str) -> Callable[[Any], Any]:
 
 def _parse_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     try:
-        return None if text is None else (int(text) if text.isdecimal() else read_size_bytes(text)) or None
+        size = None if text is None else int(text) if text.isdecimal() else read_size_bytes(text)
     except ValueError as problem:
         raise click.BadParameter(str(problem), param=parameter) from None
+    if size is not None and 0 < size < MIB:
+        what = f"{text} is {count(size, 'byte')}, and no program runs with less than 1MiB; write a size such as {SIZES}"
+        raise click.BadParameter(what, param=parameter)
+    return size or None
 
 
 def add_size_option(*names: str, help: str) -> Callable[[Any], Any]:

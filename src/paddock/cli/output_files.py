@@ -4,7 +4,9 @@ A program chose the names, and an earlier program may have put links into the di
 through a link, over an existing file, or under a name whose content tools run.
 """
 
+import hashlib
 import shlex
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -13,6 +15,7 @@ from paddock.cli.failure import Failure
 from paddock.files import write_below
 from paddock.model.base import count
 from paddock.model.outcome import Outcome
+from paddock.model.session import IMAGE_SUFFIXES
 from paddock.model.work_files import OutputFile
 from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.settings.schema import Settings
@@ -49,17 +52,19 @@ class LocalFiles:
 
 
 def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, exit_code: int) -> str:
-    """Write stored files to the directory `target`, if one is given, and return one line for each file of a program.
+    """Write files to the directory `target`, if one is given, and return one line for each file of a program.
+
+    Images and pages that the program displayed are among them, as `result-1.png`.
 
     Raises Failure, with `exit_code`, for a file that cannot be written. No file is replaced.
     """
     lines: list[str] = []
-    for file in outcome.files:
+    for file, data in (*_list_shown(outcome), *((file, None) for file in outcome.files)):
         size = count(file.size, "byte")
-        if file.handle is None:
+        if file.handle is None and (data is None or target is None):
             lines.append(f"{file.path} ({size}) was not stored: {file.not_kept}")
             continue
-        where = stored.name_source(file)
+        where = stored.name_source(file) if file.handle else "it is not stored"
         if target is not None:
             if (name := find_special_name(file.path)) is not None:
                 lines.append(
@@ -68,7 +73,7 @@ def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, ex
                 continue
             try:
                 target.mkdir(parents=True, exist_ok=True)
-                write_below(target, file.path, stored.read_file(file))
+                write_below(target, file.path, stored.read_file(file) if data is None else data)
             except OSError as error:
                 exists = isinstance(error, FileExistsError)
                 why = (
@@ -79,6 +84,24 @@ def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, ex
             where = str(target / file.path)
         lines.append(f"{file.path} ({size}): {where}")
     return "\n".join(lines)
+
+
+def _list_shown(outcome: Outcome) -> Iterator[tuple[OutputFile, bytes]]:
+    """Yield the images and pages that a program displayed, as files. A session shows tables as text, too."""
+    for number, result in enumerate(outcome.results, 1):
+        kind = result.image_type or ("text/html" if outcome.session is None and result.html else "")
+        if (data := result.read(kind)) is not None:
+            yield (
+                OutputFile(
+                    path=f"result-{number}{IMAGE_SUFFIXES.get(kind, '.html')}",
+                    size=len(data),
+                    media_type=kind,
+                    sha256=hashlib.sha256(data).hexdigest(),
+                    handle=result.handles.get(kind),
+                    not_kept="give --output-dir, or leave out --no-keep",
+                ),
+                data,
+            )
 
 
 def find_special_name(path: str) -> str | None:

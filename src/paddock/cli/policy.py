@@ -16,6 +16,7 @@ from paddock.cli.program_options import explain_request, read_settings
 from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
+from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision
@@ -216,11 +217,11 @@ def _build_request(
     )  # names of servers may contain slashes, names of tools should not
     if server and tool:
         work = ServerCall(server=server, tool=tool)
-    elif target in runtimes:
+    elif (runtime := read_language(target)) in runtimes:
         fields: dict[str, Json] = {"executable": executable, "cwd": cwd, "network": network or "none"}
         fields |= {"access": access} if access else {}
         try:
-            work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
+            work = RuntimeRun.model_validate({"runtime": runtime, "code": "", **fields})
         except ValidationError as problem:
             raise click.UsageError(explain_request(problem)) from None
     else:

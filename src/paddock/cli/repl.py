@@ -36,11 +36,12 @@ from paddock.client.loop_thread import OpenLoop, start_loop
 from paddock.files import write_below
 from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
+from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.session import KERNELS, NEW
+from paddock.model.session import IMAGE_SUFFIXES, KERNELS, NEW
 from paddock.rendering.program_response import list_notes, program_response
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ COMMANDS = {
     ":reset": "close the session and open another one",
     ":paste": "read a program until a line with :end",
     ":help": "show this list",
+    ":quit": "end, as Ctrl-D, exit and quit do",
 }
+COMMAND_NAMES = tuple(name.split()[0] for name in COMMANDS)
+_LEAVING = frozenset({":quit", ":exit", ":q", "exit", "quit", "exit()", "quit()"})
+"""What people type to leave a prompt."""
 _HELP = [
     *(f"{name:<12}{text}" for name, text in COMMANDS.items()),
     "Ctrl-C interrupts the program and keeps the session; Ctrl-D ends.",
@@ -61,14 +66,6 @@ _UNKNOWN_COMMAND = re.compile(r":[a-z]+")
 _WITH_COLONS = frozenset({"ruby", "shell"})
 """Languages in which a program may begin like a command of the prompt."""
 _ANEW = ":reset opens another one"
-_SAVED_TYPES = {
-    "image/png": ".png",
-    "image/jpeg": ".jpg",
-    "image/gif": ".gif",
-    "image/webp": ".webp",
-    "image/svg+xml": ".svg",
-}
-"""Forms of results that are written to files, with the ends of their names."""
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -120,6 +117,7 @@ def command(
     the commands of the prompt.
     """
     settings = read_settings(workspace, flags, {**given, "env": env, "show": show})
+    runtime = read_language(runtime)
     require_runtime(runtime, settings.runtimes)
     fields: dict[str, Json] = {
         "kind": "runtime",
@@ -207,7 +205,9 @@ class Repl:
         if not self._as_json:
             print_lines([f"{language}, confined: :help lists commands, Ctrl-D ends"])
         history = user_state_path("paddock") / "repl_history"
-        lines = LineInput(language, history, lambda text: self._app.outgoing.text(text) != text)
+        lines = LineInput(
+            language, history, lambda text: self._app.outgoing.text(text) != text, COMMAND_NAMES
+        )
         try:
             while self._take_turn(lines):
                 pass
@@ -227,6 +227,8 @@ class Repl:
             click.echo()
         if text is None:
             click.echo()
+        elif text.strip() in _LEAVING:
+            return False
         elif text.strip():
             self._obey(text)
         return text is not None and not self.received
@@ -328,15 +330,11 @@ class Repl:
         if not self._saves:
             return []
         number = 0 if outcome.session is None else outcome.session.number
-        lines: list[str] = []
-        for result in outcome.results:
-            forms = {kind: result.read(kind) for kind in _SAVED_TYPES}
-            forms["image/svg+xml"] = result.svg.encode() if result.svg else None
-            lines += [
-                self._write_file(f"result-{number}{_SAVED_TYPES[kind]}", data)
-                for kind, data in forms.items()
-                if data
-            ]
+        lines = [
+            self._write_file(f"result-{number}{IMAGE_SUFFIXES[result.image_type]}", data)
+            for result in outcome.results
+            if (data := result.read(result.image_type))
+        ]
         for file in outcome.files:
             size = count(file.size, "byte")
             if file.handle is None:

@@ -17,7 +17,7 @@ from paddock.cli.failure import (
     build_thread_failure,
 )
 from paddock.cli.folding import fold_text
-from paddock.cli.help import Group, render_examples
+from paddock.cli.help import Group, render_examples, suggest_option
 from paddock.cli.interrupts import is_interrupt
 from paddock.cli.repairs import record_repairs
 from paddock.cli.streams import EXIT_BROKEN_PIPE, find_output_error
@@ -98,13 +98,18 @@ class _Lazy(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON_KEY] = "--json" in takewhile(lambda word: word != "--", args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise suggest_option(error) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             with record_repairs():
                 return self._carry_out(ctx)
         except click.ClickException as error:
+            if isinstance(error, click.NoSuchOption):
+                error = suggest_option(error)
             if ctx.meta[_AS_JSON_KEY] and PRINTED_KEY not in ctx.meta:
                 from paddock.cli.table import print_json
 
@@ -165,6 +170,6 @@ def _build_write_failure(error: OSError | None) -> Failure | None:
         "paddock servers tools github",
     ),
 )
-@click.version_option(__version__, prog_name="paddock", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name="paddock", message="%(prog)s %(version)s")
 def command() -> None:
     """Run unreviewed code, with exactly the powers your policy grants."""

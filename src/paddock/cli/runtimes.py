@@ -18,6 +18,7 @@ from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.client.ray.cluster import name_resources
+from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -25,7 +26,7 @@ from paddock.policy import programs
 from paddock.runtimes import directories
 from paddock.runtimes.install import NotInstallableError, commands
 from paddock.runtimes.inventory import InstalledToolchain, survey
-from paddock.runtimes.recipe import HELLO_OUTPUT, executables, recipes
+from paddock.runtimes.recipe import HELLO_OUTPUT, executables, no_runtime, recipes
 from paddock.runtimes.steps import hello
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
@@ -120,11 +121,12 @@ def _find_recipes(names: tuple[str, ...]) -> "Mapping[str, Recipe]":
 def _check_names(
     _context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
+    names = tuple(map(read_language, names))
     known = _find_recipes(names)
     for name in names:
         if name not in known:
-            told = f"there is no runtime {name}; there are {', '.join(known)}"
-            raise click.BadParameter(told, param=parameter)
+            added = {each: recipe for each, recipe in known.items() if each not in recipes()}
+            raise click.BadParameter(no_runtime(name, added), param=parameter)
     return names
 
 

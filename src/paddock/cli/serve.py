@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.cli import options, restore_garbage_collection, tokens
-from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import warn
@@ -250,7 +249,6 @@ def http(
 
     settings = settings_of(workspace)
     logs.start_logging(settings.log, log_level or settings.log.level)
-    _require_http()
     tls = TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None
     endpoint, token = _open_api_endpoint(address, token_file, hosts, tls, behind_proxy=behind_proxy)
     from paddock.javascript.launch import Launcher
@@ -265,13 +263,6 @@ def http(
         )
     finally:
         launcher.close()
-
-
-def _require_http() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("fastapi") is None:
-        raise Failure("the HTTP API is not installed; run: pip install 'paddock-sandbox[http]'")
 
 
 def _open_api_endpoint(

@@ -3,11 +3,15 @@
 import io
 import os
 import select
+import stat
 import sys
 from typing import IO, Any, TextIO, cast
 
 EXIT_BROKEN_PIPE = 141
 """Exit code when standard output has no reader: the one that a shell shows for SIGPIPE."""
+
+INPUT_WAIT_S = 0.1
+"""Maximum time to wait for data on a pipe, in seconds."""
 
 
 class _BlockingWriter(io.BufferedWriter):
@@ -82,6 +86,20 @@ def prepare_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
     sys.stdout = _wrap_raw(io.FileIO(1, "w", closefd=False), sys.stdout)
     sys.stderr = _wrap_raw(_Err(2, "w", closefd=False), sys.stderr)
+
+
+def has_input() -> bool:
+    """Return whether standard input is a file, or a pipe that has data or ends within `INPUT_WAIT_S`.
+
+    A pipe may stay open without data for ever: agents and services leave theirs to the commands that they start.
+    """
+    try:
+        kind = os.fstat(0).st_mode
+        return stat.S_ISREG(kind) or (
+            (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)) and bool(select.select([0], [], [], INPUT_WAIT_S)[0])
+        )
+    except OSError:
+        return False
 
 
 def are_separate() -> bool:

@@ -89,7 +89,7 @@ def search(
 @options.settings
 @options.as_json
 def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show tools, named SERVER.TOOL, as TypeScript. Starts the servers."""
+    """Show tools as TypeScript: SERVER.TOOL, or all tools of a SERVER. Starts the servers."""
     from paddock.catalog.catalog import UnmatchedName
 
     settings = load(workspace, flags=flags).settings
@@ -134,20 +134,43 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
 
 @click.command(
     "approve",
-    epilog=render_examples("paddock servers approve git", "paddock servers approve git git_log --json"),
+    epilog=render_examples(
+        "paddock servers approve git",
+        "paddock servers approve git git_log --json",
+        "paddock servers approve time now --unstable-text",
+    ),
 )
 @click.argument("server", shell_complete=completions.servers)
 @click.argument("tools", nargs=-1)
+@click.option(
+    "--unstable-text/--stable-text",
+    "unstable",
+    default=None,
+    help="Accept any text of these tools. Models read only the approved text; schemas and annotations stay pinned.",
+)
 @options.workspace
 @options.settings
 @options.as_json
 def approve(
-    server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
+    *,
+    server: str,
+    tools: tuple[str, ...],
+    unstable: bool | None,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
 ) -> None:
-    """Accept the changes that `diff` showed last for a server or some of its tools. Starts nothing."""
-    approved = run_until_signal(
-        _approve_changes(load(workspace, flags=flags).settings, workspace, server, tools)
-    )
+    """Accept the changes that `diff` showed last for a server or some of its tools. Starts nothing.
+
+    An approved definition stays approved, also if the server later returns to it. A tool has at most 8.
+    """
+    settings = load(workspace, flags=flags).settings
+    if unstable is not None:
+        run_until_signal(_accept_unstable_text(settings, workspace, server, tools, unstable=unstable))
+        if as_json:
+            print_json([{"server": server, "tool": tool, "unstable_text": unstable} for tool in tools])
+        return
+    approved = run_until_signal(_approve_changes(settings, workspace, server, tools))
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
         raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
     if not approved:
@@ -177,7 +200,8 @@ async def _describe_tools(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | UnmatchedName, ...], Listing, ServersConfig]":
     async with open_cli_session(settings, workspace) as opened:
-        return *(await opened.servers.catalog.describe_tools(names)), opened.servers.config
+        described, listing, _ = await opened.servers.catalog.describe_tools(names)
+        return described, listing, opened.servers.config
 
 
 async def _diff_tools(
@@ -218,6 +242,17 @@ async def _approve_changes(
         return opened.servers.pins.approve_changes(server, tools or None)
 
 
+async def _accept_unstable_text(
+    settings: Settings, workspace: Path, server: str, tools: tuple[str, ...], *, unstable: bool
+) -> None:
+    if not tools:
+        raise click.UsageError(f"Name the tools: paddock servers approve {server} TOOL... --unstable-text")
+    async with open_cli_session(settings, workspace) as opened:
+        faults = opened.servers.pins.accept_unstable_text(server, tools, unstable=unstable)
+    if faults:
+        raise Failure("\n".join(f"{server}.{tool}: {why}" for tool, why in faults.items()))
+
+
 def _print_notes(listing: "Listing") -> None:
     for remark in listing.list_missing():
         warn(remark)
@@ -227,13 +262,21 @@ def _print_changes(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
     if as_json:
         print_json(
             [
-                {"server": each.server, "tool": each.tool, "before": each.before, "after": each.after}
+                {
+                    "server": each.server,
+                    "tool": each.tool,
+                    "before": each.before,
+                    "after": each.after,
+                    "note": each.explain(),
+                }
                 for each in changes
             ]
         )
     else:
         for each in changes:
             print_text(each.render_diff())
+            if note := each.explain():
+                print_note(note)
 
 
 def _collect_facts(hit: "Hit") -> dict[str, Json]:
@@ -255,12 +298,13 @@ def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing:
     servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]
-    if server == unknown.name:
-        why = "a tool is named SERVER.TOOL"
-    elif server not in servers:
-        return f"{unknown.name}: {UnknownServer(server, servers, config.absent)}"
-    elif server in listing.failures:
+    if server not in servers:
+        error = UnknownServer(server, servers, config.absent)
+        return "\n  ".join(filter(None, (f"{unknown.name}: {error}", error.hint)))
+    if server in listing.failures:
         why = f"server {server} did not list its tools"
+    elif server == unknown.name:
+        why = "the server has no tools"
     else:
         why = "there is no such tool"
     near = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""

@@ -67,7 +67,7 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:
-        raise Failure(f"{what}: this is not a JSON value: {problem}") from None
+        raise Failure(f"{what}: this is not a JSON value: {problem}", exit_code=2) from None
 
 
 def read_to_end(what: str, file: BinaryIO) -> bytes:

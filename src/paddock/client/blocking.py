@@ -96,6 +96,14 @@ class BlockingPaddock:
         if self._end is not None:
             self._end()
 
+    def open(self) -> Self:
+        """Open it without a block, as for the cells of a notebook, and return it. `close` ends it."""
+        return self.__enter__() if self._open is None else self
+
+    def close(self) -> None:
+        """End every process, make the record durable, and end the loop."""
+        self.__exit__(None, None, None)
+
     @property
     def settings(self) -> Settings:
         """The effective settings."""

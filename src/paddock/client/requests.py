@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec
 
+from paddock.model import languages
 from paddock.model.errors import PaddockError, RequestError
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def read_language(known: "RuntimeSettings", language: str | None, alias: str | N
     """Return the language of a program, given under either name. Raises RequestError for none and an unknown one."""
     if (language is None) is (alias is None):
         raise RequestError('give `language`, for example "python"; `runtime` is an alias of it')
-    name = str(language or alias)
+    name = languages.read_language(str(language or alias))
     if name in known.languages:
         return name
     from paddock.runtimes.recipe import no_runtime

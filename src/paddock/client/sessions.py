@@ -254,6 +254,10 @@ class BlockingSession:
         """Close it, unless it was open before."""
         self._wait(partial(self._session.__aexit__, kind, error, trace))
 
+    def open(self) -> Self:
+        """Open it without a block, and return it. `close` ends it."""
+        return self.__enter__()
+
     def run(self, code: str, **options: Any) -> Outcome:  # noqa: ANN401 - those of the other
         """Execute a program, as `InterpreterSession.run` does with the same arguments."""
         return self._wait(partial(self._session.run, code, **options))

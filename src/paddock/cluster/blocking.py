@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from paddock.cluster.database import (
-    MISSING_EXTRA,
     STATEMENT_S,
     check_url,
     describe_failure,
+    explain_missing_extra,
     make_options,
     shut_down,
 )
-from paddock.model.errors import ConfigurationError, StoreUnavailable
+from paddock.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -30,7 +30,7 @@ class BlockingDatabase:
         try:
             import psycopg
         except ModuleNotFoundError:
-            raise ConfigurationError(MISSING_EXTRA) from None
+            raise explain_missing_extra() from None
         check_url(url)
         self._connect = psycopg.Connection[tuple[Any, ...]].connect
         self._url = url

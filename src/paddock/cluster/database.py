@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from paddock.model.errors import ConfigurationError, StoreUnavailable
+from paddock.texts import install_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -40,10 +41,14 @@ _REMEDIES: Final = (
 )
 _REMEDY = "Check that it runs and can be reached."
 """What to do about any other failure."""
-MISSING_EXTRA = (
-    "cluster.url is set, and the packages that it needs are not installed; "
-    "run: pip install 'paddock-sandbox[cluster]'"
-)
+
+
+def explain_missing_extra() -> ConfigurationError:
+    """Return the error for packages of this room that are not installed."""
+    return ConfigurationError(
+        "cluster.url is set, and the packages that it needs are not installed; "
+        f"run: {install_command('cluster')}"
+    )
 
 
 class Database:
@@ -68,7 +73,7 @@ class Database:
         try:
             from psycopg_pool import AsyncConnectionPool
         except ModuleNotFoundError:
-            raise ConfigurationError(MISSING_EXTRA) from None
+            raise explain_missing_extra() from None
         check_url(url)
         # It logs each attempt to connect. The users of this class log when the database is away.
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)

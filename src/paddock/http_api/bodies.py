@@ -1,8 +1,9 @@
 """Read the bodies of requests: bounded, and hostile until checked."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from fastapi import Request
@@ -33,6 +34,11 @@ _VALUE_BYTES = 64
 MAX_BUFFERED_BYTES = 256 * MIB
 """Maximum size of all bodies that are in memory at the same time, in bytes."""
 
+MAX_DISCARDED_BYTES = 4 * MAX_JSON_BYTES
+"""Maximum size of the rest of a rejected body that is received, in bytes."""
+MAX_DISCARD_S = 10
+"""Maximum time in which the rest of a rejected body is received, in seconds."""
+
 B = TypeVar("B", bound=Value)
 
 
@@ -58,6 +64,14 @@ class BodyBuffer:
         """Yield the body of a request, which is counted during the context. Raises Problem."""
         taken = 0
         body = bytearray()
+        too_large = Problem(
+            BODY_TOO_LARGE,
+            f"The body has more than {max_bytes} bytes, the maximum here. Send less.",
+            headers={"Connection": "close"},
+        )
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > max_bytes and "expect" in request.headers:
+            raise too_large  # the client waits for permission to send it (RFC 9110, section 10.1.1)
         try:
             more = True
             while more:
@@ -68,12 +82,10 @@ class BodyBuffer:
                 taken += len(piece)
                 self._used += len(piece)
                 if taken > max_bytes:
-                    raise Problem(
-                        BODY_TOO_LARGE,
-                        f"The body has more than {max_bytes} bytes, the maximum here. Send less.",
-                        headers={"Connection": "close"},
-                    )
+                    await _discard_rest(request, more=more)
+                    raise too_large
                 if self._used > self._max_bytes:
+                    await _discard_rest(request, more=more)
                     raise Problem(
                         SERVER_BUSY,
                         "The bodies of all requests together are too large just now. Send it again later.",
@@ -83,6 +95,20 @@ class BodyBuffer:
             yield bytes(body)
         finally:
             self._used -= taken
+
+
+async def _discard_rest(request: Request, *, more: bool) -> None:
+    """Receive what a client still sends, within bounds; most clients read no answer before they have sent everything.
+
+    A connection that is closed before that is reset, and the answer is lost.
+    """
+    left = MAX_DISCARDED_BYTES
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MAX_DISCARD_S):
+            while more and left > 0:
+                message = await request.receive()
+                left -= len(message.get("body", b""))
+                more = message.get("more_body", False)
 
 
 async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> ReadBody[B]:

@@ -133,7 +133,17 @@ async def run_body(
     given = {**body.given, **({} if session is None else {"session": session})}
     kind, given = _complete(call.tenant, body, given)
     call.server.downloads.check_room()
-    execution, old = executions.start(call.tenant, make_send(kind, body, given), keyed, size=read.size)
+    execution, old = executions.start(
+        call.tenant,
+        make_send(
+            kind,
+            body,
+            given,
+            watched=answering != Answering(streams=False, at_once=False) or keyed is not None,
+        ),
+        keyed,
+        size=read.size,
+    )
     headers = {"Location": f"/v1/executions/{execution.id}", **({REPLAYED_HEADER: "true"} if old else {})}
     if answering.streams:
         events = _stream(call, execution)
@@ -168,8 +178,11 @@ def _complete(
     return kind, given
 
 
-def make_send(kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, Any]) -> Send:
-    """Return what sends a request by the method of the library for its kind. Raises Problem."""
+def make_send(kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, Any], *, watched: bool) -> Send:
+    """Return what sends a request by the method of the library for its kind. Raises Problem.
+
+    Output of a program that may be `watched` is passed on at once.
+    """
     fields = {name: value for name, value in given.items() if name not in {"kind", "stdin_base64"}}
     language: str | None = fields.pop("language", None)
     _require(fields, *_REQUIRED[kind])
@@ -184,7 +197,8 @@ def make_send(kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, An
             case "run":
                 return await paddock.execute(**fields, on_console=seen.on_console, on_call=seen.on_call)
             case "exec":
-                return await paddock.exec(language, **fields, on_output=seen.on_output)
+                listener = seen.on_output if watched else None
+                return await paddock.exec(language, **fields, on_output=listener)
             case "compute":
                 return await paddock.compute(fields.pop("code"), **fields)
             case "call":

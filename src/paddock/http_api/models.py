@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from paddock.http_api.problems import ProblemDocument
 from paddock.model.approval import Question
 from paddock.model.base import Json, Value
+from paddock.model.languages import read_guest_language
 from paddock.model.limits import Calls
 from paddock.model.outcome import Outcome
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
@@ -16,7 +17,6 @@ from paddock.model.work_files import MAX_INPUT_FILES, GivenFile, OutputFile
 
 WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
-GUEST_LANGUAGES = frozenset({"javascript", "typescript"})
 
 _PROGRAM_FIELDS = frozenset(
     {
@@ -179,7 +179,7 @@ def infer_kind(body: SessionExecutionBody) -> WorkKind | None:
     if body.tool is not None:
         return "tool"
     if body.language is not None:
-        return "run" if body.language in GUEST_LANGUAGES else "exec"
+        return "exec" if read_guest_language(body.language) is None else "run"
     return None
 
 

@@ -143,9 +143,7 @@ def reject_invalid(problem: "ValidationError") -> Problem:
 def explain_rate(error: "RateExceeded") -> Problem:
     """Return the problem for a caller that has reached a limit of its token."""
     seconds = max(1, ceil(error.retry_after_s))
-    return Problem(
-        TOO_MANY_REQUESTS, f"{error} Try again in {seconds} s.", headers={"Retry-After": str(seconds)}
-    )
+    return Problem(TOO_MANY_REQUESTS, f"{error}.", headers={"Retry-After": str(seconds)})
 
 
 _MESSAGES = {

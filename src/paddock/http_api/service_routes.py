@@ -15,7 +15,8 @@ LIVENESS_PATH = "/livez"
 READINESS_PATHS = ("/health", "/readyz")
 OWNER = "http"
 """The actor of the token that the server was started with. No other token can have it."""
-OPEN_PATHS = frozenset({LIVENESS_PATH, *READINESS_PATHS, "/openapi.json"})
+PING_PATH = "/v1/ping"
+OPEN_PATHS = frozenset({LIVENESS_PATH, *READINESS_PATHS, PING_PATH, "/openapi.json"})
 """Paths that need neither a token nor a known `Host`: a kubelet uses the address of its pod."""
 
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
@@ -67,18 +68,18 @@ for _path in READINESS_PATHS:
 
 
 @router.get(
-    "/v1/ping",
+    PING_PATH,
     summary="Check the connection",
     response_class=Response,
     responses={
         200: {
-            "description": "The token is valid.",
+            "description": "The server answers.",
             "content": {"application/json": {"schema": {"const": "pong"}}},
         }
     },
 )
 async def ping() -> Response:
-    """Return the JSON string `pong`, as other services of this kind do."""
+    """Return the JSON string `pong`, with or without a token, as SandboxFusion does for health checks."""
     return Response('"pong"', media_type="application/json")
 
 

@@ -34,6 +34,7 @@ from paddock.http_api.problems import (
     Problem,
 )
 from paddock.model.errors import PaddockError, RequestError
+from paddock.model.languages import read_guest_language
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
 from paddock.model.session import NEW, SessionInfo, is_handle
@@ -94,7 +95,7 @@ async def open_session(call: ThisCall, key: KeyHeader) -> Response:
     given["files"] = read_files(body.files or ())
 
     async def send(paddock: "AttachedPaddock") -> Outcome:
-        if language == "javascript":
+        if read_guest_language(language) == "javascript":
             _refuse_options([name for name, item in given.items() if item])
             return await paddock.execute("", session=NEW)
         return await paddock.exec(language, "", session=NEW, **given)

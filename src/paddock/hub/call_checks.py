@@ -83,15 +83,6 @@ class CallChecks:
             return self.resolve_remembered_tool(server, tool)
         return tool if tool in self._standings[server] else self._aliases[server].get(tool, tool)
 
-    def may_be_alias(self, server: str, tool: str) -> bool:
-        """Return whether a name may be an alias: its server has not listed its tools yet."""
-        if server in self._standings or server not in self._servers:
-            return False
-        try:
-            return tool not in self._list_known_names(server)
-        except ConfigurationError:  # the call itself reports it
-            return False
-
     def resolve_remembered_tool(self, server: str, tool: str) -> str:
         """Return the tool's own name for an alias of a server that has not listed its tools yet, based on its pins."""
         try:

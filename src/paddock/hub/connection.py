@@ -168,16 +168,20 @@ class Connection:
         finally:
             notice.cancel()
 
-    async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
-        """Send `tools/call` and return the raw answer. Raises CallFailed."""
-        if self._process is None and not _is_plain(tool, arguments):
-            arguments = mark_numbers(arguments)
+    def check_call(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Raise CallFailed for a call that the transport cannot carry."""
         if self._process is None and not _is_text(tool, arguments):
             text = (
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
                 "character (a lone surrogate), which HTTP cannot carry; repair it with `text.toWellFormed()`."
             )
             raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
+        """Send `tools/call` and return the raw answer. Raises CallFailed."""
+        if self._process is None and not _is_plain(tool, arguments):
+            arguments = mark_numbers(arguments)
+        self.check_call(tool, arguments)
         asking = self._request_call if self._questions is None else self._call_with_questions
         try:
             answer = await self._wait_for_answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
@@ -396,7 +400,7 @@ def _is_plain(*values: object) -> bool:
         return False
 
 
-def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
+def _is_text(tool: str, arguments: Mapping[str, Any]) -> bool:
     """Return whether a call is valid UTF-8. A pipe carries other characters as escapes; HTTP does not."""
     try:
         to_json([tool, arguments])

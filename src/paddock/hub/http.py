@@ -17,13 +17,14 @@ from pydantic_core import from_json, to_json
 
 from paddock.hub.call_errors import TRACE, CallFailed, Trace
 from paddock.hub.config import HttpServer
-from paddock.hub.connect_errors import build_client, describe_cause, find_proxy
+from paddock.hub.connect_errors import describe_cause
 from paddock.hub.lifecycle import CallHealth
 from paddock.hub.output import MAX_DEPTH, MAX_LINE_BYTES
 from paddock.hub.stdio_rpc import parse_slowly
 from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MAX_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
+from paddock.network.http_transport import build_client, find_failed_proxy
 
 _UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -79,7 +80,7 @@ class _Client(httpx2.AsyncClient):
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls. A 502 is what a gateway would answer.
             trace.sent = before or not isinstance(error, _UNSENT_ERRORS)
-            trace.cause, proxy = describe_cause(error), find_proxy(request.url, error)
+            trace.cause, proxy = describe_cause(error), find_failed_proxy(request.url, error)
             if proxy is not None:
                 trace.cause, trace.remedy = proxy.explain_failure(trace.cause), proxy.remedy
             return httpx2.Response(502, request=request)

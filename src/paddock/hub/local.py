@@ -13,7 +13,7 @@ import contextvars
 import logging
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -60,12 +60,26 @@ class LocalConnection:
         del timeout_ms
         return [dict(tool.definition) for tool in self._server.tools.values()], ""
 
-    async def call_tool(self, tool: str, arguments: dict[str, Json], timeout_ms: float) -> object:
-        """Return what a function returned, as a result of `tools/call`. Raises CallFailed."""
+    def check_call(self, tool: str, arguments: Mapping[str, Json]) -> None:
+        """Raise CallFailed for a function that does not exist, or arguments that its types do not accept."""
+        self._make_call(tool, dict(arguments))
+
+    def _make_call(self, tool: str, arguments: dict[str, Json]) -> tuple[LocalTool, Callable[[], Any]]:
+        """Return a function, and its call with the arguments, which is not made yet. Raises CallFailed."""
         server = self._server
         found = server.tools.get(tool)
         if found is None:
             raise CallFailed(UnknownTool(f"Server {server.name} has no tool {tool!r}"), CallHealth.NEUTRAL)
+        try:
+            return found, found.start(arguments)
+        except InvalidArguments as error:
+            text = f"{server.name}.{tool} was not called: {server.hide(str(error))}"
+            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL) from None
+
+    async def call_tool(self, tool: str, arguments: dict[str, Json], timeout_ms: float) -> object:
+        """Return what a function returned, as a result of `tools/call`. Raises CallFailed."""
+        server = self._server
+        found, call = self._make_call(tool, arguments)
         if server.running >= MAX_RUNNING:
             text = (
                 f"{MAX_RUNNING} functions of {server.name} still run; call {tool} again when one has ended."
@@ -73,13 +87,9 @@ class LocalConnection:
             raise CallFailed(ServerUnavailable(text, retryable=True), CallHealth.NEUTRAL)
         limit_ms = timeout_ms if found.timeout_ms is None else min(timeout_ms, found.timeout_ms)
         try:
-            call = found.start(arguments)
             async with asyncio.timeout(limit_ms / 1000):
                 text = await self._run_call(found, call)
                 return await self._read_text(tool, text)
-        except InvalidArguments as error:
-            text = f"{server.name}.{tool} was not called: {server.hide(str(error))}"
-            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL) from None
         except TimeoutError:
             text = f"{server.name}.{tool} did not finish within {limit_ms:g} ms. Ask for less at once."
             raise CallFailed(ServerTimeout(text, sent=True), CallHealth.NEUTRAL) from None
@@ -192,7 +202,7 @@ async def _await_call(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseExce
 
 def _explain(error: BaseException) -> Exception:
     """Return the error to raise for a function's exception, whose text may contain secrets."""
-    if isinstance(error, ToolError | NoJsonError | InvalidArguments):
+    if isinstance(error, ToolError | NoJsonError):
         return error
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""

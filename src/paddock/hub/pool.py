@@ -178,19 +178,26 @@ class Hub:
         limit = timeout_ms or record.server.timeout_ms
 
         async def ask(connection: "AnyConnection") -> object:
-            if self._checks is not None:
-                await self._ensure_listed(record, connection, limit)
-                # The check of a large schema takes 100 ms and more, and the pins may be in a database.
-                if is_large(arguments) or self._checks.asks_pins(server, tool):
-                    await asyncio.to_thread(self._checks.check_call, server, tool, arguments)
-                else:
-                    self._checks.check_call(server, tool, arguments)
+            await self._check_call(record, connection, tool, arguments, limit)
             return await connection.call_tool(tool, dict(arguments), limit)
 
         answer = await self._ask_twice(record, ask)
         result = read_result(answer, server, self._answer_values)
         self._add_warnings(record, f"tool {tool!r}", result.warnings)
         return result
+
+    async def check_call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Check a call without making it. The server is started if necessary; the call then uses the same connection.
+
+        Raises ServerError.
+        """
+        record = self._find_record(server)
+
+        async def ask(connection: "AnyConnection") -> None:
+            await self._check_call(record, connection, tool, arguments, record.server.timeout_ms)
+            connection.check_call(tool, arguments)
+
+        await self._ask_twice(record, ask)
 
     async def list_tools(self, server: str) -> list[ToolInfo]:
         """Ask the server for its tools. Raises ServerError."""
@@ -245,6 +252,25 @@ class Hub:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _check_call(
+        self,
+        record: _Record,
+        connection: "AnyConnection",
+        tool: str,
+        arguments: Mapping[str, Any],
+        limit: float,
+    ) -> None:
+        """Let the checks refuse a call."""
+        if self._checks is None:
+            return
+        server = record.server.name
+        await self._ensure_listed(record, connection, limit)
+        # The check of a large schema takes 100 ms and more, and the pins may be in a database.
+        if is_large(arguments) or self._checks.asks_pins(server, tool):
+            await asyncio.to_thread(self._checks.check_call, server, tool, arguments)
+        else:
+            self._checks.check_call(server, tool, arguments)
 
     async def _ensure_listed(self, record: _Record, connection: "AnyConnection", limit: float) -> None:
         """Make sure that the checks have the tools of this child."""

@@ -2,7 +2,7 @@
 
 import json
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from paddock.hub.output import MAX_DEPTH
@@ -24,6 +24,8 @@ from paddock.model.numbers import decoder_for, dumps, loads
 from paddock.model.outcome import Status
 
 _MAX_EXACT_INTEGER = 2**53 - 1
+_WRAP_MARK, _WRAPPED = "x-fastmcp-wrap-result", "result"
+"""FastMCP's mark in an output schema: MCP requires an object, so that it puts any other result into one."""
 _FIELDS = ("content", "structuredContent", "isError", "_meta")
 
 
@@ -38,6 +40,8 @@ class ToolResult(NamedTuple):
     """The server that returned it."""
     max_values: int = MAX_VALUES
     """Maximum number of values in a text that is parsed as JSON."""
+    is_wrapped: bool = False
+    """Whether the tool's declared result is the member `result` of the structured content (`find_wrapped`)."""
     unchecked: str = ""
     """Which arguments of the call were not checked, and why; empty if all were."""
 
@@ -155,14 +159,33 @@ async def read_native(result: ToolResult) -> Json:
 
 
 def native_value(result: ToolResult) -> Json:
-    """Return the value for a program: structured content, else JSON in text, else text, else the content array."""
+    """Return the value for a program: structured content, else JSON in text, else text, else the content array.
+
+    A result that FastMCP has put into an object is taken out of it.
+    """
     text = _single_text(result)
     return _other_value(result) if text is None else _value_of(text)
 
 
+def find_wrapped(schema: Mapping[str, Json] | None) -> dict[str, Json] | None:
+    """Return the schema of the result that FastMCP has put into an object; None if an output schema is not marked."""
+    if schema is None or schema.get(_WRAP_MARK) is not True:
+        return None
+    members = schema.get("properties")
+    wrapped = cast("dict[str, Json]", members).get(_WRAPPED) if isinstance(members, dict) else None
+    if not isinstance(wrapped, dict) or len(cast("dict[str, Json]", members)) != 1:
+        return None
+    shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+    return {**shared, **cast("dict[str, Json]", wrapped)}
+
+
 def _other_value(result: ToolResult) -> Json:
     structured = result.raw.get("structuredContent")
-    return result.raw["content"] if structured is None else structured
+    if result.is_wrapped and isinstance(structured, dict):
+        fields = cast("dict[str, Json]", structured)
+        if [*fields] == [_WRAPPED]:
+            return fields[_WRAPPED]
+    return result.raw["content"] if structured is None else cast("Json", structured)
 
 
 def _value_of(text: str) -> Json:

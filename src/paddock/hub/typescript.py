@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from paddock.hub.catalog_tool import CatalogTool
+from paddock.hub.result import find_wrapped
 from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible
 from paddock.schema.inline_refs import unfold_schema
@@ -208,8 +209,8 @@ _BASE_TYPES = frozenset({"string", "number", "boolean", "Record<string, unknown>
 def _select_output(
     entry: CatalogTool, observed: Mapping[str, Json] | None
 ) -> tuple[Output, Mapping[str, Json] | None]:
-    if entry.tool.output_schema is not None:
-        return "declared", entry.tool.output_schema
+    if (declared := entry.tool.output_schema) is not None:
+        return "declared", find_wrapped(declared) or declared
     return ("observed", observed) if observed is not None else ("unknown", None)
 
 

@@ -12,23 +12,13 @@ from paddock.client.blocking import BlockingPaddock
 from paddock.integrations.answer import Answer, build_refusal
 from paddock.integrations.tool_session import SessionOptions, ToolSession
 from paddock.model.errors import RequestError
+from paddock.model.languages import read_language
 from paddock.model.status import Status
 from paddock.model.work_files import OutputFile
 from paddock.rendering.images import ShownImage
 
 _RESTART_PROGRAM = "restart_session()"
 _RESTART = f"A code block with only `{_RESTART_PROGRAM}` starts a new session with the files that were given."
-_ALIASES = {
-    "": "python",
-    "py": "python",
-    "python3": "python",
-    "bash": "shell",
-    "sh": "shell",
-    "js": "node",
-    "javascript": "node",
-    "rb": "ruby",
-}
-"""How models call languages in code blocks."""
 _TIMEOUT_EXIT_CODE = 124
 """That of timeout(1), which AutoGen's own executors use."""
 
@@ -53,7 +43,7 @@ class PaddockExecutor(CodeExecutor):
         self, languages: Sequence[str] = ("python", "shell"), **options: Unpack[SessionOptions]
     ) -> None:
         """Run code blocks in `languages` with the options of `SessionOptions`."""
-        self._languages = tuple(languages)
+        self._languages = tuple(map(read_language, languages))
         self._options = options
         self._own: BlockingPaddock | None = None
         self._sessions: dict[str, ToolSession] = {}
@@ -99,7 +89,7 @@ class PaddockExecutor(CodeExecutor):
 
     def get_session(self, language: str) -> ToolSession:
         """Return the session of a language, with its files. Raises RequestError for a language without one."""
-        name = _ALIASES.get(language.strip().lower(), language.strip().lower())
+        name = read_language(language.strip() or "python")
         if name not in self._languages:
             raise RequestError(
                 f"there is no session for {language[:40]!r}; there are {', '.join(self._languages)}"

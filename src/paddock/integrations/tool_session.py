@@ -17,6 +17,7 @@ from paddock.client.sessions import InterpreterSession
 from paddock.client.whole_numbers import read_limits
 from paddock.integrations.answer import Answer, build_answer, build_refusal
 from paddock.model.errors import PaddockError, RequestError
+from paddock.model.languages import read_language
 from paddock.model.network import Network
 from paddock.model.program import Access
 from paddock.model.session import Kernel
@@ -135,7 +136,7 @@ class ToolSession:
         self._opening = given
         self._interpreter: InterpreterSession | None = None
         self._turns = asyncio.Lock()
-        self.language = language
+        self.language = read_language(language)
         """The language of its programs."""
 
     def describe(self) -> str:

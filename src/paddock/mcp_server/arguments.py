@@ -6,6 +6,7 @@
                               could be several items, so that it is read only if items are phrases
     5e3, "5000", "true"       the whole number, number or boolean, if the schema wants one
     '{"id": 5}', "[1]"        the object or the array, if the schema wants one
+    "bash", "Python"          the language `shell`, `python`, if the schema lists that and not the alias
 
 Every other value is checked against the schema unchanged. The published schemas name only the plain form.
 """
@@ -19,6 +20,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from paddock.model.base import Json
+from paddock.model.languages import read_language
 
 _NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _MAX_NUMBER_CHARS = 40
@@ -58,6 +60,9 @@ def _read_value(
         value = _read_text(kind, value)
         if kind == "array" and isinstance(value, str) and _is_one_item(schema, value, path in phrases):
             value = [value]
+        if path == "language" and value not in schema.get("enum", [value]):
+            name = read_language(value)
+            return name if name in schema["enum"] else value
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     if kind == "object" and isinstance(value, dict):

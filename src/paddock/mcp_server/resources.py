@@ -145,7 +145,7 @@ class ToolTypes:
             return None
         name = f"{found['server']}.{found['tool']}"
         config = self._servers.config
-        (entry,), _ = await self._servers.catalog.describe_tools([name], patience_s=SEARCH_WAIT_S)
+        (entry, *_), *_ = await self._servers.catalog.describe_tools([name], patience_s=SEARCH_WAIT_S)
         if isinstance(entry, Described):
             return _build_contents(uri, cut_text(write_declaration(entry, config), self._cap))
         raise UnknownResourceError(write_declaration(entry, config).removeprefix("// "))

@@ -140,10 +140,10 @@ def build_result_blocks(results: Iterable[Result]) -> list[dict[str, Json]]:
     blocks: list[dict[str, Json]] = []
     images = 0
     for result in results:
-        for kind, form in result.data.items():
-            if kind in SHOWN_IMAGES and isinstance(form, str) and images < MAX_IMAGES:
-                images += 1
-                blocks.append({"type": "image", "data": form, "mimeType": kind})
+        kind = result.image_type
+        if kind in SHOWN_IMAGES and images < MAX_IMAGES:
+            images += 1
+            blocks.append({"type": "image", "data": result.data[kind], "mimeType": kind})
         for kind, handle in result.handles.items():
             if kind not in SHOWN_IMAGES:
                 link = {**_build_entry(handle, "stdout", kind), "name": kind, "title": f"result as {kind}"}

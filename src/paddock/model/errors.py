@@ -140,7 +140,12 @@ class UnknownServer(ServerError):
         spelled = {each.lower(): each for each in known}
         near = find_nearest(name.lower(), spelled)
         if not near:
-            self.hint = f"those there are: {', '.join(spelled.values())[:_MAX_QUOTED_CHARS] or 'none'}"
+            names = ", ".join(spelled.values())[:_MAX_QUOTED_CHARS]
+            self.hint = (
+                f"those there are: {names}"
+                if names
+                else "no servers are configured here; name one in .paddock/servers.json of the workspace"
+            )
         hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""
         super().__init__(f"Unknown server: {name}{hint}")
 

@@ -1,13 +1,14 @@
 """The result of a request. Everything that a person sees is a rendering of an `Outcome`."""
 
-from collections.abc import Callable, Iterator
+import reprlib
+from collections.abc import Callable
 from functools import cache
 from typing import Literal, Self
 
 from pydantic import Field
 
 from paddock.model.approval import Verdict
-from paddock.model.base import Json, Value
+from paddock.model.base import Json, Value, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.network import Connection
@@ -18,8 +19,8 @@ from paddock.model.status import Status
 from paddock.model.tool import ToolEnd, ToolTerms
 from paddock.model.work_files import OutputFile
 
-_MAX_HTML_CHARS = 10_000
-"""Maximum length of each part in a notebook, in characters."""
+_MAX_REPR_CHARS = 80
+"""Maximum length of a value in `repr`, in characters."""
 UNCERTAIN_ENDS = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
 """Statuses of a tool call after which its effects are unknown."""
 
@@ -249,8 +250,25 @@ class Outcome(RawResult):
         return self
 
     def _repr_html_(self) -> str:
-        """Return the HTML for a notebook."""
-        return _render_html(self)
+        """Return the HTML for a notebook, with tables, images and the output."""
+        from paddock.model.outcome_html import render_html  # only notebooks need it
+
+        return render_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line: how it ended, and what it gave."""
+        parts = [str(self.status), f"{self.usage.wall_ms:.1f} ms"]
+        if self.error is not None:
+            parts.append(f"{self.error.name}: {self.error.message[:_MAX_REPR_CHARS]!r}")
+        if self.has_value:
+            parts.append(f"value {reprlib.repr(self.value)}")
+        if text := self.text[:_MAX_REPR_CHARS]:
+            parts.append(f"text {text!r}")
+        if self.results:
+            parts.append(count(len(self.results), "result"))
+        return f"<Outcome {' · '.join(parts)}>"
+
+    __str__ = __repr__
 
 
 def write_outcome(outcome: Outcome) -> str:
@@ -262,6 +280,8 @@ def write_outcome(outcome: Outcome) -> str:
         fields["tool"]["output"] = outcome.tool.output
     if outcome.error is not None:
         fields["error"]["data"] = outcome.error.data
+    for shown, result in zip(fields["results"], outcome.results, strict=True):
+        shown["data"] = result.data
     for planned, call in zip(fields["planned"], outcome.planned, strict=True):
         planned["arguments"] = call.arguments
     return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
@@ -286,43 +306,3 @@ class OutcomeError(PaddockError):
     def __reduce__(self) -> tuple[type["OutcomeError"], tuple[Outcome]]:
         """Pickle it by its outcome."""
         return OutcomeError, (self.outcome,)
-
-
-def _render_html(outcome: Outcome) -> str:
-    """Return an outcome as HTML without scripts, styles or links; the program's text is escaped and cut."""
-    from html import escape  # only notebooks need it
-
-    facts = (
-        f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"
-    )
-    return f"<div>{facts}</div>{''.join(_list_parts(outcome))}"
-
-
-def _list_parts(outcome: Outcome) -> Iterator[str]:
-    if outcome.error is not None:
-        yield _render_block(f"{outcome.error.name}: {outcome.error.message}")
-    if outcome.has_value:
-        yield _render_block(_escape_text(outcome.value))
-    if outcome.program is not None:
-        for stream in (outcome.program.stdout, outcome.program.stderr):
-            if stream.head:
-                yield _render_block(f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}")
-    if outcome.console:
-        lines = "\n".join(f"[{line.level}] {line.text}" for line in outcome.console)
-        yield f"<details><summary>console</summary>{_render_block(lines)}</details>"
-
-
-def _escape_text(value: Json) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return dumps(value, indent=2, ensure_ascii=False)
-    except RecursionError:
-        return "(nested too deeply to be shown)"
-
-
-def _render_block(text: str) -> str:
-    from html import escape
-
-    shown = text if len(text) <= _MAX_HTML_CHARS else f"{text[:_MAX_HTML_CHARS]} […]"
-    return f"<pre>{escape(shown.encode('utf-8', 'replace').decode())}</pre>"

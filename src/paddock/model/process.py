@@ -28,6 +28,9 @@ class ProcessLimits(Value):
     """CPU time of the whole tree, user and system, in milliseconds; checked every 20 ms."""
     memory_bytes: PositiveInt = 1 * GIB
     """Resident memory of the whole tree; checked every 20 ms. A single process may not map twice as much."""
+    stack_bytes: PositiveInt | None = None
+    """Stack of the first thread of a process, in bytes, and by default of each further thread of C libraries. None for
+    as much as the memory allows; further threads then have the default of their C library."""
     processes: PositiveInt = 256
     """Maximum number of processes at a time."""
     open_files: PositiveInt = 1024

@@ -4,9 +4,10 @@ import signal
 from functools import cache
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from paddock.model.base import PositiveInt, Value, WholeNumber
+from paddock.model.languages import read_language
 from paddock.model.limits import KIB, MIB
 from paddock.model.network import HostGrant, Network
 from paddock.model.work_files import OutputFile
@@ -16,8 +17,14 @@ RUNTIMES = (
     "c", "cpp", "csharp", "ruby", "php", "perl", "r", "elixir",
 )  # fmt: skip
 """The built-in runtimes, in the order of help and errors. Settings may add others (`[runtimes.recipes]`)."""
-Runtime = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
-"""The name of a runtime, or what somebody takes for one; the gate says which there are."""
+
+
+def _read_runtime(value: object) -> object:
+    return read_language(value) if isinstance(value, str) else value
+
+
+Runtime = Annotated[str, Field(pattern=r"^[!-~]{1,64}$"), BeforeValidator(_read_runtime)]
+"""The name of a runtime, or a name that no runtime has, which the gate rejects. An alias becomes the name."""
 
 Access = Literal["none", "read-only", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)
@@ -58,6 +65,9 @@ class OutputOptions(Value):
     """Maximum bytes of each stream that are kept for the answer; None for the maximum of policy."""
     combined: bool = False
     """Whether both streams are combined as with `2>&1`: then standard output contains both, in the order of writing."""
+    live: bool = True
+    """Whether output leaves the program line by line, where somebody listens to it. Without a listener it does so only
+    if the streams are `combined`: otherwise the language buffers it as it does in a pipe."""
 
 
 class ProgramLimits(Value):
@@ -73,6 +83,8 @@ class ProgramLimits(Value):
     """Resident memory of the program and everything that it starts."""
     compile_memory_bytes: PositiveInt | None = None
     """Resident memory of the compiler; None for `memory_bytes`."""
+    stack_bytes: PositiveInt | None = None
+    """Stack of the first thread of each process, in bytes; None for as much as the memory allows."""
     output_bytes: PositiveInt | None = None
     """Maximum output on each stream, in bytes; beyond it the program ends. None for the maximum of any process."""
     stdout_bytes: PositiveInt = MIB

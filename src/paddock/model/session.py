@@ -5,6 +5,8 @@ import binascii
 import hashlib
 import re
 import secrets
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
@@ -86,6 +88,18 @@ class SessionEnd(Value):
     """Seconds until it is closed if it is not used."""
 
 
+IMAGE_SUFFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "image/png": ".png",
+        "image/jpeg": ".jpg",
+        "image/gif": ".gif",
+        "image/webp": ".webp",
+        "image/svg+xml": ".svg",
+    }
+)
+"""Media types of images, the best form of a value first, with the suffixes of their files."""
+
+
 class Result(Value):
     """One value that a program shows: the last expression of its text, a figure, or an argument of `display`."""
 
@@ -134,9 +148,16 @@ class Result(Value):
         """The value as JPEG; None where it has no such form."""
         return self.read("image/jpeg")
 
+    @property
+    def image_type(self) -> str:
+        """The media type of its best form as an image; empty without one."""
+        return next((kind for kind in IMAGE_SUFFIXES if kind in self.data), "")
+
     def read(self, media_type: str) -> bytes | None:
-        """Return an image in one of its forms; None where it has no such form."""
+        """Return one of its forms as bytes; None where it has no such form."""
         text = self._find_text(media_type)
+        if text is not None and (media_type.startswith("text/") or media_type == "image/svg+xml"):
+            return text.encode("utf-8", "replace")
         try:
             return None if text is None else base64.b64decode(text, validate=True)
         except binascii.Error:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from paddock.model.host_names import Authority
 from paddock.model.network import VAULT_PATTERN, Connection, Header, HostDecision, HttpRequest, NetworkLimits
 from paddock.model.printable import make_printable
-from paddock.network.dial import Dialler, OuterProxy, RefusedError, Resolve, resolve_name
+from paddock.network.dial import Dialler, RefusedError, Resolve, resolve_name
+from paddock.network.outer_proxy import OuterProxy
 from paddock.network.streams import ByteStream
 
 if TYPE_CHECKING:

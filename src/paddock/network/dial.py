@@ -1,28 +1,25 @@
 """Connect to a host: resolve its name once, check every address, and connect to a checked one."""
 
 import asyncio
-import base64
 import errno
 import os
 import re
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from paddock.model.addresses import Address, is_public, really
-from paddock.model.errors import ConfigurationError
-from paddock.model.host_names import Authority, read_address, read_authority
+from paddock.model.host_names import Authority, read_address
 from paddock.model.network import HTTPS_PORT
+from paddock.network.outer_proxy import OuterProxy
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Returns the addresses of a name; the port is that of the connection. Raises OSError."""
 _RESOLVER_THREADS = 8
-_MAX_ADDRESSES = 8
+MAX_ADDRESSES = 8
 """Maximum number of addresses of one name that are tried."""
 _STATUS_LINE_PATTERN = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r]")
 _MAX_ANSWER_BYTES = 16 * 1024
@@ -37,42 +34,6 @@ class RefusedError(Exception):
         super().__init__(reason)
         self.failure: Failure = failure
         self.rule = rule
-
-
-@dataclass(frozen=True)
-class OuterProxy:
-    """The proxy that Paddock itself must use: `HTTPS_PROXY` and `NO_PROXY` of its environment."""
-
-    authority: Authority
-    authorization: str = field(default="", repr=False)
-    """Value of the header Proxy-Authorization, a secret; empty for none."""
-    bypass: str = ""
-    """The value of `NO_PROXY`."""
-
-    def serves(self, host: str) -> bool:
-        """Return whether connections to a host go through this proxy."""
-        names = [name.strip().lower().lstrip(".") for name in self.bypass.split(",")]
-        return not any(name in ("*", host) or host.endswith(f".{name}") for name in names if name)
-
-
-def read_outer_proxy(environ: Mapping[str, str]) -> OuterProxy | None:
-    """Return the proxy of an environment. Raises ConfigurationError if it does not speak plain HTTP."""
-    name = next((name for name in ("https_proxy", "HTTPS_PROXY") if environ.get(name)), None)
-    if name is None:
-        return None
-    text = environ[name]
-    try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        credentials, _, location = parts.netloc.rpartition("@")
-        authority = read_authority(location, default_port=80)
-    except ValueError:
-        raise ConfigurationError(f"{name} is not an address such as http://proxy.example:3128") from None
-    if parts.scheme != "http":
-        told = f"{name} names a proxy with the scheme {parts.scheme}"
-        raise ConfigurationError(f"{told}; programs reach hosts only through a proxy with the scheme http")
-    basic = base64.b64encode(unquote(credentials).encode()).decode()
-    bypass = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    return OuterProxy(authority, f"Basic {basic}" if credentials else "", bypass)
 
 
 @cache
@@ -92,6 +53,39 @@ async def resolve_name(host: str, port: int) -> list[Address]:
     return await asyncio.get_running_loop().run_in_executor(_resolver_threads(), look_up)
 
 
+async def find_addresses(authority: Authority, resolve: Resolve = resolve_name) -> Sequence[Address]:
+    """Return the addresses of a host. Raises RefusedError if it has none."""
+    if literal := read_address(authority.host):
+        return [literal]
+    try:
+        addresses = await resolve(*authority)
+    except OSError as error:
+        raise RefusedError(f"{authority.host}: {error.strerror}", "unresolved") from None
+    if not addresses:
+        raise RefusedError(f"{authority.host} has no address", "unresolved")
+    return addresses
+
+
+def explain_address(address: Address) -> str:
+    """Return why a host with this address is not reached without a grant; empty for a public one of another machine."""
+    if not is_public(address):
+        return "not a public address"
+    return "an address of this machine" if any(map(is_own, {address, really(address)})) else ""
+
+
+def find_refused(
+    addresses: Sequence[Address], networks: Sequence[Sequence[str]]
+) -> tuple[Address, str] | None:
+    """Return the first address that is neither open nor in one of the networks of each file, and what is wrong."""
+    for address in addresses:
+        real, what = really(address), explain_address(address)
+        if what and not (
+            networks and all(any(real in ip_network(each) for each in file) for file in networks)
+        ):
+            return address, what
+    return None
+
+
 def check_addresses(
     authority: Authority, addresses: Sequence[Address], networks: Sequence[Sequence[str]]
 ) -> None:
@@ -99,20 +93,18 @@ def check_addresses(
 
     An address of this machine is never public. Raises RefusedError.
     """
-    for address in addresses:
-        real = really(address)
-        is_open = is_public(address) and not any(map(_is_own, {address, real}))
-        if is_open or (networks and all(any(real in ip_network(each) for each in file) for file in networks)):
-            continue
-        what = "an address of this machine" if is_public(address) else "not a public address"
-        host, port = authority
-        ports = "" if port == HTTPS_PORT else f"ports = [{port}], "
-        rule = f'host = "{host}", {ports}effect = "allow" and addresses = ["{real}"]'
-        remedy = f"if that is intended, add a [[network.rule]] with {rule} to the user's paddock.toml"
-        raise RefusedError(f"{host} leads to {address}, which is {what}; {remedy}", "policy")
+    refused = find_refused(addresses, networks)
+    if refused is None:
+        return
+    address, what = refused
+    host, port = authority
+    ports = "" if port == HTTPS_PORT else f"ports = [{port}], "
+    rule = f'host = "{host}", {ports}effect = "allow" and addresses = ["{really(address)}"]'
+    remedy = f"if that is intended, add a [[network.rule]] with {rule} to the user's paddock.toml"
+    raise RefusedError(f"{host} leads to {address}, which is {what}; {remedy}", "policy")
 
 
-def _is_own(address: Address) -> bool:
+def is_own(address: Address) -> bool:
     """Return whether an address belongs to this machine: only then a socket can have it (bind(2)).
 
     An address that cannot be tried, because no descriptor is left, counts as the machine's own.
@@ -143,37 +135,25 @@ class Dialler:
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                if self._outer and self._outer.serves(authority.host):
+                if self._outer and self._outer.serves(authority):
                     return await self._connect_through(self._outer, authority, networks), None
-                addresses = await self._find_addresses(authority)
+                addresses = await find_addresses(authority, self._resolve)
                 check_addresses(authority, addresses, networks)
-                return await _connect_to_any(authority, addresses[:_MAX_ADDRESSES], self._timeout_s)
+                return await _connect_to_any(authority, addresses[:MAX_ADDRESSES], self._timeout_s)
         except TimeoutError:
             seconds = f"{self._timeout_s:g} s"
             raise RefusedError(f"{authority} did not answer within {seconds}", "timeout") from None
-
-    async def _find_addresses(self, authority: Authority) -> Sequence[Address]:
-        literal = read_address(authority.host)
-        if literal:
-            return [literal]
-        try:
-            addresses = await self._resolve(*authority)
-        except OSError as error:
-            raise RefusedError(f"{authority.host}: {error.strerror}", "unresolved") from None
-        if not addresses:
-            raise RefusedError(f"{authority.host} has no address", "unresolved")
-        return addresses
 
     async def _connect_through(
         self, outer: OuterProxy, authority: Authority, networks: Sequence[Sequence[str]]
     ) -> socket.socket:
         """Connect through another proxy, which resolves the name. What this machine can resolve is checked here."""
         try:
-            check_addresses(authority, await self._find_addresses(authority), networks)
+            check_addresses(authority, await find_addresses(authority, self._resolve), networks)
         except RefusedError as problem:
             if problem.failure != "unresolved":
                 raise
-        addresses = await self._find_addresses(outer.authority)
+        addresses = await find_addresses(outer.authority, self._resolve)
         connected, _ = await _connect_to_any(outer.authority, addresses, self._timeout_s)
         try:
             await _open_tunnel(connected, outer, authority)
@@ -225,8 +205,8 @@ async def _open_tunnel(connected: socket.socket, outer: OuterProxy, authority: A
         answer += received
     status = _STATUS_LINE_PATTERN.match(answer)
     if status is None or not answer.endswith(b"\r\n\r\n"):
-        raise RefusedError("the proxy of HTTPS_PROXY did not answer in HTTP", "unreachable")
+        raise RefusedError(f"the proxy of {outer.variable} did not answer in HTTP", "unreachable")
     if not status[1].startswith(b"2"):
         raise RefusedError(
-            f"the proxy of HTTPS_PROXY answered {status[1].decode()} for {authority}", "unreachable"
+            f"the proxy of {outer.variable} answered {status[1].decode()} for {authority}", "unreachable"
         )

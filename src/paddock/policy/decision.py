@@ -58,8 +58,10 @@ class Policy:
     def refuse_allowed(
         self, request: ExecutionRequest, decision: Decision, rule: str, reason: str
     ) -> Decision:
-        """Return a refusal of an allowed request, for a reason that was not known before."""
-        refused = decision.model_copy(update={"allowed": False, "rule": rule, "reasons": (reason,)})
+        """Return a refusal of a request that is allowed or asked about, for a reason that was not known before."""
+        refused = decision.model_copy(
+            update={"allowed": False, "asks": (), "rule": rule, "reasons": (reason,)}
+        )
         return _hash_decision(request, self._kinds[request.work.kind], _add_hash(refused))
 
     def apply_answer(self, request: ExecutionRequest, decision: Decision, answer: Answer) -> Decision:

@@ -132,6 +132,7 @@ def _effective_limits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
         memory_bytes=min(asked.memory_bytes or mine.memory_bytes, mine.memory_bytes),
         cpu_ms=asked.cpu_ms,
+        stack_bytes=_limit_stack(settings, asked.memory_bytes or mine.memory_bytes),
         output_bytes=asked.output_bytes,
         **_compile_limits(asked, mine),
         stdout_bytes=mine.stdout_bytes,
@@ -154,6 +155,12 @@ def _effective_limits(
     if settings.limits.timeout_policy == "clamp":
         return limits, [(rule, f"{text}; the maximum holds instead") for rule, text in over], unknown
     return limits, [], over + unknown
+
+
+def _limit_stack(settings: Settings, memory_bytes: int) -> int | None:
+    """Return the maximum stack of a program; None for as much as its memory allows."""
+    stack_bytes = settings.limits.runtime.stack_bytes
+    return stack_bytes if stack_bytes < memory_bytes else None
 
 
 def _compile_limits(asked: LimitOverrides, mine: RuntimeSettings) -> dict[str, int]:

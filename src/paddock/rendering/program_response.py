@@ -75,10 +75,10 @@ def _describe_surroundings(outcome: Outcome) -> dict[str, Json]:
     """Return the connections of a program, and its session with the values that it shows."""
     network = [_describe_connection(each) for each in outcome.network]
     found: dict[str, Json] = {"network": network} if network else {}
-    if (session := outcome.session) is None:
-        return found
+    if (session := outcome.session) is not None:
+        found["session"] = session.model_dump(mode="json")
     shown = [_describe_result(result) for result in outcome.results]
-    return {**found, "session": session.model_dump(mode="json"), **({"results": shown} if shown else {})}
+    return {**found, **({"results": shown} if shown else {})}
 
 
 def _describe_result(result: Result) -> dict[str, Json]:

@@ -23,7 +23,7 @@ from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase
-from paddock.runtimes import cache, safe_copy
+from paddock.runtimes import cache, safe_copy, shown_values
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
 from paddock.runtimes.environments import missing_module, missing_npm_package
@@ -35,7 +35,15 @@ from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, 
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
-from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, walk_files, write_files
+from paddock.runtimes.workdir import (
+    VARIABLE,
+    WORKDIR,
+    InputFileError,
+    make_folder,
+    make_workdir,
+    walk_files,
+    write_files,
+)
 from paddock.sandbox import spec
 from paddock.sandbox.fork_server import Slot
 from paddock.sandbox.job import RunningProcess
@@ -58,7 +66,6 @@ NO_OUTPUT = (
 SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
-_PROGRAM = "program"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
 
 
@@ -93,13 +100,18 @@ class _Task:
         return self.job.work.output.combined
 
     @property
+    def folder(self) -> str:
+        """The directory in scratch that the program works in, beside HOME and TMPDIR; empty in the workspace."""
+        return WORKDIR if self.job.work.has_workdir or self.job.terms.grants.access == "none" else ""
+
+    @property
     def source_folder(self) -> str:
         """The directory in scratch that has the program's file when it is run."""
-        return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
+        return self.folder if self.plan.compile is None else ""
 
     def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
-        scratch, name = str(slot.scratch), self.plan.file_name or _PROGRAM
+        scratch, name = str(slot.scratch), self.plan.file_name or "program"
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
         return StepPaths(
             source=source if self.in_place is None else str(self.in_place),
@@ -278,7 +290,7 @@ class RuntimeEngine:
         if why := await self._find_version_fault(job, sandbox, found):
             return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
         if not job.work.packages or self._packages is None:
-            return _Prepared(found)
+            return _Prepared(found, found.links)
         from paddock.packages.errors import PackagesError  # most programs have no packages
         from paddock.runtimes.package_environment import open_environment
 
@@ -321,7 +333,7 @@ class RuntimeEngine:
         links: Mapping[str, Path] = MappingProxyType({}),
     ) -> RawResult:
         try:
-            planned = steps(found, job.work.code, job.work.args, file=job.work.file)
+            planned = steps(found, job.work.code, job.work.args, file=job.work.file, live=job.live)
         except NoProgramError as problem:
             return _refuse(Status.INVALID, str(problem))
         own = None
@@ -361,7 +373,7 @@ class RuntimeEngine:
             if isinstance(prepared, RawResult):
                 return prepared
             toolchain = prepared.toolchain
-            planned = steps(toolchain, driver)
+            planned = steps(toolchain, driver, live=True)
             task = _Task(job, sandbox, toolchain, planned, None, Sinks(_drop, _drop), None, prepared.links)
             grants = job.grants(toolchain)
             # Its turns have limits of their own.
@@ -402,9 +414,11 @@ class RuntimeEngine:
         try:
             work, before = task.job.work, dict[str, str]()
             if work.has_workdir:
-                own = task.plan.written if task.source_folder else {}
+                own = task.plan.program if task.source_folder else {}
                 before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
-                grants = grants.replace(folder=WORKDIR)
+            elif task.folder:
+                make_folder(slot.scratch, task.folder)
+            grants = grants.replace(folder=task.folder)
             for name, target in task.links.items():
                 (slot.scratch / name).symlink_to(target)
             compiled = await self._provide_files(task, slot)
@@ -421,7 +435,11 @@ class RuntimeEngine:
             environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
-            grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
+            environment = self._list_inherited_variables(names) | environment
+            if task.toolchain.variant.shows and shown_values.may_show(work.code):
+                shown_values.write_hook(slot.scratch)
+                environment = shown_values.add_variable(environment, slot.scratch)
+            grants = grants.replace(environment=environment)
             streams = task.streams(slot.scratch / task.source_folder, os.path.basename(paths.source))
             result = await task.sandbox.run(
                 command,
@@ -431,11 +449,8 @@ class RuntimeEngine:
                 slot=slot,
                 stop=task.stop,
             )
-            if work.has_workdir and not result.survivors:
-                if task.sinks.files is not None:
-                    await asyncio.to_thread(task.sinks.files, walk_files(slot.scratch / WORKDIR), before)
-                if task.sinks.workdir is not None:
-                    await asyncio.to_thread(task.sinks.workdir, slot.scratch / WORKDIR)
+            if not result.survivors:
+                await _pass_on_left(task, slot.scratch, before)
             return self._conclude(task, result, grants, compiled)
         finally:
             slot.release()
@@ -478,8 +493,8 @@ class RuntimeEngine:
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
-            if task.plan.written:
-                await _put_files(task.plan.written, slot.scratch / task.source_folder)
+            await _put_files(task.plan.program, slot.scratch / task.source_folder)
+            await _put_files(task.plan.files, slot.scratch)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,
@@ -561,6 +576,18 @@ def _explain_missing(found: MissingToolchain) -> RawResult:
 def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
     name = "Invalid" if status is Status.INVALID else "Unavailable"
     return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
+
+
+async def _pass_on_left(task: _Task, scratch: Path, before: Mapping[str, str]) -> None:
+    """Pass on what a program left that has ended: values that it showed, and files."""
+    if task.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
+        task.sinks.shown(shown)
+    if not task.job.work.has_workdir:
+        return
+    if task.sinks.files is not None:
+        await asyncio.to_thread(task.sinks.files, walk_files(scratch / WORKDIR), before)
+    if task.sinks.workdir is not None:
+        await asyncio.to_thread(task.sinks.workdir, scratch / WORKDIR)
 
 
 def _drop(_data: bytes) -> None:

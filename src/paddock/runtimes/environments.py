@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from paddock.model.packages import INSTALLERS
 from paddock.model.sandbox import Tier
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import (
@@ -100,6 +101,14 @@ def choose_environment(
         return None
     folder = _find_in_workspace(job, environ)
     return None if folder is None else Environment(folder, _GRANT_KEY, inside=True)
+
+
+def find_node_modules(settings: RuntimeSettings, job: ProgramTask) -> Path | None:
+    """Return the directory of the packages for a program of Node.js that names none itself; None without one."""
+    folder = settings.node.environment
+    if folder is None or INSTALLERS.get(job.work.runtime) != "npm" or job.work.packages:
+        return None
+    return folder / "node_modules"
 
 
 def find_passed_over(

@@ -28,6 +28,7 @@ def limit_run(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
         timeout_ms=timeout_ms,
         cpu_ms=compute_cpu_ms(limits, timeout_ms),
         memory_bytes=limits.memory_bytes,
+        stack_bytes=limits.stack_bytes,
         kept_bytes=_OUTPUT_END_BYTES,
     )
     if limits.output_bytes is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from paddock.model.base import count
 from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -300,8 +301,12 @@ def _stderr_text(ended: ProcessResult) -> str:
 
 def _add_limits(text: str, limits: ProcessLimits) -> str:
     sizes = {
-        name: f"{size // MIB} MiB" if name.endswith("_bytes") else size
-        for name, size in limits.model_dump().items()
+        name: size
+        if not name.endswith("_bytes")
+        else count(size, "byte")
+        if size % MIB
+        else f"{size // MIB} MiB"
+        for name, size in limits.model_dump(exclude_none=True).items()
     }
     return text.format(**sizes)
 

@@ -26,9 +26,9 @@ from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import MissingToolchain, Search, Toolchain, UnusableError
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.sandbox.protocol import GuardingSandbox
+from paddock.texts import install_command
 
 _MODULES = "node_modules"
-_NO_UV = "install Paddock with it: pip install 'paddock-sandbox[packages]'"
 
 
 class PreparedToolchain(NamedTuple):
@@ -118,7 +118,7 @@ def _find_installer(wanted: Wanted, search: Search, toolchain: Toolchain) -> Pat
     if wanted.installer == "uv":
         if (own := find_uv()) is not None:
             return own
-        remedy = _NO_UV
+        remedy = f"install Paddock with it: {install_command('packages')}"
     else:
         beside = toolchain.executable.parent / "npm"
         if beside.is_file():

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from paddock.model.languages import ALIASES
 from paddock.model.program import RUNTIMES, Executables
 from paddock.settings.recipes import Recipe
 from paddock.texts import find_nearest
 
-_ALIASES = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
-"""Other common names of runtimes."""
-
+_HINTS = {"deno": "typescript"}
+"""What people may mean by names that are no aliases."""
 HELLO_OUTPUT = "hello from paddock"
 """What every hello program prints."""
 
@@ -42,6 +42,29 @@ def executables(runtime: str, added: Mapping[str, Recipe] | None = None) -> Exec
     return Executables(candidates=recipe.candidates, compatible=frozenset(name.lower() for name in names))
 
 
+def find_suffix_runtime(file: Path, known: Mapping[str, Recipe]) -> str | None:
+    """Return the runtime of a file's suffix, whatever its letter case; None if no runtime has it.
+
+    Built-in runtimes take precedence over added ones.
+    """
+    suffix = file.suffix.lower()
+    return next(
+        (name for name, recipe in known.items() if suffix in map(str.lower, recipe.extensions)),
+        None,
+    )
+
+
+def find_executable_runtime(executable: str, known: Mapping[str, Recipe]) -> str | None:
+    """Return the runtime whose variants start an executable of this name; None if there is none."""
+    return next((name for name, recipe in known.items() if executable in recipe.candidates), None)
+
+
+def is_compiled(runtime: str, added: Mapping[str, Recipe] | None = None) -> bool:
+    """Return whether programs of a runtime may have a compile step."""
+    recipe = recipes(added).get(runtime)
+    return recipe is not None and any(variant.compile for variant in recipe.variants)
+
+
 def no_runtime(name: str, added: Mapping[str, Recipe] | None = None) -> str:
     """Return the error for an unknown runtime, with the most similar name or all known ones."""
     known = recipes(added)
@@ -57,5 +80,6 @@ def _guess_runtime(wanted: str, known: Mapping[str, Recipe]) -> str:
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
         if wanted in {each.lower() for each in (runtime, recipe.title, *recipe.compatible, *suffixes)}:
             return runtime
-    near = find_nearest(wanted, [*known, *_ALIASES])
-    return _ALIASES.get(near[0], near[0]) if near else ""
+    others = {**ALIASES, **_HINTS}
+    near = find_nearest(wanted, [*known, *others])
+    return others.get(near[0], near[0]) if near else ""

@@ -83,12 +83,17 @@ class StepRunner:
     output_name: str = "program"
     """Required name of the compiled file or directory."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further files beside the program's."""
+    """Further files in scratch."""
+
+    @property
+    def program(self) -> dict[str, str]:
+        """Name and content of the program's file; empty in args mode, and for a program that runs in place."""
+        return {self.file_name: self.source} if self.file_name else {}
 
     @property
     def written(self) -> dict[str, str]:
         """Names and contents of all files that are written to scratch."""
-        return {**({self.file_name: self.source} if self.file_name else {}), **self.files}
+        return {**self.program, **self.files}
 
 
 class NoProgramError(ValueError):
@@ -96,14 +101,20 @@ class NoProgramError(ValueError):
 
 
 def steps(
-    toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (), *, file: str = ""
+    toolchain: Toolchain,
+    code: str | None,
+    arguments: Sequence[str] = (),
+    *,
+    file: str = "",
+    live: bool = False,
 ) -> StepRunner:
     """Return the steps of a program (`code`); if it is None, those of the toolchain with only the arguments.
 
-    `file` is the file of the program, whose name messages then have.
+    `file` is the file of the program, whose name messages then have. Output of a `live` program is not buffered.
     Raises NoProgramError if the recipe needs a program.
     """
     recipe, variant = toolchain.recipe, toolchain.variant
+    unbuffered: Mapping[str, str] = variant.live_environment if live else {}
     if code is None:
         if not variant.arguments:
             raise NoProgramError(
@@ -111,30 +122,31 @@ def steps(
             )
         itself = bool(arguments) and arguments[0] in variant.subcommands
         alone = _make_step(toolchain, variant.arguments[:-1] if itself else variant.arguments, {}, arguments)
-        alone = replace(alone, variables={**alone.variables, **variant.arguments_environment})
+        alone = replace(alone, variables={**alone.variables, **variant.arguments_environment, **unbuffered})
         named = " ".join(alone.variables.values())
         return StepRunner(
             run=alone, files={name: text for name, text in variant.files.items() if f"/{name}" in named}
         )
-    program = prepare_program(recipe.style, code, recipe.extensions[0], _choose_stem(variant, file))
+    program = prepare_program(
+        recipe.style, code, recipe.extensions[0], _find_stem(variant, file) or recipe.stem
+    )
     placeholders = {"main": program.main}
+    run = _make_step(toolchain, variant.run, placeholders, arguments)
     return StepRunner(
         file_name=program.file_name,
         source=program.source,
         files=variant.files,
         output_name=variant.output,
         compile=_make_step(toolchain, variant.compile, placeholders) if variant.compile else None,
-        run=_make_step(toolchain, variant.run, placeholders, arguments),
+        run=replace(run, variables={**run.variables, **unbuffered}),
     )
 
 
-def _choose_stem(variant: RecipeVariant, file: str) -> str:
-    """Return the stem for a program's file: that of its own file, if no tool gives it a meaning."""
-    if not file:
-        return "code"
+def _find_stem(variant: RecipeVariant, file: str) -> str:
+    """Return the stem of a program's own file, or "" without one and if a tool gives the stem a meaning."""
     stem = PurePath(file).stem
     taken = any(PurePath(name).stem == stem for name in variant.files)
-    return stem if _PLAIN_NAME_PATTERN.fullmatch(stem) and not taken else "code"
+    return stem if _PLAIN_NAME_PATTERN.fullmatch(stem) and not taken else ""
 
 
 def hello(toolchain: Toolchain) -> str:

@@ -40,6 +40,8 @@ class ProgramTask(NamedTuple):
     """What serves its proxy, with the network `hosts`."""
     open_hosts: OpenHosts = _refuse_hosts
     """Makes what serves the connections of an installation of its packages."""
+    live: bool = False
+    """Whether its output leaves it line by line, and not when the language's buffer is full."""
 
     @property
     def serve_proxy(self) -> Listener | None:
@@ -74,5 +76,7 @@ class Sinks(NamedTuple):
     files: "Callable[[Iterator[LeftFile], Mapping[str, str]], None] | None" = None
     """Reads the working directory of a program that has ended, in a thread, with the SHA-256 (hex) of the files that
     were there before."""
+    shown: Sink | None = None
+    """Receives the frames of the values that a program without a session showed, if it showed any."""
     workdir: Callable[[Path], None] | None = None
     """Receives the path of that directory, in a thread, as the program left it."""

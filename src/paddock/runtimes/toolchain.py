@@ -58,6 +58,8 @@ class Toolchain:
     """Variables of every job; values may have placeholders of the job."""
     identity: str
     """Hex SHA-256 over facts that change with the toolchain, found without starting it."""
+    links: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Links to make in scratch, by name: packages that the language searches beside the program."""
     still: tuple[Path, ...] = ()
     """Its directories in the workspace, which a job must not change."""
 

@@ -10,7 +10,7 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class Toolchains:
     """Finds toolchains on the PATH of `environ`."""
 
     def __init__(self, environ: Mapping[str, str], settings: RuntimeSettings | None = None) -> None:
-        """Take Python environments from `settings`; without settings there are none."""
+        """Take environments of Python and Node.js from `settings`; without settings there are none."""
         self._environ = environ
         self._settings = settings or RuntimeSettings()
         self._answers: dict[tuple[object, ...], str] = {}
@@ -58,12 +58,24 @@ class Toolchains:
 
     async def for_job(self, job: ProgramTask, sandbox: Sandbox) -> Toolchain | MissingToolchain:
         """Return the toolchain of a program: its user must be able to reach it, and programs cannot have written it."""
-        return await self.find(
+        found = await self.find(
             job.recipe,
             user=sandbox.user(job.first_grants),
             untrusted=(job.workspace,),
             names=job.terms.grants.executables,
             environment=environments.choose_environment(self._settings, job, self._environ, sandbox.tier),
+        )
+        modules = environments.find_node_modules(self._settings, job)
+        if modules is None or isinstance(found, MissingToolchain):
+            return found
+        if not modules.is_dir():
+            reason = f"runtimes.node.environment names {modules.parent}, which has no directory node_modules"
+            return MissingToolchain(job.recipe, reason, f"run npm install in {modules.parent}")
+        return replace(
+            found,
+            prefixes=(*found.prefixes, modules),
+            still=(*found.still, modules),
+            links={modules.name: modules},
         )
 
     def find_passed_over(self, job: ProgramTask, sandbox: Sandbox) -> list[RejectedInterpreter]:

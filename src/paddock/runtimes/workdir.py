@@ -66,12 +66,17 @@ def make_workdir(
 
 
 def _write_all(files: Mapping[str, bytes], scratch: Path) -> None:
-    owner = scratch.stat().st_uid
     folders = {PurePath(WORKDIR)}.union(*(PurePath(WORKDIR, path).parents for path in files))
     for folder in sorted(folders - {PurePath()}):
-        (scratch / folder).mkdir(mode=0o700)
-        os.chown(scratch / folder, owner, -1)
+        make_folder(scratch, folder)
     write_files(files, scratch / WORKDIR)
+
+
+def make_folder(scratch: Path, folder: PurePath | str) -> None:
+    """Make a directory in a program's scratch, which no job has seen yet, for the owner of scratch alone."""
+    path = scratch / folder
+    path.mkdir(mode=0o700)
+    os.chown(path, scratch.stat().st_uid, -1)
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:

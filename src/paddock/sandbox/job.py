@@ -35,6 +35,7 @@ _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "cpu": (Status.TIMEOUT, "cpu"),
     "memory": (Status.MEMORY_LIMIT, "memory"),
     "processes": (Status.PROCESS_LIMIT, "processes"),
+    "file_size": (Status.OUTPUT_LIMIT, "file_size"),
     "scratch": (Status.OUTPUT_LIMIT, "scratch"),
     "stdout": (Status.OUTPUT_LIMIT, "stdout"),
     "stderr": (Status.OUTPUT_LIMIT, "stderr"),

@@ -438,6 +438,7 @@ def build_job_spec(
             timeout_ms=limits.timeout_ms,
             cpu_ms=limits.cpu_ms,
             memory_bytes=limits.memory_bytes,
+            stack_bytes=limits.stack_bytes or 0,
             processes=limits.processes,
             open_files=limits.open_files,
             file_bytes=limits.file_bytes,

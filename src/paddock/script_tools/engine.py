@@ -116,6 +116,14 @@ class ToolEngine:
         self._strict_nulls = strict_nulls
         self._turn = asyncio.Semaphore(max_jobs)
 
+    def check(self, tool: Tool, work: ToolRun) -> RawResult | None:
+        """Return the result of a tool that may not run or got wrong inputs; None if it can be run."""
+        try:
+            self._check_run(tool, work)
+        except _RefusedError as refused:
+            return _refuse_run(refused, 0.0)
+        return None
+
     async def run(self, job: ToolJob) -> RawResult:
         """Run a tool and return its result. Cancelling the task ends the process first.
 
@@ -123,12 +131,11 @@ class ToolEngine:
         """
         started = time.perf_counter()
         try:
-            script, inputs = self._check_run(job)
+            script, inputs = self._check_run(job.tool, job.work)
             async with self._turn:
                 result = await self._run_process(job, script, inputs)
         except _RefusedError as refused:
-            end = ToolEnd(success=False, error=str(refused), duration_ms=_measure_elapsed_ms(started))
-            return _raw_result(refused.status, end, Usage(), SandboxFacts(), refused.hint)
+            return _refuse_run(refused, _measure_elapsed_ms(started))
         end = _make_end(result, job.terms, _measure_elapsed_ms(started))
         status = result.status
         if status is Status.FAILED and result.exit_code is None and result.signal is None:
@@ -141,9 +148,8 @@ class ToolEngine:
         )
         return _raw_result(status, end, usage, result.sandbox)
 
-    def _check_run(self, job: ToolJob) -> tuple[Path, Mapping[str, Json]]:
+    def _check_run(self, tool: Tool, work: ToolRun) -> tuple[Path, Mapping[str, Json]]:
         """Return script and inputs. Raises if it may not run, cannot run, or has invalid inputs, in this order."""
-        tool = job.tool
         if not tool.manifest.enabled:
             raise _RefusedError("Tool is disabled")
         try:
@@ -158,7 +164,7 @@ class ToolEngine:
             raise _RefusedError(f"Script not found: {tool.script}")
         if facts.st_size > SCRIPT_BYTES:
             raise _RefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
-        checked = check(job.work.inputs, tool.schema, strict_nulls=self._strict_nulls)
+        checked = check(work.inputs, tool.schema, strict_nulls=self._strict_nulls)
         if checked.errors:
             raise _RefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
         return script, checked.inputs
@@ -219,6 +225,11 @@ class ToolEngine:
         if job.terms.access != "none":
             context["PADDOCK_WORKSPACE"] = str(job.workspace)
         return {**given, **context}
+
+
+def _refuse_run(refused: _RefusedError, ms: float) -> RawResult:
+    end = ToolEnd(success=False, error=str(refused), duration_ms=ms)
+    return _raw_result(refused.status, end, Usage(), SandboxFacts(), refused.hint)
 
 
 def _working_directory(tool: Tool) -> Path:

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, Value
+from paddock.model.languages import read_language
 from paddock.model.network import NetworkRequest
 from paddock.model.program import Access
 from paddock.script_tools import yaml
@@ -66,7 +67,7 @@ class Manifest(NetworkRequest, _Section):
     name: Text
     script: Text
     description: str | None = None
-    runtime: Text = "auto"
+    runtime: Annotated[Text, AfterValidator(read_language)] = "auto"
     """`auto`, `python`, `node`, `shell`, or any other runtime; the engine checks it."""
     schema_file: str = "schema.json"
     description_file: str = "description.md"

@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
-from inspect import signature
+from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from paddock.secrets.vault import Vault
 
 _SCOPE = "global"
+_OWN_PARAMETERS = frozenset({"request", "_request", "open_hosts"})
+"""Parameters of methods that are not arguments of a program."""
+_TEXT_PARAMETERS = frozenset({"name", "text", "value"})
+"""Parameters of methods that take a string."""
 
 Method = Callable[..., Json]
 """Answers a call from its arguments."""
@@ -159,6 +163,18 @@ class Services:
         """Return the ids of an event's webhooks. Raises ConfigurationError."""
         return self._webhooks.list_ids(event) if self._settings.sdk.webhooks.exists() else []
 
+    def check(self, work: SdkCall) -> None:
+        """Raise SdkError for a method that does not exist, or arguments of a wrong number or type."""
+        method = self._find_method(work.method)
+        if method is None:
+            options_of(_one_object(work), work.method)
+            return
+        for name, value in _bind(work, method).items():
+            if name == "options":
+                options_of(value, work.method)
+            elif name in _TEXT_PARAMETERS:
+                _check_text(work.method, name, value)
+
     async def call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
         """Return the value of a call; `open_hosts` makes what serves the connections of a command.
 
@@ -180,23 +196,24 @@ class Services:
             raise type(error)(hide_paths(str(error), request.workspace)) from None
 
     async def _answer_call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
-        waiting: Callable[..., Awaitable[Json]] | None = None
-        if (found := self._async_methods.get(work.method)) is not None:
-            waiting = partial(found, request)
-        elif (connected := self._connected_methods.get(work.method)) is not None:
-            waiting = partial(connected, request, open_hosts)
-        if waiting is not None:
-            _check_count(work, waiting)
-            return await waiting(*work.arguments)
-        method = self._methods.get(work.method)
+        method = self._find_method(work.method)
         if method is None:
-            if any(command.name == work.method for command in self._settings.sdk.commands):
-                given = options_of(_one_object(work), work.method)
-                return await self._run_command(work.method, given, request, open_hosts)
-            known = sorted({*self._methods, *self._async_methods, *self._connected_methods})
-            raise SdkError(f"paddock.{work.method} does not exist; there is {', '.join(known)}")
-        _check_count(work, method)
+            given = options_of(_one_object(work), work.method)
+            return await self._run_command(work.method, given, request, open_hosts)
+        _bind(work, method)
+        if work.method in self._async_methods:
+            return await method(request, *work.arguments)
+        if work.method in self._connected_methods:
+            return await method(request, open_hosts, *work.arguments)
         return await asyncio.to_thread(method, *work.arguments)
+
+    def _find_method(self, name: str) -> Callable[..., Any] | None:
+        """Return the function of a method; None for a command of the settings. Raises SdkError for an unknown name."""
+        methods = {**self._methods, **self._async_methods, **self._connected_methods}
+        found = methods.get(name)
+        if found is None and all(command.name != name for command in self._settings.sdk.commands):
+            raise SdkError(f"paddock.{name} does not exist; there is {', '.join(sorted(methods))}")
+        return found
 
     async def _run_command(
         self, name: str, given: Mapping[str, Json], request: ExecutionRequest, open_hosts: "OpenHosts"
@@ -404,17 +421,20 @@ def _one_object(work: SdkCall) -> Json:
     return work.arguments[0] if work.arguments else None
 
 
-def _check_count(work: SdkCall, method: Callable[..., object]) -> None:
+def _bind(work: SdkCall, method: Callable[..., object]) -> dict[str, Json]:
+    """Return the arguments of a call by the names of the method's parameters. Raises SdkError for a wrong number."""
+    named = signature(method).parameters
+    own = Signature([each for name, each in named.items() if name not in _OWN_PARAMETERS])
     try:
-        signature(method).bind(*work.arguments)
+        return dict(own.bind(*work.arguments).arguments)
     except TypeError:
-        called = f"paddock.{work.method}({_list_parameters(method)})"
+        called = f"paddock.{work.method}({_list_parameters(own)})"
         raise SdkError(f"{called}: wrong number of arguments ({len(work.arguments)})") from None
 
 
-def _list_parameters(method: Callable[..., object]) -> str:
+def _list_parameters(own: Signature) -> str:
     """Return the parameters of a method in TypeScript notation."""
-    found = signature(method).parameters.values()
+    found = own.parameters.values()
     return ", ".join(each.name + ("" if each.default is each.empty else "?") for each in found)
 
 

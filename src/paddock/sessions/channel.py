@@ -9,6 +9,7 @@ import asyncio
 import base64
 import socket
 import struct
+from collections.abc import Iterator
 from typing import cast
 
 import orjson
@@ -16,6 +17,7 @@ import orjson
 from paddock.model.base import Json
 from paddock.model.json_meter import holds_more
 from paddock.model.limits import MIB
+from paddock.model.numbers import loads, may_lose
 
 _LENGTH = struct.Struct("<I")
 MAX_FRAME_BYTES = 16 * MIB
@@ -29,6 +31,35 @@ _RAW_TYPES = frozenset({b"image/png"})
 def pack_frame(body: bytes) -> bytes:
     """Return a frame."""
     return _LENGTH.pack(len(body)) + body
+
+
+def split_frames(data: bytes) -> Iterator[dict[str, Json]]:
+    """Yield the frames that a program left, up to the first that is cut off or that no driver writes."""
+    while len(data) >= _LENGTH.size:
+        size = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+        body, data = data[_LENGTH.size : size], data[size:]
+        if len(body) < size - _LENGTH.size:
+            return
+        try:
+            yield _decode(body)
+        except ChannelError:
+            return
+
+
+def _decode(body: bytes) -> dict[str, Json]:
+    """Return the message of a frame. Raises ChannelError."""
+    kind, line_end, data = body.partition(b"\n")
+    if line_end and kind in _RAW_TYPES:
+        return {"display": {kind.decode(): base64.b64encode(data).decode()}}
+    if holds_more(body, MAX_VALUES):
+        return {"display": {"text/plain": _TOO_MANY}}
+    try:
+        message = loads(body.decode()) if may_lose(body) else orjson.loads(body)
+    except (ValueError, RecursionError):
+        raise ChannelError("it sent a message that is not JSON") from None
+    if not isinstance(message, dict):
+        raise ChannelError("it sent a message that is not an object")
+    return cast("dict[str, Json]", message)
 
 
 class ChannelError(Exception):
@@ -60,19 +91,7 @@ class DriverChannel:
         size = _LENGTH.unpack(await self._read(_LENGTH.size))[0]
         if size > MAX_FRAME_BYTES:
             raise ChannelError(f"it sent a message of {size} bytes, and {MAX_FRAME_BYTES} are allowed")
-        body = await self._read(size)
-        kind, line_end, data = body.partition(b"\n")
-        if line_end and kind in _RAW_TYPES:
-            return {"display": {kind.decode(): base64.b64encode(data).decode()}}, size
-        if holds_more(body, MAX_VALUES):
-            return {"display": {"text/plain": _TOO_MANY}}, size
-        try:
-            message = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            raise ChannelError("it sent a message that is not JSON") from None
-        if not isinstance(message, dict):
-            raise ChannelError("it sent a message that is not an object")
-        return cast("dict[str, Json]", message), size
+        return _decode(await self._read(size)), size
 
     async def _read(self, size: int) -> bytes:
         while len(self._buffer) < size:

@@ -36,6 +36,16 @@ def find_grants(table: SessionTable, actor: str, handle: str) -> Grants | None:
     return found.grants if isinstance(found, GuestSession) else None
 
 
+def check_session(table: SessionTable, actor: str, handle: str) -> RawResult | None:
+    """Return why a program cannot run in the session of a handle; None if it can."""
+    found = None if handle == NEW else table.find_open(actor, handle)
+    if found is None:
+        return None if handle == NEW else table.explain_absence(actor, handle)
+    if not isinstance(found, GuestSession):
+        return refuse("this session is one of programs in another language (run_program)")
+    return None
+
+
 async def run_guest(
     table: SessionTable,
     engine: GuestEngine,
@@ -62,11 +72,10 @@ async def run_guest(
         except BaseException:  # also after a cancellation: nobody learns its handle
             await run_shielded(table.end(opened, "the program that opened it was not answered"))
             raise
+    if why := check_session(table, actor, handle):
+        return why
     found = table.find_open(actor, handle)
-    if found is None:
-        return table.explain_absence(actor, handle)
-    if not isinstance(found, GuestSession):
-        return refuse("this session is one of programs in another language (run_program)")
+    assert isinstance(found, GuestSession)
     return await run(found)
 
 

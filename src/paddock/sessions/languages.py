@@ -14,6 +14,8 @@ import orjson
 from paddock.model.session import Kernel
 from paddock.sessions.channel import pack_frame
 
+_FOLDER = "sessions/drivers"
+_PYTHON = ("runtimes/python_display/display.py", f"{_FOLDER}/python.py", "runtimes/python_display/text.py")
 _LAUNCH = 'exec 3<&0 </dev/null; exec "$@"'
 _LAUNCH_R = 'mkfifo "$TMPDIR/frames" && exec 3<&0 && { cat "$TMPDIR/frames" >&3 & } && exec "$@" 3<&-'
 """R reads standard input alone, and writes to no descriptor that it has not opened."""
@@ -23,7 +25,7 @@ class Driver(NamedTuple):
     """What runs the texts of a session in one language."""
 
     files: tuple[str, ...]
-    """Files of `drivers/` that are its program, one after the other."""
+    """Files of the package that are its program, one after the other."""
     start: str = ""
     """The last line of its program."""
     launch: str = _LAUNCH
@@ -55,20 +57,20 @@ class Driver(NamedTuple):
 
 
 DRIVERS = {
-    "python": Driver(("python.py", "python_text.py"), "_Driver().serve()\n", takes_stdin=True),
-    "shell": Driver(("shell.sh",), reads_json=False, takes_stdin=True),
-    "node": Driver(("node.js",)),
-    "ruby": Driver(("ruby.rb",), takes_stdin=True),
-    "r": Driver(("r.R",), launch=_LAUNCH_R, reads_json=False),
+    "python": Driver(_PYTHON, "_Driver().serve()\n", takes_stdin=True),
+    "shell": Driver((f"{_FOLDER}/shell.sh",), reads_json=False, takes_stdin=True),
+    "node": Driver((f"{_FOLDER}/node.js",)),
+    "ruby": Driver((f"{_FOLDER}/ruby.rb",), takes_stdin=True),
+    "r": Driver((f"{_FOLDER}/r.R",), launch=_LAUNCH_R, reads_json=False),
 }
 _IPYTHON = Driver(
-    ("python.py", "python_text.py", "ipython.py"),
+    (*_PYTHON, f"{_FOLDER}/ipython.py"),
     "_IPythonDriver().serve()\n",
     takes_stdin=True,
     needs="IPython",
     remedy='name packages=["ipython"], or use an environment that has it (`environment` under [runtimes.python])',
 )
-NOTEBOOK = Driver(("python.py", "python_text.py", "notebook.py"), "_NotebookDriver().serve()\n")
+NOTEBOOK = Driver((*_PYTHON, f"{_FOLDER}/notebook.py"), "_NotebookDriver().serve()\n")
 """Runs the cells that it reads from standard input, and ends. It needs no channel."""
 
 
@@ -79,4 +81,4 @@ def find_driver(language: str, kernel: Kernel) -> Driver | None:
 
 @cache
 def _read_text(file: str) -> str:
-    return (files("paddock.sessions") / "drivers" / file).read_text(encoding="utf-8")
+    return (files("paddock") / file).read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ import errno
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
 from paddock.cancellation import run_shielded
 from paddock.model.errors import PaddockError, RequestError
@@ -18,6 +19,8 @@ from paddock.output.work_files import LeftFile
 from paddock.runtimes.engine import RuntimeEngine
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import InputFileError, read_below, remove_below, walk_files
+from paddock.sessions.bundles import MAX_RESULTS
+from paddock.sessions.channel import split_frames
 from paddock.sessions.interpreter import Interpreter, Read
 from paddock.sessions.languages import DRIVERS, find_driver
 from paddock.sessions.table import OpenSession, SessionTable, refuse
@@ -63,6 +66,24 @@ class ProgramSessions(SessionTable):
         found = self.find_open(actor, handle)
         return found if isinstance(found, ProgramSession) else None
 
+    def read_shown(self, data: bytes) -> tuple[Result, ...]:
+        """Return the values that a program without a session showed, from the frames that it left."""
+        shown = islice((frame["display"] for frame in split_frames(data) if "display" in frame), MAX_RESULTS)
+        return tuple(map(self._read, shown))
+
+    def check(self, actor: str, work: RuntimeRun) -> RawResult | None:
+        """Return why a program cannot run in the session that it names; None if it can."""
+        if work.session == NEW:
+            if find_driver(work.runtime, work.kernel) is None:
+                return refuse(f"{work.runtime} has no sessions; {', '.join(DRIVERS)} have them")
+            return None
+        found = self.find_open(actor, work.session or "")
+        if found is None:
+            return self.explain_absence(actor, work.session or "")
+        if not isinstance(found, ProgramSession):
+            return refuse("this session is one of JavaScript programs (execute_code)")
+        return None
+
     async def run(
         self, actor: str, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None
     ) -> RawResult:
@@ -72,12 +93,9 @@ class ProgramSessions(SessionTable):
         """
         output = job.work.output.model_copy(update={"combined": True})
         job = job._replace(work=job.work.replace(output=output))
-        if job.work.session != NEW:
-            session = self.find(actor, job.work.session or "")
-            if session is None:
-                if self.find_open(actor, job.work.session or "") is not None:
-                    return refuse("this session is one of JavaScript programs (execute_code)")
-                return self.explain_absence(actor, job.work.session or "")
+        if why := self.check(actor, job.work):
+            return why
+        if session := self.find(actor, job.work.session or ""):
             return await self._run_next(session, job, sinks, stop)
         opened = await self._open_session(actor, job, stop)
         if isinstance(opened, RawResult):
@@ -139,10 +157,8 @@ class ProgramSessions(SessionTable):
     async def _open_session(
         self, actor: str, job: ProgramTask, stop: asyncio.Event | None
     ) -> ProgramSession | RawResult:
-        language = job.work.runtime
-        driver = find_driver(language, job.work.kernel)
-        if driver is None:
-            return refuse(f"{language} has no sessions; {', '.join(DRIVERS)} have them")
+        driver = find_driver(job.work.runtime, job.work.kernel)
+        assert driver is not None
 
         async def start() -> Interpreter | RawResult:
             return await Interpreter.start(self._engine(), job, driver, self._settings, self._read, stop=stop)

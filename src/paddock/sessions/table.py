@@ -5,6 +5,7 @@ many, when its executor is lost, or with Paddock. Its handle then stays known fo
 """
 
 import asyncio
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -22,7 +23,14 @@ _MAX_REMEMBERED = 1000
 """Maximum number of ended sessions whose reason is remembered."""
 _UNKNOWN = "there is no such session, or it belongs to somebody else"
 _REPLICA_ENDED = "the replica of the server that had it has ended"
+_PROCESS_ENDED = "the process of Paddock that had it has ended"
+_PROCESS_MARK = secrets.token_hex(8)
+"""In the handles of a Paddock without a cluster: a later process tells those of an earlier one from unknown ones."""
 _ANEW = 'open another one with the session "new"'
+_KEEP_PROCESS = (
+    "This client seems to start a process for each call, as LangChain's get_tools(), LlamaIndex and AutoGen do over "
+    "stdio. Keep one open for all calls (client.session(...), a workbench), or connect over HTTP"
+)
 
 
 class Executor(Protocol):
@@ -97,7 +105,8 @@ class SessionTable:
     def __init__(self, settings: SessionSettings, mark: str = "") -> None:
         """`mark` names this replica in the handles of a cluster."""
         self._settings = settings
-        self._mark = mark
+        self._mark = mark or _PROCESS_MARK
+        self._others_ended = _REPLICA_ENDED if mark else _PROCESS_ENDED
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, int] = {}
         self._ended: OrderedDict[str, tuple[str, str]] = OrderedDict()
@@ -280,7 +289,7 @@ class SessionTable:
     def _find_reason(self, actor: str, handle: str) -> str | None:
         """Return why a session has ended; None if this actor never had one of this handle here."""
         if has_other_mark(handle, self._mark):  # its replica would have answered
-            return _REPLICA_ENDED
+            return self._others_ended
         owner, why = self._ended.get(handle, ("", ""))
         return why if owner == actor else None
 
@@ -291,7 +300,8 @@ class SessionTable:
             error = ErrorInfo(name="Invalid", message=_UNKNOWN, hint=_ANEW, phase="decide")
             return RawResult(status=Status.INVALID, error=error)
         text = f"The session is lost: {why}. Nothing ran."
-        error = ErrorInfo(name="SessionLost", message=text, hint=_ANEW, phase="decide")
+        hint = f"{_ANEW}. {_KEEP_PROCESS}" if why is _PROCESS_ENDED else _ANEW
+        error = ErrorInfo(name="SessionLost", message=text, hint=hint, phase="decide")
         end = SessionEnd(id=handle, state="lost", reason=why)
         return RawResult(status=Status.LOST, error=error, session=end)
 

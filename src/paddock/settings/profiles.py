@@ -1,6 +1,6 @@
 """Limits of the programs of each profile, `[limits]`."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -44,8 +44,16 @@ class ComputeLimits(ProfileLimits):
     """Maximum output that a request may ask for, in bytes."""
 
 
+class RuntimeLimits(Value):
+    """`[limits.runtime]`: limits of programs in language runtimes, besides those of `[runtimes]`."""
+
+    stack_bytes: Annotated[int, Field(ge=KIB)] = 1024 * 1024 * MIB
+    """Maximum stack of a program's first thread, in bytes. With a value above its memory limit, such as the default,
+    the stack is as large as memory allows. With a smaller one, further threads get stacks of this size by default."""
+
+
 class LimitSettings(Value):
-    """`[limits]`: ceilings of guest programs, one group for each profile."""
+    """`[limits]`: ceilings of programs; for the guest one group for each profile."""
 
     timeout_policy: Literal["deny", "clamp"] = "deny"
     """Whether a request that asks for more than a ceiling is refused (`deny`) or gets the ceiling (`clamp`)."""
@@ -55,6 +63,8 @@ class LimitSettings(Value):
     """Limits of programs that agents send."""
     compute: ComputeLimits = Field(default_factory=ComputeLimits)
     """Limits of pure computations."""
+    runtime: RuntimeLimits = Field(default_factory=RuntimeLimits)
+    """Limits of programs in language runtimes."""
 
     def of(self, profile: Profile) -> ProfileLimits:
         """Return the limits of a profile."""

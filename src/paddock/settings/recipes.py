@@ -18,6 +18,7 @@ from typing import Annotated, Literal, Self, cast
 from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.base import Json, Value
+from paddock.model.languages import ALIASES
 from paddock.model.program import RUNTIMES
 
 _NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
@@ -109,8 +110,12 @@ class RecipeVariant(Value):
     """Globs of what a program must read. System directories, which every program can read, need not be named."""
     environment: Mapping[str, str] = Field(default_factory=dict)
     """Environment variables of the program."""
+    live_environment: Mapping[str, str] = Field(default_factory=dict)
+    """Further environment variables of a program to whose output somebody listens: its language must not buffer it."""
     files: Files = Field(default_factory=dict)
-    """Further files beside the program, by name. With arguments alone, only those that `environment` names."""
+    """Further files in scratch, by name. With arguments alone, only those that the environment names."""
+    shows: bool = False
+    """Whether it runs Python, whose programs can show values: figures, images, pages."""
     compile: Words = ()
     """Command that makes `{output}`, a file or a directory, from `{source}`. A word with a `*` stands for every file
     that it matches."""
@@ -168,6 +173,9 @@ class Recipe(Value):
     """Name for people."""
     extensions: Annotated[tuple[Extension, ...], Field(min_length=1)]
     """Suffixes of programs. A program without a file gets the first one."""
+    stem: str = Field(default="code", pattern=r"^[a-z]+$")
+    """Name of the file of a program without one, before the suffix. No module of the language's library has it: the
+    language may look for modules beside the program."""
     compatible: tuple[ExecutableName, ...] = ()
     """Executables that a request may name, by default those of the variants. Letter case is ignored."""
     style: Style = "plain"
@@ -234,7 +242,7 @@ def _list_tool_placeholders(variant: RecipeVariant) -> frozenset[str]:
     return frozenset(names)
 
 
-_TAKEN_NAMES = frozenset({*RUNTIMES, "auto"})
+_TAKEN_NAMES = frozenset({*RUNTIMES, *ALIASES, "auto"})
 """Names that mean something already: the built-in languages, and what script tools call the choice by suffix."""
 
 

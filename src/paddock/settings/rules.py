@@ -1,13 +1,14 @@
 """Rules on requests (`[policy]`), and the settings for asking a person (`[approvals]`)."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from platformdirs import user_state_path
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.approval import Effect
 from paddock.model.base import PositiveInt, Value
+from paddock.model.languages import read_language
 from paddock.model.network import Network
 from paddock.model.program import Access
 
@@ -24,8 +25,9 @@ class Rule(Value):
     """Glob over the server's name."""
     method: str | None = None
     """Glob over a method of the SDK, such as `vault.*`. It also matches methods that run other work, such as `exec`."""
-    runtime: str | None = None
-    """Glob over the runtime of a program, such as `python`. Letter case is ignored."""
+    runtime: Annotated[str, AfterValidator(read_language)] | None = None
+    """Glob over the runtime of a program, such as `python`, or an alias of it, such as `bash`. Letter case is
+    ignored."""
     executable: str | None = None
     """Glob over the executable of a program. Letter case is ignored. If a program names no executable, Paddock prefers
     one that no rule refuses or asks about."""

@@ -286,6 +286,14 @@ class PythonSettings(Value):
     Programs can read it and cannot change it."""
 
 
+class NodeSettings(Value):
+    """`[runtimes.node]`: programs in JavaScript and TypeScript."""
+
+    environment: Path | None = None
+    """Directory with a `node_modules` whose packages programs may load, if they name no packages themselves. Programs
+    can read it and cannot change it."""
+
+
 def _read_recipes(entries: Mapping[str, Any]) -> "Mapping[str, Recipe]":
     if not entries:
         return entries
@@ -339,6 +347,8 @@ class RuntimeSettings(Value):
     the tier `landlock`."""
     python: PythonSettings = Field(default_factory=PythonSettings)
     """Programs in Python."""
+    node: NodeSettings = Field(default_factory=NodeSettings)
+    """Programs in JavaScript and TypeScript."""
     cache_bytes: Count = 512 * MIB
     """Maximum size of the cache of compiled programs, in bytes; 0 disables it."""
 

@@ -7,6 +7,7 @@ from paddock.audit.sink import AuditSink
 from paddock.model.errors import ConfigurationError
 from paddock.settings.schema import Settings, TelemetrySettings
 from paddock.telemetry.observed_sink import ObservedSink, Observer, Sources
+from paddock.texts import install_command
 
 if TYPE_CHECKING:
     from paddock.telemetry.metrics import Metrics, RequestMetrics
@@ -72,5 +73,5 @@ def open_metrics(settings: TelemetrySettings) -> "Metrics | None":
 def _explain_missing(missing: ModuleNotFoundError) -> ConfigurationError:
     return ConfigurationError(
         f"[telemetry] is configured, but the package {(missing.name or '').partition('.')[0]}, which it needs, "
-        "is not installed. Run: pip install 'paddock-sandbox[telemetry]'"
+        f"is not installed. Run: {install_command('telemetry')}"
     )

@@ -157,7 +157,7 @@ def test_tools_are_found_described_and_declared(opened):
 
     async def describe(session):
         servers = session.servers
-        [declared], _ = await servers.catalog.describe_tools(["local.add"])
+        [declared], *_ = await servers.catalog.describe_tools(["local.add"])
         [entry] = [each for each in servers.call_checks.list_pinned_tools("local") if each.tool.name == "add"]
         return declared, entry
 

@@ -12,7 +12,7 @@ from tests.support.http_api import TOKEN, ApiPlace, ApiServer
 from paddock import BlockingPaddock, ConsoleLine, Outcome, OutcomeError, Paddock, PaddockError, RequestError
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-_VARYING = re.compile(r"runtime-ws-\d+-[0-9a-f]{16}|s_[0-9a-f]{32}")
+_VARYING = re.compile(r"runtime-ws-\d+-[0-9a-f]{16}|s_[0-9a-f]{48}")
 
 
 def describe(outcome: Outcome) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def list_sessions(command: Command) -> list[Any]:
 
 def test_programs_of_a_session_see_what_ran_before(command: Command, tmp_path: Path) -> None:
     code, out, told = command("exec", "python", "--session", "new", "-c", "x = 41; print('hi'); x")
-    found = re.fullmatch(r"session (s_[0-9a-f]{32}), closed after 15 minutes without use\n", told)
+    found = re.fullmatch(r"session (s_[0-9a-f]{48}), closed after 15 minutes without use\n", told)
     assert (code, out, found is not None) == (0, "hi\n41\n", True), told
     assert found is not None
     handle = found[1]

@@ -88,9 +88,16 @@ def test_a_library_connects_lists_calls_and_asks(
     for transport, seen in asyncio.run(main()).items():
         assert (transport, " ".join(seen["tools"])) == (transport, TOOLS)
         check_answers(library, seen)
+        check_session(seen["answers"]["again"], kept=library["sessions"] or transport == "http")
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library["script"].partition(".")[0])
+SHOWN = [
+    *LIBRARIES,
+    *({**each, "script": each["session_script"]} for each in LIBRARIES if "session_script" in each),
+]
+
+
+@pytest.mark.parametrize("library", SHOWN, ids=lambda library: library["script"].partition(".")[0])
 def test_the_program_that_the_page_shows_connects_and_calls(
     library: dict[str, Any],
     npm_modules: npm.Modules,
@@ -126,6 +133,14 @@ def visit(command: list[str], target: dict[str, Any], home: Path) -> dict[str, A
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout)
+
+
+def check_session(answer: dict[str, Any], *, kept: bool) -> None:
+    """Hold the answer to a program in a session that an earlier call opened against whether it can be there."""
+    text = f"{answer['text']} {answer['structured']}"
+    lost = "The session is lost: the process of Paddock that had it has ended" in text
+    cure = "client.session(...), a workbench" in text
+    assert ("42" in text, lost, cure) == (kept, not kept, not kept), text
 
 
 def check_answers(library: dict[str, Any], seen: dict[str, Any]) -> None:

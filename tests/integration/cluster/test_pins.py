@@ -52,16 +52,28 @@ def test_a_change_is_refused_and_approved_on_all_machines(make_pins: MakePins) -
     assert make_pins(KEYS).review_listing(SERVER, [CHANGED]) == {"log": PinCheck(CHANGED)}
 
 
+def test_approvals_of_all_machines_add_up(make_pins: MakePins) -> None:
+    one, two = make_pins(KEYS), make_pins(KEYS)
+    other = LOG._replace(description="Writes a note to Oslo.")
+    one.review_listing(SERVER, [LOG])
+    for pins, tool in ((one, CHANGED), (two, other)):
+        pins.review_listing(SERVER, [tool])
+        pins.approve_changes("notes")
+    assert [make_pins(KEYS).review_listing(SERVER, [tool]) for tool in (LOG, CHANGED, other)] == [
+        {"log": PinCheck(tool)} for tool in (LOG, CHANGED, other)
+    ]
+    assert two.accept_unstable_text("notes", ["log"], unstable=True) == {}
+    unseen = LOG._replace(description="Never seen.")
+    assert make_pins(KEYS).review_listing(SERVER, [unseen]) == {"log": PinCheck(other)}
+
+
 def test_names_of_tools_are_known_without_waiting_for_the_database(tmp_path: Path) -> None:
     """They are looked up while all other requests wait. A server that lists its tools has the last word."""
     row = JsonRow(BlockingDatabase("postgresql://127.0.0.1:1/absent"), "pins", "servers", KEYS, is_sound)
     pins = Pins(tmp_path / "state", tmp_path / ".mcp.json", row)
     assert pins.list_names(SERVER) == ()
     checks = CallChecks({"notes": SERVER}, pins)
-    assert (checks.resolve_alias("notes", "write_log"), checks.may_be_alias("notes", "write_log")) == (
-        "write_log",
-        True,
-    )
+    assert checks.resolve_alias("notes", "write_log") == "write_log"
 
 
 def test_names_of_tools_stay_known(make_pins: MakePins, url: str) -> None:

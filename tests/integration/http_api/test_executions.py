@@ -110,10 +110,12 @@ def test_an_error_names_no_path_of_the_server(api: ApiClient, shared_place: ApiP
 
 def test_the_kind_overrides_the_language(api: ApiClient) -> None:
     status, kind, detail = api.problem(
-        "POST", "/v1/executions", json={"kind": "exec", "language": "javascript", "code": "1"}
+        "POST", "/v1/executions", json={"kind": "exec", "language": "javascrip", "code": "1"}
     )
     assert (status, kind) == (422, "invalid-request")
-    assert detail == "there is no runtime javascript; did you mean node?"
+    assert detail == "there is no runtime javascrip; did you mean node?"
+    body = {"kind": "exec", "language": "javascript", "code": "console.log(typeof require)"}
+    assert api.run(**body)["program"]["stdout"]["head"] == "function\n"
 
 
 def test_a_failing_program_is_an_outcome(api: ApiClient) -> None:

@@ -187,7 +187,7 @@ def test_files_go_in_and_out(grader: Grader) -> None:
     )
     wanted = ["out/b", "in/a.txt", "missing", "out", "pipe"]
     answer = grader.run(code, files=files, fetch_files=wanted)
-    assert (answer["status"], answer["run_result"]["stdout"]) == ("Failed", "['code.py', 'in']\n")
+    assert (answer["status"], answer["run_result"]["stdout"]) == ("Failed", "['program.py', 'in']\n")
     assert answer["files"] == {"out/b": encode("FROM OUTSIDE"), "in/a.txt": encode("from outside")}
 
 

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from paddock.hub.config import HttpServer
-from paddock.hub.connect_errors import build_client, find_proxy
 from paddock.model.errors import ServerUnavailable
+from paddock.network.http_transport import build_client, find_failed_proxy
 
 from .conftest import failure, text
 from .test_hub_http_faults import rude
@@ -269,7 +269,7 @@ def test_no_proxy_is_read_as_the_http_library_reads_it(variables, entry):
             for port in ("", ":8080"):
                 url = httpx2.URL(f"{scheme}://{host}{port}/mcp")
                 direct = library._transport_for_url(url) is library._transport
-                assert (find_proxy(url, httpx2.ConnectError("")) is None) is direct, (entry, url)
+                assert (find_failed_proxy(url, httpx2.ConnectError("")) is None) is direct, (entry, url)
 
 
 def test_a_redirect_to_https_goes_through_the_proxy_of_https(variables):

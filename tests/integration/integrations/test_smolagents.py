@@ -113,6 +113,7 @@ def test_an_agent_works_in_one_session(opened: BlockingPaddock) -> None:
         ("final_answer(answer='é')", "é"),
         ("import math; final_answer([1, math.pi, None, True])", [1, 3.141592653589793, None, True]),
         ("final_answer(float('nan'))", "nan"),
+        ("final_answer({'n': [2**64 + 1, -(2**70)]})", {"n": [2**64 + 1, -(2**70)]}),
         ("final_answer({1, })", "{1}"),
         ("try: final_answer(1)\nexcept Exception: final_answer(2)", 1),
         ("print('before'); final_answer('x'); print('after')", "x"),

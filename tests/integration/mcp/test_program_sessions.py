@@ -39,7 +39,7 @@ def use(place: Place, *programs: dict[str, Any]) -> list[Any]:
 def test_variables_stay_and_the_language_need_not_be_repeated(place: Place) -> None:
     opened, used = use(place, {"code": "x = 40"}, {"code": "x + 2"})
     assert re.search(
-        r"\nsession s_[0-9a-f]{32}: kept, expires in \d+ s without use(\n|$)", opened.content[0].text
+        r"\nsession s_[0-9a-f]{48}: kept, expires in \d+ s without use(\n|$)", opened.content[0].text
     )
     assert opened.structured_content["session"]["state"] == "kept"
     assert (used.is_error, used.structured_content["stdoutSummary"]) == (False, "42")

@@ -141,6 +141,14 @@ def test_excerpts_stand_alone(place: Place, mode: str) -> None:
     assert (found.is_error, nothing.is_error) == (False, False)
 
 
+def test_common_names_of_languages_are_known(place: Place) -> None:
+    results = calls(
+        place,
+        *(("run_program", {"language": name, "code": "echo $((6 * 7))"}) for name in ("bash", "SH", "Shell")),
+    )
+    assert [each.structured_content["stdoutSummary"] for each in results] == ["42\n"] * 3
+
+
 def test_mistakes_are_told(place: Place) -> None:
     results = calls(
         place,
@@ -149,7 +157,7 @@ def test_mistakes_are_told(place: Place) -> None:
         ("run_program", {"runtime": "perl", "code": "exit 3"}),
         ("query_output", {"artifactHandle": "../x", "queryTerms": ["a"]}),
         ("query_output", {"artifactHandle": "runtime-ws-1-0123456789abcdef"}),
-        ("run_program", {"runtime": "javascript", "coed": "1"}),
+        ("run_program", {"runtime": "javascrip", "coed": "1"}),
         ("run_program", {"runtime": 5, "code": "1"}),
     )
     assert [each.is_error for each in results] == [True] * 7
@@ -160,7 +168,7 @@ def test_mistakes_are_told(place: Place) -> None:
     )
     assert texts[5].splitlines() == [
         "invalid",
-        "run_program: there is no runtime javascript; did you mean node?",
+        "run_program: there is no runtime javascrip; did you mean node?",
         "run_program: `coed` is unknown; did you mean `code`?",
     ]
     assert texts[6].startswith("invalid\nrun_program: `language` must be one of ")

@@ -30,7 +30,7 @@ def test_errors_in_one_stream_are_understood_like_others(programs):
     told = (wrong.status, wrong.program.stdout.head.splitlines()[:3], wrong.error.hint)
     assert told == (
         "failed",
-        ["1", "Traceback (most recent call last):", '  File "code.py", line 2, in <module>'],
+        ["1", "Traceback (most recent call last):", '  File "program.py", line 2, in <module>'],
         "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, which a person "
         "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
     )

@@ -200,7 +200,7 @@ def test_exec_gives_the_end_of_a_program_as_a_value(desk):
     ("call", "message"),
     [
         ("exec()", 'paddock.exec(runtime, code, options), for example paddock.exec("python", "print(1)")'),
-        ("exec('javascript', '1')", "paddock.exec: there is no runtime javascript; did you mean node?"),
+        ("exec('javascrip', '1')", "paddock.exec: there is no runtime javascrip; did you mean node?"),
         ("exec({runtime: 'node'})", "paddock.exec: runtime: Input should be a valid string"),
         ("exec('python', '1', [])", "paddock.exec: the options must be one object, not an array"),
         (

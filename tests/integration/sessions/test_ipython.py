@@ -10,7 +10,7 @@ from paddock import BlockingPaddock, Outcome, RequestError, Status
 
 OVERRIDES = {"runtimes": {"timeout_ms": 120_000, "python": {"environment": sys.prefix}}}
 SHORT_MS = 400
-NO_PACKAGES = 'UsageError: a running session gets no packages; open one with packages=["pandas"], or paddock repl --package pandas'
+NO_PACKAGES = 'UsageError: a running session gets no packages: open a session with packages=["{0}"], or paddock repl --package {0}'
 
 
 def run_all(workspace: Path, *programs: str) -> list[Outcome]:
@@ -76,8 +76,8 @@ FAILING = {
     "x = 1\ndef f(:": (1, "SyntaxError: invalid syntax (In [1], line 2)", 2),
     "x = 1\nf = lambda: nothing\nf()": (1, "NameError: name 'nothing' is not defined", 2),
     "import sys; sys.exit(3)": (3, "SystemExit: 3", None),
-    "%pip install x": (1, NO_PACKAGES, 1),
-    "!pip install x": (1, NO_PACKAGES, 1),
+    "%pip install x": (1, NO_PACKAGES.format("x"), 1),
+    "!pip install x": (1, NO_PACKAGES.format("x"), 1),
     "%nothing": (1, "UsageError: Line magic function `%nothing` not found.", 1),
 }
 
@@ -155,7 +155,7 @@ def test_commands_in_a_plain_session_name_the_kernel(workspace: Path) -> None:
     assert messages == [
         f"SyntaxError: %time is a command of IPython: {kernel} (In [1], line 1)",
         f"SyntaxError: !ls is a command of IPython: {kernel} (In [2], line 1)",
-        'SyntaxError: %pip is a command of IPython: open a session with packages=["pandas"], or paddock repl --package pandas '
+        'SyntaxError: %pip is a command of IPython: open a session with packages=["x"], or paddock repl --package x '
         "(In [3], line 1)",
         f"RuntimeError: %time is a command of IPython: {kernel}",
     ]

@@ -55,6 +55,13 @@ def pipe(workspace: Path, environment: dict[str, str], program: str, *words: str
     return run_paddock(workspace, "repl", *words, *PATIENT, stdin=program, environment=environment)
 
 
+@pytest.mark.parametrize("word", [":quit", "exit()", "quit"])
+def test_words_that_leave_the_prompt(workspace: Path, environment: dict[str, str], word: str) -> None:
+    with open_repl(workspace, environment) as (say, talk):
+        assert say("print(1)") == "1\n"
+        talk.type(f"{word}\r")
+
+
 def test_programs_of_several_lines_and_their_state(workspace: Path, environment: dict[str, str]) -> None:
     with open_repl(workspace, environment) as (say, talk):
         assert say("x = 40") == ""
@@ -339,7 +346,7 @@ def test_a_prompt_of_ipython(workspace: Path, environment: dict[str, str]) -> No
     with open_repl(workspace, environment, *words) as (say, talk):
         assert say("x = !echo 42") == ""
         assert say("x.n") == "'42'\n"
-        assert say("%pip install x").startswith("UsageError: a running session gets no packages;")
+        assert say("%pip install x").startswith("UsageError: a running session gets no packages:")
         talk.type("\x04")
 
 

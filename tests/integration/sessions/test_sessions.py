@@ -298,7 +298,7 @@ def test_files_of_a_session(workspace: Path) -> None:
         ]
         s.files.remove("d/b.png")
         assert [file.path for file in s.files.list()] == ["a.csv", "c.png"]
-        for path in ("../code.py", "/etc/passwd", "d"):
+        for path in ("../program.py", "/etc/passwd", "d"):
             with pytest.raises((ValueError, OSError)):
                 s.files.read(path)
 

@@ -62,6 +62,48 @@ def test_another_file_stays_as_it_is(tmp_path, content, number):
     assert path.read_bytes() == content
 
 
+TORN = FIRST[:12] + b"\n"
+NULS = b"\0" * 4096
+
+
+@pytest.mark.parametrize(
+    ("content", "lines", "kept", "aside"),
+    [
+        (FIRST + NULS, (2,), FIRST, NULS),
+        (FIRST + TORN + SECOND, (2,), FIRST + SECOND, TORN),
+        (
+            TORN + FIRST + FIRST[:9] + SECOND + NULS + b"\n",
+            (1, 3, 4),
+            FIRST,
+            TORN + FIRST[:9] + SECOND + NULS + b"\n",
+        ),
+        (FIRST + NULS + b'us": "ok"}\n' + SECOND, (2,), FIRST + SECOND, NULS + b'us": "ok"}\n'),
+        (NULS, (1,), b"", NULS),
+        (FIRST + TORN + SECOND[:9], (2,), FIRST, TORN),
+    ],
+)
+def test_damaged_lines_are_moved_and_their_programs_run_again(tmp_path, content, lines, kept, aside):
+    path = tmp_path / "answers"
+    path.write_bytes(content)
+    with open_answer_file(path) as answers:
+        assert (answers.damaged, answers.kept) == (lines, kept.count(b"\n"))
+        assert [answers.has(name) for name in "ab"] == [FIRST in kept, SECOND in kept]
+        answers.write(SECOND)
+    assert path.read_bytes() == kept + SECOND
+    assert answers.aside.read_bytes() == aside
+    with open_answer_file(path) as answers:
+        assert answers.damaged == ()
+
+
+def test_another_file_stays_as_it_is_also_if_it_has_damaged_lines(tmp_path):
+    path = tmp_path / "notes"
+    content = FIRST + TORN + b"notes\n"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="line 3 is no answer"), open_answer_file(path):
+        pass
+    assert (path.read_bytes(), [*tmp_path.iterdir()]) == (content, [path])
+
+
 def test_two_batches_do_not_share_a_file(tmp_path):
     path = tmp_path / "answers"
     with open_answer_file(path), pytest.raises(ConfigurationError) as refused, open_answer_file(path):

@@ -347,7 +347,12 @@ def test_the_name_of_an_image_is_entered_as_it_is(image: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("vs-code", "did you mean 'vscode'? "), ("Cursor", "did you mean 'cursor'? "), ("x" * 200, "")],
+    [
+        ("vs-code", "did you mean 'vscode'? "),
+        ("clod", "did you mean 'claude-code'? "),
+        ("Cursor", "did you mean 'cursor'? "),
+        ("x" * 200, ""),
+    ],
 )
 def test_an_unknown_client_gets_the_nearest_name(name: str, near: str) -> None:
     done = run(name)

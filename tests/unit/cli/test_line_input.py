@@ -1,6 +1,7 @@
 """Programs that are typed line by line: where one ends, and which lines the history keeps."""
 
 import builtins
+import readline
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,26 @@ def test_programs_are_read_one_after_another(type_lines: Type) -> None:
     lines = type_lines("1 +\\", "2", ":paste", "a\\", "", "b", ":end", "3")
     assert [lines.read() for _ in range(4)] == ["1 +\n2", "a\\\n\nb", "3", None]
     assert type_lines("x \\", "y", language="ruby").read() == "x \\\ny"
+
+
+def test_tab_completes_commands_and_names_of_earlier_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builtins, "input", lambda _prompt: "total_price = len(orders)")
+    lines = LineInput("python", tmp_path / "history", lambda _: False, commands=(":files", ":save"))
+    lines.read()
+    completer = readline.get_completer()
+    assert completer is not None
+    found = {
+        text: [completer(text, state) for state in (0, 1)] for text in ("total", "ord", ":s", "isinst", "zz")
+    }
+    assert found == {
+        "total": ["total_price", None],
+        "ord": ["orders", None],
+        ":s": [":save", None],
+        "isinst": ["isinstance", None],
+        "zz": [None, None],
+    }
 
 
 def test_the_end_of_the_input_ends_a_program(type_lines: Type) -> None:

@@ -109,10 +109,20 @@ def test_m3_a_script_that_is_nowhere(home: Path) -> None:
         "Script not found: hello\n"
         "  searched:\n"
         f"    {ws}/.paddock/scripts/hello.ts (.js, .mjs)\n"
+        f"    {home}/.paddock/scripts/hello.ts (.js, .mjs)\n"
+        "  did you mean: hallo?\n"
+    )
+
+
+def test_m3_a_script_that_is_nowhere_beside_scripts_of_another_runner(home: Path) -> None:
+    write(Path(".mentu/scripts/other.ts"))
+    ws = Path.cwd()
+    assert run(Gate(), "hello").stderr == (
+        "Script not found: hello\n"
+        "  searched:\n"
+        f"    {ws}/.paddock/scripts/hello.ts (.js, .mjs)\n"
         f"    {ws}/.mentu/scripts/hello.ts (.js, .mjs)\n"
         f"    {home}/.paddock/scripts/hello.ts (.js, .mjs)\n"
-        f"    {home}/.mentu/scripts/hello.ts (.js, .mjs)\n"
-        "  did you mean: hallo?\n"
     )
 
 

@@ -100,10 +100,30 @@ def test_an_invalid_body_is_reported_as_fastapi_does(body: object, error: dict[s
     assert list_errors(body) == [error]
 
 
-@pytest.mark.parametrize("name", ["js", "ts", "python2", "gtest", "react", "Python", "", None, 1])
+@pytest.mark.parametrize("name", ["python2", "gtest", "react", "Pyton", "", None, 1])
 def test_only_the_names_of_the_contract_are_languages(name: object) -> None:
     (error,) = list_errors({**MINIMAL, "language": name})
     assert (error["type"], error["loc"], error["input"]) == ("literal_error", ["body", "language"], name)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("Python", "python"),
+        ("python3", "python"),
+        ("js", "nodejs"),
+        ("node", "nodejs"),
+        ("ts", "typescript"),
+        ("c++", "cpp"),
+        ("golang", "go"),
+        ("sh", "bash"),
+        ("shell", "bash"),
+        ("r", "R"),
+        ("kotlin", "kotlin_script"),
+    ],
+)
+def test_aliases_of_languages_are_read(alias: str, name: str) -> None:
+    assert RunCodeRequest.model_validate({**MINIMAL, "language": alias}).language == name
 
 
 def test_an_error_repeats_the_head_of_a_long_string_and_no_large_object() -> None:

@@ -106,9 +106,18 @@ def test_the_index_follows_the_tools():
 
 def test_unknown_names_get_the_nearest():
     up = Upstream()
-    (described, unknown), _ = asyncio.run(up.catalog.describe_tools(["a/read_file", "a.reed_file"]))
+    (described, unknown), *_ = asyncio.run(up.catalog.describe_tools(["a/read_file", "a.reed_file"]))
     assert described.name == "a.read_file"
     assert unknown == UnmatchedName("a.reed_file", ("a.read_file", "a.write_file"))
+
+
+def test_a_server_stands_for_all_its_tools():
+    up = Upstream()
+    names = sorted(each.name for each in asyncio.run(up.catalog.list_tools("a")).tools)
+    described, _, left = asyncio.run(up.catalog.describe_tools(["a"]))
+    assert (sorted(each.name for each in described), left) == (names, 0)
+    described, _, left = asyncio.run(up.catalog.describe_tools(["a", "a.read_file"], limit=1))
+    assert (len(described), left) == (1, len(names))
 
 
 def test_the_name_of_a_server_may_hold_slashes():
@@ -118,7 +127,7 @@ def test_the_name_of_a_server_may_hold_slashes():
         return known
 
     catalog = Catalog(["a/b"], ask, version=lambda _: 0)
-    found, _ = asyncio.run(catalog.describe_tools(["a/b/c", "a/b.c", "a.b/c"]))
+    found, *_ = asyncio.run(catalog.describe_tools(["a/b/c", "a/b.c", "a.b/c"]))
     assert [type(each) for each in found] == [Described, Described, UnmatchedName]
 
 
@@ -129,7 +138,7 @@ def test_only_servers_that_are_meant_are_asked_for_what_they_have():
         await up.catalog.search_tools("file", server="b")
         asked = [dict(up.asked)]
         for name in ("a.read_file", "a/nothing", "nothing"):
-            found, listing = await up.catalog.describe_tools([name])
+            found, listing, _ = await up.catalog.describe_tools([name])
             asked.append((dict(up.asked), type(found[0]), dict(listing.failures)))
         return asked
 
@@ -154,7 +163,7 @@ def test_a_server_that_takes_its_time_costs_its_own_tools_until_it_has_answered(
         early = await catalog.list_tools(patience_s=0.01)
         assert await catalog.list_tools(patience_s=0.01) == early  # counted from when it was asked
         hits, _ = await catalog.search_tools("file", patience_s=0.01)
-        described, _ = await catalog.describe_tools(["a.read_file"], patience_s=0)
+        described, *_ = await catalog.describe_tools(["a.read_file"], patience_s=0)
         go.set()
         return early, {hit.tool.name for hit in hits}, described, await catalog.list_tools()
 
@@ -215,7 +224,7 @@ def test_a_tool_is_described_by_its_alias_and_with_what_is_not_checked():
         return known
 
     catalog = Catalog(["a"], ask, unchecked=lambda server, tool: f"{server}/{tool} is not checked")
-    found, _ = asyncio.run(catalog.describe_tools(["a.get_sum", "a.get-sum", "a.get.sum"]))
+    found, *_ = asyncio.run(catalog.describe_tools(["a.get_sum", "a.get-sum", "a.get.sum"]))
     assert [(each.name, getattr(each, "notes", None)) for each in found] == [
         ("a.get-sum", ("a/get-sum is not checked",)),
         ("a.get-sum", ("a/get-sum is not checked",)),

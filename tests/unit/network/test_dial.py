@@ -9,7 +9,8 @@ from tests.support.network import Server, receive_head
 
 from paddock.model.errors import ConfigurationError
 from paddock.model.host_names import Authority
-from paddock.network.dial import Dialler, OuterProxy, RefusedError, check_addresses, read_outer_proxy
+from paddock.network.dial import Dialler, RefusedError, check_addresses
+from paddock.network.outer_proxy import OuterProxy, read_outer_proxy
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_the_error_of_an_outer_proxy_names_the_variable_that_is_used():
     ],
 )
 def test_hosts_of_no_proxy_are_reached_without_it(bypass, host, served):
-    assert OuterProxy(Authority("proxy.example", 80), bypass=bypass).serves(host) is served
+    assert OuterProxy(Authority("proxy.example", 80), bypass=bypass).serves(Authority(host, 443)) is served
 
 
 async def resolve_nothing(host, port):

@@ -86,6 +86,7 @@ CHOICES = {
     "vault.backend": ["auto", "keyring", "file", "cluster"],
     "vault.directory": [DEFAULTS["vault.directory"], Path("/else/vault")],
     "vault.key_file": [None, Path("/else/keys")],
+    "runtimes.node.environment": [None, Path("/else/packages")],
     "runtimes.python.environment": [None, Path("/else/venv")],
     "runtimes.workspace_environment": [True, False],
     "telemetry.traces": ["none", "otlp", "console"],

@@ -38,7 +38,7 @@ SDK = "@/bin/sdk/10.0.100"
 S28 = {
     "node": ("code.js", "", "@/bin/node --max-old-space-size=768 /s/code.js"),
     "typescript": ("code.ts", "", "@/bin/bun run /s/code.ts"),
-    "python": ("code.py", "", "@/bin/python3 /s/code.py"),
+    "python": ("program.py", "", "@/bin/python3 /s/program.py"),
     "shell": ("code.sh", "", "@/bin/bash --noprofile --norc /s/code.sh"),
     "powershell": ("code.ps1", "", "@/bin/pwsh -NoLogo -NoProfile -NonInteractive -File /s/code.ps1"),
     "ruby": ("code.rb", "", "@/bin/ruby /s/code.rb"),
@@ -80,10 +80,14 @@ S28 = {
         "@/bin/rustc --edition=2021 --crate-name=code -Cdebuginfo=0 -Cstrip=symbols -Clinker=@/bin/cc -o /s/program /s/code.rs",
         "/s/program",
     ),
-    "c": ("code.c", "@/bin/gcc -pipe -include /s/paddock_output.h -o /s/program /s/code.c -lm", "/s/program"),
+    "c": (
+        "code.c",
+        "@/bin/gcc -pipe -include /s/paddock.h -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc -o /s/program /s/code.c -lm",
+        "/s/program",
+    ),
     "cpp": (
         "code.cpp",
-        "@/bin/g++ -std=c++20 -pipe -include /s/paddock_output.h -o /s/program /s/code.cpp",
+        "@/bin/g++ -std=c++20 -pipe -include /s/paddock.h -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc -o /s/program /s/code.cpp",
         "/s/program",
     ),
 }

@@ -25,6 +25,7 @@ def test_a_program_starts_with_its_own_limits_and_never_with_more_than_there_wer
         resource.RLIMIT_CPU: 3,
         resource.RLIMIT_NPROC: 7 + 20 + 256,
         resource.RLIMIT_DATA: 2000,
+        resource.RLIMIT_STACK: INFINITE if most == INFINITE else most,
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_NICE: 0,
     }

@@ -11,9 +11,10 @@ from paddock.app.work.kind import Context, Engines, Kind, shorten_name
 from paddock.app.work.live_console import relay_console
 from paddock.audit.sink import Field
 from paddock.javascript.job import GuestJob
+from paddock.javascript.result_hints import explain_nothing, explain_wrong_use
 from paddock.model import computation
 from paddock.model.base import Json
-from paddock.model.outcome import Decision, OnConsole, RawResult, Status
+from paddock.model.outcome import ConsoleLine, Decision, OnConsole, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
 from paddock.model.session import NEW, name_session
@@ -119,6 +120,15 @@ class Guest(Kind[GuestRun]):
     def prepare(self, engines: Engines, decision: Decision) -> None:
         engines.guest.expect(jit=decision.grants.jit)
 
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: GuestRun, decision: Decision
+    ) -> Decision | RawResult:
+        if work.session is None:
+            return decision
+        from paddock.sessions.guests import check_session  # most programs have no session
+
+        return check_session(context.engines.programs.sessions, request.actor, work.session) or decision
+
     async def run(
         self,
         context: Context,
@@ -160,6 +170,8 @@ class Guest(Kind[GuestRun]):
                         on_console=console,
                         stop=watchers.stop,
                     )
+                if result.ok and not result.has_value and not work.raw_results:
+                    result = _note_nothing(result, work, calls, console)
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:
@@ -207,6 +219,19 @@ def _check_confinement(settings: Settings) -> Iterator[Reason]:
         yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that requires more"
 
 
+def _note_nothing(
+    result: RawResult, work: GuestRun, calls: HostCalls, on_console: OnConsole | None
+) -> RawResult:
+    """Return a result without a value. A warning says so if the program read what a tool's result does not have."""
+    note = explain_nothing(work.source, calls.shapes)
+    if not note:
+        return result
+    line = ConsoleLine(level="warn", text=note)
+    if on_console is not None:
+        on_console(line)
+    return result.replace(console=(*result.console, line))
+
+
 async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
     """Return a result. If the program failed at a wrong tool name, its hint shows the right one."""
     from paddock.javascript.hints import find_called_names
@@ -214,6 +239,8 @@ async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawR
     error = result.error
     if error is None or work.computes:
         return result
+    if not error.hint and (hint := explain_wrong_use(error, work.source, calls.shapes)):
+        return result.replace(error=error.replace(hint=hint))
     call = await calls.suggest_call(find_called_names(error, work.source))
     return (
         result.replace(error=error.replace(hint=f"tools are in `servers`: await {call}")) if call else result

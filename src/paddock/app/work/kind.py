@@ -51,12 +51,12 @@ class Servers(visible_tools.Servers, Protocol):
         """Return whether the server marks a tool as read-only. Raises ServerError."""
         ...
 
-    def resolve_alias(self, server: str, tool: str) -> str:
-        """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
+    async def check_call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
+        """Raise ServerError if a call would be refused without being sent: name, definition or arguments."""
         ...
 
-    def may_be_alias(self, server: str, tool: str) -> bool:
-        """Return whether a name may be an alias: its server has not listed its tools yet."""
+    def resolve_alias(self, server: str, tool: str) -> str:
+        """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
         ...
 
     async def check_bytes(self, server: str, tool: str, places: JsonPaths) -> None:
@@ -66,6 +66,10 @@ class Servers(visible_tools.Servers, Protocol):
 
 class Sdk(Protocol):
     """The services of the SDK that kinds need."""
+
+    def check(self, work: SdkCall) -> None:
+        """Raise SdkError for a method that does not exist, or arguments of a wrong number or type."""
+        ...
 
     async def call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
         """Return the value of a call; `open_hosts` makes what serves the connections of a command.
@@ -113,8 +117,8 @@ class Context(NamedTuple):
 class Kind(WorkPolicy[W]):
     """One kind of work: decides, names, describes, records and runs it.
 
-    `admit`, `prepare`, `refine` and `run` have effects, and `resolve` reads what a server has reported. All other
-    methods are pure.
+    `admit`, `check`, `prepare`, `refine` and `run` have effects, and `resolve` reads what a server has reported. All
+    other methods are pure.
     """
 
     @abstractmethod
@@ -177,6 +181,16 @@ class Kind(WorkPolicy[W]):
         """Return the request with the facts from outside that the decision needs, or the error of getting them."""
         del context, work, decision
         return request
+
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: W, decision: Decision
+    ) -> Decision | RawResult:
+        """Check work before a person is asked about it, so that nobody is asked about work that cannot run.
+
+        Return the current decision, or the result of work that is invalid.
+        """
+        del context, request, work
+        return decision
 
     def admit(
         self, context: Context, request: ExecutionRequest, work: W, decision: Decision, watchers: Watchers

@@ -207,6 +207,12 @@ class RuntimePrograms(Kind[RuntimeRun]):
         name, text = ("TypeError", f"paddock.{method}: {why}") if method else ("Invalid", why)
         return RawResult(status=Status.INVALID, error=ErrorInfo(name=name, message=text, phase="decide"))
 
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision
+    ) -> Decision | RawResult:
+        refused = _check_cwd(context, request, work, decision)
+        return refused or await context.engines.programs.check(request, work) or decision
+
     @asynccontextmanager
     async def admit(
         self,
@@ -217,10 +223,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
         watchers: Watchers,
     ) -> AsyncGenerator[Decision | RawResult]:
         """Wait for the slot of a program. Its working directory must exist within the workspace."""
-        try:
-            resolve_cwd(request.workspace, work.cwd)
-        except JailError as error:
-            yield context.policy.refuse_allowed(request, decision, "runtimes.cwd", str(error))
+        if refused := _check_cwd(context, request, work, decision):
+            yield refused
             return
         async with context.engines.programs.admit(request.actor, work, watchers) as refused:
             yield refused or decision
@@ -235,6 +239,17 @@ class RuntimePrograms(Kind[RuntimeRun]):
     ) -> RawResult:
         watch = context.watch_connections(request)
         return await context.engines.programs.run(request, work, decision, watchers, watch)
+
+
+def _check_cwd(
+    context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision
+) -> Decision | None:
+    """Return the refusal of a working directory that does not exist within the workspace."""
+    try:
+        resolve_cwd(request.workspace, work.cwd)
+    except JailError as error:
+        return context.policy.refuse_allowed(request, decision, "runtimes.cwd", str(error))
+    return None
 
 
 def _find_session(engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> "ProgramSession | None":

@@ -54,6 +54,11 @@ class ScriptTool(Kind[ToolRun]):
             **list_host_facts(work),
         }
 
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: ToolRun, decision: Decision
+    ) -> Decision | RawResult:
+        return context.engines.scripts.check_tool(work) or decision
+
     async def run(
         self,
         context: Context,

@@ -67,6 +67,15 @@ class SdkCalls(Kind[SdkCall]):
             "arguments_sha256": hash_bytes(data),
         }
 
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: SdkCall, decision: Decision
+    ) -> Decision | RawResult:
+        try:
+            context.engines.sdk.check(work)
+        except SdkError as error:
+            return _make_misuse(error)
+        return decision
+
     async def run(
         self,
         context: Context,
@@ -86,9 +95,13 @@ class SdkCalls(Kind[SdkCall]):
                 status=Status.TIMEOUT, error=ErrorInfo(name="Timeout", message=text, phase="call")
             )
         except SdkError as error:
-            fault = ErrorInfo(name="TypeError", message=str(error), phase="call")
-            return RawResult(status=Status.INVALID, error=fault)
+            return _make_misuse(error)
         except SdkFailed as error:
             fault = ErrorInfo(name=error.name, message=str(error), phase="call")
             return RawResult(status=error.status, error=fault)
         return RawResult(status=Status.OK, value=value, has_value=value is not None)
+
+
+def _make_misuse(error: SdkError) -> RawResult:
+    fault = ErrorInfo(name="TypeError", message=str(error), phase="call")
+    return RawResult(status=Status.INVALID, error=fault)

@@ -105,18 +105,29 @@ class ServerCalls(Kind[ServerCall]):
 
         A person sees the tool's own name, so that an alias does not cause a second question.
         """
-        servers, runs = context.engines.servers, decision.grants.calls == "run"
-        asks = decision.asks and servers.may_be_alias(work.server, work.tool)
-        if not (decision.allowed or decision.asks) or not (asks or not runs):
+        runs = decision.grants.calls == "run"
+        if not decision.asks and (runs or not decision.allowed):
             return request
         try:
-            hint = await servers.is_read_only(work.server, work.tool)
-        except ServerError as error:
-            return RawResult(status=find_culprit(error), error=_describe_error(error))
+            hint = await context.engines.servers.is_read_only(work.server, work.tool)
+        except (ServerError, ConfigurationError) as error:
+            return _make_refusal(error)
         request = self.resolve(context.engines, request, work)  # its server has listed its tools by now
         if runs:
             return request
         return request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
+
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: ServerCall, decision: Decision
+    ) -> Decision | RawResult:
+        servers = context.engines.servers
+        try:
+            if work.encoded:
+                await servers.check_bytes(work.server, work.tool, work.encoded)
+            await servers.check_call(work.server, work.tool, work.arguments)
+        except (ServerError, ConfigurationError) as error:
+            return _make_refusal(error)
+        return decision
 
     async def run(
         self,
@@ -158,9 +169,7 @@ async def _call_tool(
         value = result.raw if work.raw else await read_native(result)
     except (ServerError, ConfigurationError) as error:
         usage = measure_wall(started) if counted else _NO_USAGE
-        # Reading or writing Paddock's own files (pins, logins) failed before the call was sent.
-        status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
-        return RawResult(status=status, error=_describe_error(error), usage=usage)
+        return _make_refusal(error).replace(usage=usage)
     finally:
         PERSON.reset(person)
     usage = measure_wall(started) if counted else _NO_USAGE
@@ -177,6 +186,13 @@ async def _call_tool(
 def _warn_unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
     """Return a warning if some arguments were sent unchecked."""
     return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
+
+
+def _make_refusal(error: ServerError | ConfigurationError) -> RawResult:
+    """Return the result of a call that failed."""
+    # Reading or writing Paddock's own files (pins, logins) failed before the call was sent.
+    status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
+    return RawResult(status=status, error=_describe_error(error))
 
 
 def _describe_error(error: ServerError | ConfigurationError) -> ErrorInfo:

@@ -10,9 +10,10 @@ import httpx2
 
 from paddock.catalog.provisioning.service import load_registry
 from paddock.files import MAX_FILE_BYTES, make_private, read_bounded, replace_file
-from paddock.hub.connect_errors import build_client, describe_cause, find_proxy
+from paddock.hub.connect_errors import describe_cause
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.errors import ConfigurationError
+from paddock.network.http_transport import build_client, find_failed_proxy
 
 MAX_PAGES = 1_000
 _TIMEOUT_S = 30.0
@@ -103,7 +104,7 @@ async def _fetch_page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) ->
                 if len(data) > room:
                     raise ConfigurationError(f"{url.host}: the list is larger than {MAX_FILE_BYTES} bytes")
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        why, proxy = describe_cause(error), find_proxy(url, error)
+        why, proxy = describe_cause(error), find_failed_proxy(url, error)
         if proxy is not None:
             why = f"{proxy.explain_failure(why)}. {proxy.remedy}"
         raise ConfigurationError(f"{url.host}: the registry cannot be reached: {why}") from None

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from paddock.model.errors import PaddockError
+from paddock.texts import install_command
 
 RESOURCE_PREFIX = "paddock:"
 """Prefix of the custom resources of Ray that name the languages of a node."""
@@ -21,7 +22,7 @@ def load_ray() -> Any:  # noqa: ANN401 - the module, whose types are not install
         import ray  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise PaddockError(
-            "Ray is not installed, which runs these programs; run: pip install 'paddock-sandbox[ray]'"
+            f"Ray is not installed, which runs these programs; run: {install_command('ray')}"
         ) from None
     cluster: Any = ray
     if not cluster.is_initialized():

@@ -21,6 +21,7 @@ from paddock.client.requests import Origin
 from paddock.client.whole_numbers import read_whole_number
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError, RequestError, UnknownArtifact
+from paddock.model.languages import read_language
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import Work
@@ -105,7 +106,7 @@ class RemotePaddock(Paddock):
     def _check_language(self, language: str | None, alias: str | None) -> str:
         if (language is None) is (alias is None):
             return super()._check_language(language, alias)
-        return str(language or alias)  # the server knows which there are
+        return read_language(str(language or alias))  # the server knows which there are
 
     def _attach_readers(self, outcome: Outcome) -> Outcome:
         for file in outcome.files:

@@ -4,10 +4,11 @@ Source: bytedance/SandboxFusion 469de08 and the clients `sandbox-fusion` 0.3.7 a
 request are ignored, and every field of an answer is always sent, null if it has no value.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from paddock.model.languages import read_language
 from paddock.model.program import CODE_CHARS, MAX_TIMEOUT_MS
 
 _MAX_SECONDS = MAX_TIMEOUT_MS / 1000
@@ -23,7 +24,18 @@ Language = Literal[
     "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog",
     "python_gpu", "lean", "swift", "racket",
 ]  # fmt: skip
-"""The names of languages."""
+_LANGUAGE_NAMES: tuple[Language, ...] = get_args(Language)
+_NAMES_OF_RUNTIMES = {"node": "nodejs", "shell": "bash", "r": "R", "kotlin": "kotlin_script"}
+"""The names of languages that Paddock calls otherwise."""
+
+
+def _read_language(value: object) -> object:
+    if not isinstance(value, str) or value in _LANGUAGE_NAMES:
+        return value
+    runtime = read_language(value)
+    name = _NAMES_OF_RUNTIMES.get(runtime, runtime)
+    return name if name in _LANGUAGE_NAMES else value
+
 
 Seconds = Annotated[float, Field(le=_MAX_SECONDS, allow_inf_nan=False)]
 """A time limit, also as text. Zero or less is a limit that is over at once."""
@@ -46,8 +58,8 @@ class RunCodeRequest(Body):
 
     code: Annotated[str, Field(max_length=CODE_CHARS)]
     """The program."""
-    language: Language
-    """Its language."""
+    language: Annotated[Language, BeforeValidator(_read_language)]
+    """Its language; an alias such as `python3` is accepted, too."""
     compile_timeout: Seconds = 10
     """Wall time of the compile command, in seconds."""
     run_timeout: Seconds = 10

@@ -19,7 +19,7 @@ OUTPUT_BYTES = 8 * MIB
 _PURE: Mapping[str, Any] = {
     "access": "none",
     "own_packages": False,
-    "output": {"persist": False, "kept_bytes": 1024},
+    "output": {"persist": False, "kept_bytes": 1024, "live": False},
 }
 """What makes a program pure. Its output is collected while it arrives, so that little of it is kept elsewhere."""
 

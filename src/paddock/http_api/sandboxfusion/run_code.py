@@ -26,7 +26,12 @@ async def run_code(body: RunCodeRequest, runner: PureRunner) -> RunCodeResponse:
     settings = runner.tenant.settings.runtimes
     work = make_program(body, entry, files, settings.network)
     fetched = FetchedFiles(paths, runner.hide_secrets)
-    outcome, output = await runner.run(work, make_limits(body), on_workdir=fetched.read if paths else None)
+    limits = make_limits(body)
+    if (
+        not entry.compiles
+    ):  # SandboxFusion has no compile command either, so that `compile_timeout` has no effect
+        limits = limits.replace(compile_timeout_ms=settings.timeout_ms)
+    outcome, output = await runner.run(work, limits, on_workdir=fetched.read if paths else None)
     answer = render_outcome(outcome, entry, output, fetched.contents)
     if fetched.refusal is not None:
         raise fetched.refusal

@@ -7,14 +7,14 @@ not followed.
 """
 
 import asyncio
-import socket
-import ssl
-from ipaddress import ip_address
+from collections.abc import Sequence
 
 import httpx2
 
 from paddock.hub.auth.tokens import LoginFailed
 from paddock.model.addresses import Address, is_port, is_public, really
+from paddock.network.dial import RefusedError, explain_address, find_addresses
+from paddock.network.http_transport import CheckedTransport, read_url_authority
 
 ANSWER_BYTES = 256 * 1024
 """Maximum size of an answer, in bytes; a larger one is rejected."""
@@ -53,41 +53,37 @@ class AuthorizationHttp:
             raise LoginFailed(f"the login takes more than {MAX_REQUESTS} requests")
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return await self._try_addresses(request)
+                return await _send(request, CheckedTransport(self._check_addresses))
         except TimeoutError:
             raise LoginFailed(
                 f"{_render_url(request.url)} did not answer within {TIMEOUT_S:g} seconds"
             ) from None
-
-    async def _try_addresses(self, request: httpx2.Request) -> httpx2.Response:
-        *others, last = await self._resolve_allowed(request.url)
-        for address in others:
-            try:
-                return await _send_to_address(request, address)
-            except httpx2.ConnectError:
-                continue
-            except httpx2.HTTPError as error:
-                raise _make_failure(request, error) from None
-        try:
-            return await _send_to_address(request, last)
+        except RefusedError as error:
+            raise LoginFailed(f"{_render_url(request.url)} cannot be found: {error}") from None
         except httpx2.HTTPError as error:
-            raise _make_failure(request, error) from None
+            raise LoginFailed(
+                f"{_render_url(request.url)} cannot be reached: {type(error).__name__}"
+            ) from None
 
-    async def _resolve_allowed(self, url: httpx2.URL) -> list[Address]:
-        addresses = await _resolve_host(url)
-        if not all(map(is_public, addresses)):
-            home = await _resolve_host(self._server)
-            for address in addresses:
-                alike = any(_is_as_local(address, own) for own in home) and (
+    async def _check_addresses(self, url: httpx2.URL, addresses: Sequence[Address]) -> None:
+        """Raise LoginFailed for an address that is not public, unless it is as local as the server."""
+        faults = [(address, what) for address in addresses if (what := explain_address(address))]
+        if not faults:
+            return
+        own = await find_addresses(read_url_authority(self._server))
+        for address, what in faults:
+            if is_public(address):  # of this machine: only for a server with the same name
+                alike = url.host == self._server.host
+            else:
+                alike = any(_is_as_local(address, each) for each in own) and (
                     self._local
                     or not really(address).is_loopback  # a name may resolve to this machine for a moment
                 )
-                if not is_public(address) and not alike:
-                    raise LoginFailed(
-                        f"{_render_url(url)} leads to {address}, which is not a public address; "
-                        "a server may not make Paddock connect to it"
-                    )
-        return addresses
+            if not alike:
+                raise LoginFailed(
+                    f"{_render_url(url)} leads to {address}, which is {what}; "
+                    "a server may not make Paddock connect to it"
+                )
 
 
 def _is_as_local(address: Address, own: Address) -> bool:
@@ -100,45 +96,25 @@ def _is_as_local(address: Address, own: Address) -> bool:
     return this.is_private and home.is_private
 
 
-async def _resolve_host(url: httpx2.URL) -> list[Address]:
-    port = url.port or (443 if url.scheme == "https" else 80)
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            url.raw_host.decode("ascii").strip("[]"), port, type=socket.SOCK_STREAM
-        )
-    except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "its host is not a valid name"
-        raise LoginFailed(f"{_render_url(url)} cannot be found: {why}") from None
-    if not found:
-        raise LoginFailed(f"{_render_url(url)} has no address")
-    return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
-
-
-async def _send_to_address(request: httpx2.Request, address: Address) -> httpx2.Response:
+async def _send(request: httpx2.Request, transport: CheckedTransport) -> httpx2.Response:
+    """Send a request and return the whole answer, with its type as the only header."""
     url = request.url
-    pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))
-    headers = httpx2.Headers(request.headers)
-    headers["host"], headers["accept-encoding"] = url.netloc.decode("ascii"), "identity"
-    trusted = await asyncio.to_thread(ssl.create_default_context)
-    client = httpx2.AsyncClient(verify=trusted, trust_env=False, timeout=TIMEOUT_S)
-    names = {"sni_hostname": url.raw_host.decode("ascii")}
-    async with (
-        client,
-        client.stream(
-            request.method, pinned, content=await request.aread(), headers=headers, extensions=names
-        ) as answer,
-    ):
-        body = bytearray()
-        async for chunk in answer.aiter_raw():
-            body += chunk
-            if len(body) > ANSWER_BYTES:
-                raise LoginFailed(f"the answer of {_render_url(url)} is larger than {ANSWER_BYTES} bytes")
+    request.headers["accept-encoding"] = "identity"
+    async with httpx2.AsyncClient(transport=transport, trust_env=False, timeout=TIMEOUT_S) as client:
+        sent = client.build_request(
+            request.method, url, content=await request.aread(), headers=request.headers
+        )
+        answer = await client.send(sent, stream=True, follow_redirects=False)
+        try:
+            body = bytearray()
+            async for chunk in answer.aiter_raw():
+                body += chunk
+                if len(body) > ANSWER_BYTES:
+                    raise LoginFailed(f"the answer of {_render_url(url)} is larger than {ANSWER_BYTES} bytes")
+        finally:
+            await answer.aclose()
     kept = {name: answer.headers[name] for name in ("content-type",) if name in answer.headers}
     return httpx2.Response(answer.status_code, headers=kept, content=bytes(body), request=request)
-
-
-def _make_failure(request: httpx2.Request, error: httpx2.HTTPError) -> LoginFailed:
-    return LoginFailed(f"{_render_url(request.url)} cannot be reached: {type(error).__name__}")
 
 
 def _render_url(url: httpx2.URL) -> str:

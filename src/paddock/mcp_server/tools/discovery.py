@@ -82,8 +82,8 @@ class _Discovery:
     async def describe_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Return the declarations of tools by name."""
         names: list[str] = arguments["names"]
-        entries, listing = await self._servers.catalog.describe_tools(
-            names[:_MAX_MATCHES], patience_s=SEARCH_WAIT_S
+        entries, listing, left = await self._servers.catalog.describe_tools(
+            names, limit=_MAX_MATCHES, patience_s=SEARCH_WAIT_S
         )
         config = self._servers.config
         known = [entry for entry in entries if isinstance(entry, Described)]
@@ -94,11 +94,13 @@ class _Discovery:
         ]
         notes = [write_declaration(entry, config) for entry in entries if not isinstance(entry, Described)]
         notes += _list_notes(listing)
-        notes += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
+        notes += [f"[{left} more left out; ask for fewer]"] if left else []
         if not found:
             message = cut_text("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
             return build_refusal(Status.INVALID, "UnknownTools", message)
-        return _build_answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
+        return _build_answer(
+            f"{len(found)} of {count(len(entries) + left, 'tool')}", texts, found, notes, self._cap
+        )
 
 
 def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
@@ -127,7 +129,11 @@ def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
             description=DESCRIBE_TOOLS,
             input_schema=object_schema(
                 ["names"],
-                names={"type": "array", "items": {"type": "string"}, "description": '"server.tool"'},
+                names={
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": '"server.tool" or "server"',
+                },
             ),
             run=discovery.describe_tools,
             output_schema=output_schemas.DESCRIBED_TOOLS,
@@ -199,7 +205,7 @@ def _explain_unknown(entry: "UnmatchedName", config: "ServersConfig") -> str:
     name = entry.name[:200]
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
     if name in config.servers:
-        return f'// {name}: this is a server; `search_tools` with "server": "{name}" finds its tools'
+        return f"// {name}: this server lists no tools"
     for server, why in config.absent.items():
         if name.startswith((f"{server}.", f"{server}/")) or name == server:
             return f"// {name}: {why}"

@@ -182,6 +182,7 @@ def main() -> None:
     lockdown.continue_without_parent()
     lockdown.make_undumpable()
     lockdown.adopt_orphans()
+    lockdown.lift_stack_limit()
     for profile in service.FILTER_NAMES:
         seccomp.read_filter(profile)  # fills the cache, which every supervisor inherits
     gc.freeze()

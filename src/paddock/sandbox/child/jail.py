@@ -33,6 +33,7 @@ from paddock.sandbox.child.mounts import (
 from paddock.sandbox.child.namespaces import PRIVATE_FOLDERS
 from paddock.sandbox.child.partial_grants import list_above
 from paddock.sandbox.child.paths import open_itself
+from paddock.sandbox.child.post_mortem import has_full_file
 
 STARTED = b"{}"
 """Message after the start of the program: the supervisor then watches it, and serves its calls."""
@@ -58,6 +59,8 @@ class JailReport(NamedTuple):
     user_ms: float
     system_ms: float
     peak_bytes: int
+    full_files: int = 0
+    """1 if a file in a private directory is as large as a file may be, after a program that failed; else 0."""
 
     @classmethod
     def from_bytes(cls, message: bytes) -> Self | None:
@@ -65,7 +68,10 @@ class JailReport(NamedTuple):
         try:
             report = cls(**json.loads(message))
             os.waitstatus_to_exitcode(report.status)
-            whole = all(type(number) is int for number in (report.status, report.left, report.peak_bytes))
+            whole = all(
+                type(number) is int
+                for number in (report.status, report.left, report.peak_bytes, report.full_files)
+            )
             return report if whole and all(0 <= number < _MAX_COUNT for number in report) else None
         except (ValueError, TypeError, OverflowError):
             return None
@@ -176,6 +182,7 @@ def run_first_process(spec: JobSpec, channel: socket.socket) -> NoReturn:
         user_ms=1000 * sum(cost.ru_utime for cost in costs),
         system_ms=1000 * sum(cost.ru_stime for cost in costs),
         peak_bytes=1024 * max(cost.ru_maxrss for cost in costs),
+        full_files=int(status != 0 and has_full_file(PRIVATE_FOLDERS, spec.ceilings.file_bytes)),
     )
     channel.send(json.dumps(report._asdict()).encode())
     os._exit(0)

@@ -6,6 +6,7 @@
 A job (`paddock.sandbox.child.shim`) takes the same steps with other rules.
 """
 
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -175,6 +176,13 @@ def shed_powers(rules: Rules) -> None:
     make_undumpable()
     if rules.landlock_abi:
         landlock.enforce_ruleset(rules.ruleset)
+
+
+def lift_stack_limit() -> None:
+    """Remove the inherited maximum of the stack limit, where this process may: jobs have limits of their own."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, resource.RLIM_INFINITY))
 
 
 def dump_no_core() -> None:

@@ -32,6 +32,8 @@ class Ceilings(NamedTuple):
     timeout_ms: int = 0
     cpu_ms: int = 0
     memory_bytes: int = 0
+    stack_bytes: int = 0
+    """0 for as much as the memory allows."""
     processes: int = 0
     open_files: int = 0
     file_bytes: int = 0

@@ -345,11 +345,14 @@ def set_limits(spec: JobSpec, others: int) -> None:
         (resource.RLIMIT_CPU, cpu_s),
         (resource.RLIMIT_NPROC, others + ceilings.processes + _OTHER_JOBS_THREADS),
         (resource.RLIMIT_DATA, 2 * ceilings.memory_bytes),  # a backstop as well
+        # Not a large number: C libraries give each thread a stack of the limit's size, unless there is none.
+        (resource.RLIMIT_STACK, ceilings.stack_bytes or resource.RLIM_INFINITY),
         (resource.RLIMIT_RTPRIO, 0),  # a user's real-time priority would starve supervisors
         (resource.RLIMIT_NICE, 0),
     ):
         hard = resource.getrlimit(kind)[1]
-        within = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        bounds = [each for each in (value, hard) if each != resource.RLIM_INFINITY]
+        within = min(bounds, default=resource.RLIM_INFINITY)
         resource.setrlimit(kind, (within, within))
 
 

@@ -38,6 +38,7 @@ from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
+from paddock.sandbox.child.post_mortem import find_limit
 from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shim import Shim, ruleset_of
 from paddock.sandbox.child.snapshot import TooLargeError
@@ -549,6 +550,8 @@ class Supervisor:
             report.peak_bytes = max(report.peak_bytes, self._leaf.peak_bytes)
             if report.ended_by == "exit" and self._leaf.ended_by_memory:
                 report.ended_by, report.why = "memory", OUT_OF_MEMORY
+        is_file_full = jail is not None and bool(jail.full_files)
+        report.ended_by = find_limit(self._spec, report, is_file_full=is_file_full) or report.ended_by
         if self._before is not None:
             self._put_back(self._before)
 

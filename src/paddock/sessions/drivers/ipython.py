@@ -11,6 +11,7 @@ class _IPythonDriver(_Driver):
             os._exit(1)
         del sys.meta_path[0].hooks["IPython.display"]
         self.shell = _make_shell(self)
+        self.loop = importlib.import_module("IPython.core.async_helpers").get_asyncio_loop()
         builtins.get_ipython = lambda: self.shell
 
     def carry_out(self, code, name):
@@ -19,6 +20,10 @@ class _IPythonDriver(_Driver):
         self.told = result.error_before_exec or result.error_in_exec
         if self.told is not None:
             raise self.told
+        self.begin_tasks()
+
+    def find_loop(self):
+        return self.loop
 
     def explain(self, error):
         end = super().explain(error)
@@ -70,18 +75,18 @@ def _define_shell(driver):
             sys.stdout.flush()
             command = self.var_expand(cmd, depth=1)
             if command.split()[:1] and command.split()[0] in _INSTALLERS:
-                _refuse_installation()
+                _refuse_installation(command)
             self.system_raw(command)
 
     return Shell
 
 
-def _refuse_installation(_line=""):
+def _refuse_installation(line):
     """Name the way to packages, which are installed before a session starts, where policy allows it."""
     from IPython.core.error import UsageError
 
     raise UsageError(
-        'a running session gets no packages; open one with packages=["pandas"], or paddock repl --package pandas'
+        "a running session gets no packages: " + _advise(line if " install" in line else "pip " + line)
     )
 
 

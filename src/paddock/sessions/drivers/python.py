@@ -1,17 +1,15 @@
 """The driver of Python sessions: it runs inside of the sandbox, in the interpreter that the program uses.
 
-It reads requests from descriptor 3, and answers with frames: four bytes of length (little-endian) and JSON. It uses the
-standard library alone, of Python 3.8 and later. Whatever a program does to it harms only its own session: the parent
-believes nothing of it but what it shows.
+It reads requests from descriptor 3, and answers with frames: four bytes of length (little-endian) and JSON. It follows
+the text of `display.py` in one file, and uses the standard library alone, of Python 3.8 and later. Whatever a program
+does to it harms only its own session: the parent believes nothing of it but what it shows.
 """
 
 import ast
-import base64
 import builtins
-import collections
 import fcntl
-import importlib
-import itertools
+import functools
+import io
 import json
 import linecache
 import os
@@ -19,43 +17,23 @@ import re
 import signal
 import struct
 import sys
+import time
 import types
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 
-__builtins__ = dict(vars(builtins))  # programs replace them
-_MAX_RESULT_BYTES = 5 * 1024 * 1024
-_MAX_RESULTS_BYTES = 20 * 1024 * 1024
-_MAX_TEXT_CHARS = 256 * 1024
-_METHODS = (
-    ("text/html", "_repr_html_"),
-    ("text/markdown", "_repr_markdown_"),
-    ("text/latex", "_repr_latex_"),
-    ("image/svg+xml", "_repr_svg_"),
-    ("image/png", "_repr_png_"),
-    ("image/jpeg", "_repr_jpeg_"),
-    ("application/json", "_repr_json_"),
-)
 _PRIVATE = 200
 _IS_COROUTINE = 0x80
 """`inspect.CO_COROUTINE`; the module takes longer to import than most programs to run."""
-_BACKEND = "paddock_figures"
-_LINE_CHARS = 79
-_MAX_ITEMS = 1000
-_FORMS = {
-    "HTML": "text/html",
-    "Markdown": "text/markdown",
-    "Latex": "text/latex",
-    "Math": "text/latex",
-    "SVG": "image/svg+xml",
-    "JSON": "application/json",
-    "Pretty": "text/plain",
-    "Code": "text/plain",
-    "Image": "image/png",
-}
+_GRACE_S = 0.3
+"""Time in which the tasks of an interrupted program may end; after half a second the interpreter is killed."""
+_CELLS = ("In [", "<ipython-input-")
+"""How the names of programs begin, as those of files."""
+_INSTALLATION = r"\b(?:pip3?|conda|mamba|micromamba|uv)\s.*?\binstall\b(.*)"
 
 
-class _Driver:
+class _Driver(_Display):
     def __init__(self):
+        super().__init__()
         self.pid = os.getpid()
         # A program may close or replace descriptors 0 to 2, but has no reason to touch these.
         self.channel = _move(3)
@@ -69,14 +47,22 @@ class _Driver:
         self.loop = None
         self.told = None
         """The error that was printed already."""
-        self.room = 0
+        self.encoding = getattr(sys.stdout, "encoding", "utf-8")
+        self.abandoned = []
+        """Loops that run no more, with tasks that did not end when they were interrupted."""
         builtins.display = self.display
-        builtins.get_ipython = _Shell
+        builtins.get_ipython = _get_shell
         signal.signal(signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
         os.environ.setdefault("MPLBACKEND", "agg")  # for the processes of programs too
-        sys.meta_path.insert(0, _Importer(self))
+        hooks = {
+            "asyncio": self.prepare_asyncio,
+            "inspect": self.prepare_inspect,
+            "multiprocessing.spawn": self.prepare_spawn,
+            "subprocess": self.prepare_subprocess,
+        }
+        sys.meta_path.insert(0, _Importer(self, hooks))
 
     def serve(self):
         self.send({"ready": True})
@@ -112,6 +98,7 @@ class _Driver:
     def run(self, request):
         number, code = request["number"], request["code"]
         name = "In [%d]" % number
+        self.restore_streams()
         self.give_input(request.get("stdin"))
         self.room = _MAX_RESULTS_BYTES
         lines = code.splitlines(True)
@@ -135,15 +122,39 @@ class _Driver:
                 end = self.explain(fault)
         except BaseException as error:
             end = self.explain(error)
+            if isinstance(error, KeyboardInterrupt):
+                self.end_tasks()
         self.close_figures()
         if os.getpid() != self.pid:  # a fork that ran to the end of its code
             os._exit(end["exit_code"])
-        for stream in (sys.stdout, sys.stderr):
+        self.flush()
+        return end
+
+    def restore_streams(self):
+        """Give the program output that it can write to, whatever an earlier one did with descriptors and `sys`."""
+        for descriptor, name in ((1, "stdout"), (2, "stderr")):
+            self.restore_descriptor(descriptor)
+            for key in (name, "__%s__" % name):
+                if not hasattr(sys, key) or _is_closed(getattr(sys, key)):
+                    file = io.FileIO(descriptor, "w", closefd=False)
+                    stream = io.TextIOWrapper(file, self.encoding, "backslashreplace", write_through=True)
+                    setattr(sys, key, stream)
+
+    def restore_descriptor(self, descriptor):
+        try:
+            if os.path.samestat(os.fstat(descriptor), os.fstat(self.terminal)):
+                return
+        except OSError:  # it is closed
+            pass
+        os.dup2(self.terminal, descriptor)
+
+    def flush(self):
+        """Flush what the program has for output, which may be any object."""
+        for name in ("stdout", "stderr"):
             try:
-                stream.flush()
+                getattr(sys, name).flush()
             except Exception:
                 pass
-        return end
 
     def give_input(self, text):
         """Let standard input be `text`, or empty."""
@@ -173,96 +184,112 @@ class _Driver:
             if value is not None:
                 self.names["_"] = value
                 self.display(value)
+        self.begin_tasks()
 
     def evaluate(self, compiled):
         if compiled.co_flags & _IS_COROUTINE:
-            if self.loop is None:
-                import asyncio
-
-                self.loop = asyncio.new_event_loop()
-                asyncio.set_event_loop(self.loop)
-            return self.loop.run_until_complete(eval(compiled, self.names))
+            return self.find_loop().run_until_complete(eval(compiled, self.names))
         return eval(compiled, self.names)
 
-    def display(self, *values, raw=False, **_options):
-        """Show values, rich where they can be; with `raw`, they are dictionaries of forms by media type."""
-        for value in values:
-            self.show({"text/plain": "", **value} if raw else self.describe(value))
+    def find_loop(self):
+        """Return the event loop of the session."""
+        import asyncio
 
-    def show(self, bundle):
-        bundle = {
-            str(kind): base64.b64encode(data).decode() if isinstance(data, (bytes, bytearray)) else data
-            for kind, data in bundle.items()
-        }
-        bundle["text/plain"] = bundle["text/plain"][:_MAX_TEXT_CHARS]
-        if "image/png" not in bundle and "image/jpeg" not in bundle:
-            self.print(bundle["text/plain"] + "\n")
-        self.send_bundle(bundle)
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+        return self.loop
+
+    def begin_tasks(self):
+        """Let tasks that the program created begin; they go on while a later program waits."""
+        if self.loop is not None and not self.loop.is_closed():
+            import asyncio
+
+            if asyncio.all_tasks(self.loop):
+                self.loop.run_until_complete(asyncio.sleep(0))
+
+    def end_tasks(self):
+        """Cancel the tasks of an interrupted program, and wait for them: no later program runs the rest of them."""
+        if self.loop is None or self.loop.is_closed():
+            return
+        import asyncio
+
+        until, cancelled = time.monotonic() + _GRACE_S, set()
+        while True:
+            tasks = asyncio.all_tasks(self.loop)
+            left = until - time.monotonic()
+            if not tasks or left < 0:
+                break
+            for task in tasks - cancelled:
+                task.cancel()
+            cancelled |= tasks
+            try:
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=left))
+            except BaseException:  # the interrupt that ended one of them
+                pass
+        for task in cancelled - tasks:
+            if not task.cancelled():
+                task.exception()  # looked at, so that nothing reports it later
+        if tasks:
+            self.abandoned.append((self.loop, tasks))
+            self.loop = None
+            asyncio.set_event_loop(None)
+
+    def prepare_asyncio(self, asyncio):
+        """Let programs create tasks outside of coroutines, as in a notebook."""
+        create = asyncio.create_task
+
+        @functools.wraps(create)
+        def create_task(coro, **options):
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                if sys.modules["threading"].current_thread() is sys.modules["threading"].main_thread():
+                    return self.find_loop().create_task(coro, **options)
+            return create(coro, **options)
+
+        asyncio.create_task = create_task
+
+    def prepare_inspect(self, inspect):
+        """Let `getsource` find classes of the session."""
+        find = inspect.getfile
+
+        @functools.wraps(find)
+        def getfile(object):
+            is_own = isinstance(object, type) and object.__module__ == "__main__"
+            return (is_own and _find_class(object.__name__)) or find(object)
+
+        inspect.getfile = getfile
+
+    def prepare_spawn(self, spawn):
+        """Give processes that are started anew what programs of the session defined."""
+        prepare = spawn.get_preparation_data
+
+        @functools.wraps(prepare)
+        def get_preparation_data(name):
+            return {"init_main_from_path": _write_definitions(), **prepare(name)}
+
+        spawn.get_preparation_data = get_preparation_data
+
+    def prepare_subprocess(self, subprocess):
+        """Say of a command that installs packages how a session gets them, which has no network by default."""
+        start = subprocess.Popen.__init__
+
+        @functools.wraps(start)
+        def start_and_advise(process, args, *more, **options):
+            words = args if isinstance(args, (list, tuple)) else [args]
+            line = " ".join(map(str, words))
+            if re.search(_INSTALLATION, line):
+                sys.stderr.write("A running session gets no packages: %s\n" % _advise(line))
+            start(process, args, *more, **options)
+
+        subprocess.Popen.__init__ = start_and_advise
 
     def print(self, text):
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        self.flush()
         data = text.encode("utf-8", "replace")
         while data:
             data = data[os.write(self.terminal, data) :]
-
-    def send_bundle(self, bundle):
-        bundle = {kind: data if isinstance(data, str) else _plain(data) for kind, data in bundle.items()}
-        size = sum(
-            len((data if isinstance(data, str) else json.dumps(data)).encode("utf-8", "replace"))
-            for data in bundle.values()
-        )
-        if size > min(_MAX_RESULT_BYTES, self.room):
-            bundle = {"text/plain": bundle["text/plain"][:1000]}
-            bundle["text/plain"] += " [too large to be shown in other forms]"
-            size = len(bundle["text/plain"])
-        self.room -= size
-        if self.room > 0:
-            self.send({"display": bundle})
-
-    def describe(self, value):
-        """Return the forms in which a value can be shown, by media type."""
-        bundle = {}
-        if not isinstance(value, type):
-            whole = getattr(value, "_repr_mimebundle_", None)
-            found = self.render(whole, include=None, exclude=None) if callable(whole) else None
-            if isinstance(found, tuple):
-                found = found[0] if found else None
-            if isinstance(found, dict):
-                bundle.update(found)
-            for kind, method in _METHODS:
-                form = getattr(value, method, None)
-                if kind not in bundle and callable(form):
-                    data = self.render(form)
-                    if isinstance(data, tuple):
-                        data = data[0] if data else None
-                    if data is not None:
-                        bundle[kind] = data
-            if type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure":
-                if value.axes or value.lines:
-                    bundle["image/png"] = _draw(value)
-        if not isinstance(bundle.get("text/plain"), str):
-            bundle["text/plain"] = _format(value)
-        return bundle
-
-    def render(self, method, **options):
-        """Return what a method for a form of an object returns; None if it fails, which is reported."""
-        try:
-            return method(**options)
-        except NotImplementedError:
-            return None
-        except Exception as error:
-            self.explain(error)
-            return None
-
-    def show_figures(self):
-        """Display all open figures of matplotlib, and close them."""
-        pyplot = sys.modules.get("matplotlib.pyplot")
-        if pyplot is None or not _is_ours(pyplot):
-            return
-        for number in pyplot.get_fignums():
-            self.display(pyplot.figure(number))
-        pyplot.close("all")
 
     def close_figures(self):
         pyplot = sys.modules.get("matplotlib.pyplot")
@@ -288,9 +315,7 @@ class _Driver:
 
     def explain(self, error):
         """Print the traceback of the user's lines, and return the error."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-            trace = trace.tb_next
+        trace = _cut_trace(error.__traceback__)
         try:
             traceback = _import_standard("traceback")
             text = "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
@@ -311,22 +336,87 @@ class _Driver:
         return {"exit_code": 1, "error": {"name": type(error).__name__, "message": message, "line": line}}
 
 
-def _plain(data):
-    """Return data as every reader of JSON takes it: without NaN, infinities and integers of endless length."""
-    text = json.dumps(data, default=str)
-    return json.loads(
-        text, parse_constant=lambda _: None, parse_int=lambda it: int(it) if len(it) < 300 else it
-    )
+def _cut_trace(trace):
+    """Return a traceback without the lines of this file."""
+    entries = []
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename != __file__:
+            entries.append(trace)
+        trace = trace.tb_next
+    for entry in reversed(entries):
+        entry.tb_next, trace = trace, entry
+    return trace
 
 
-def _import_standard(name):
-    """Return a module of the standard library, whatever the program has in its working directory."""
-    own = sys.path.pop(0) if sys.path and sys.path[0] == "" else None
+def _is_closed(stream):
+    """Return whether a stream, which may be any object, was closed or detached."""
     try:
-        return importlib.import_module(name)
-    finally:
-        if own is not None:
-            sys.path.insert(0, own)
+        return getattr(stream, "closed", False) is True
+    except Exception:
+        return True
+
+
+def _find_class(name):
+    """Return the name of the last program that has the definition of a class, or ""."""
+    pattern = re.compile(r"^[ \t]*class[ \t]+%s\b" % re.escape(name), re.MULTILINE)
+    return next((cell for cell, text in reversed(_list_programs()) if pattern.search(text)), "")
+
+
+def _list_programs():
+    """Return the names and texts of the programs of this session, the first one first."""
+    found = []
+    for name, entry in list(linecache.cache.items()):
+        if name.startswith(_CELLS) and len(entry) > 2:
+            found.append((name, "".join(entry[2])))
+    return found
+
+
+def _write_definitions():
+    """Write a module with the imports, functions, classes and plain values of all programs, and return its path."""
+    parts = [_MISSING_NAMES]
+    for name, text in _list_programs():
+        try:
+            tree = _parse(text, name, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        except SyntaxError:
+            continue
+        parts += [_cut_statement(text, node) for node in tree.body if _is_definition(node)]
+    parts.sort(key=lambda part: not part.startswith("from __future__"))
+    path = os.path.join(os.environ.get("TMPDIR", "/tmp"), "paddock_session.py")
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write("\n".join(parts) + "\n")
+    return path
+
+
+def _is_definition(node):
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        try:
+            ast.literal_eval(node.value)
+        except Exception:
+            return False
+        return True
+    return isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+
+
+def _cut_statement(text, node):
+    """Return the text of a statement, with its decorators."""
+    decorators = getattr(node, "decorator_list", [])
+    if not decorators:
+        return ast.get_source_segment(text, node)
+    return "\n".join(text.split("\n")[decorators[0].lineno - 1 : node.end_lineno])
+
+
+_MISSING_NAMES = """
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    def missing(*_, **__):
+        raise NameError(
+            "%r of the session is not known in a process that was started by `spawn`: define it by `def` or `class` at "
+            'the beginning of a line, or use multiprocessing.get_context("fork")' % name
+        )
+    return missing
+"""
+"""What a name is that has no definition. An error would end the process, and a pool would wait for it forever."""
 
 
 def _move(descriptor):
@@ -335,6 +425,11 @@ def _move(descriptor):
 
 def _ignore(_number, _frame):
     """Do nothing at an interrupt that comes too late."""
+
+
+def _get_shell():
+    """Return what lines of notebooks use, to these lines alone: libraries would take it for IPython's shell."""
+    return _Shell() if sys._getframe(1).f_globals.get("__name__") == "__main__" else None
 
 
 class _Shell:
@@ -350,92 +445,6 @@ class _Shell:
 
     def magic(self, line):
         self.run_line_magic(*line.split(None, 1))
-
-
-def _is_ours(pyplot):
-    backend = pyplot.get_backend().lower()
-    return backend == "agg" or _BACKEND in backend
-
-
-def _draw(figure):
-    """Return a figure as PNG, as a notebook shows it."""
-    from io import BytesIO
-
-    file = BytesIO()
-    figure.savefig(
-        file,
-        format="png",
-        facecolor=figure.get_facecolor(),
-        edgecolor=figure.get_edgecolor(),
-        dpi=figure.dpi,
-        bbox_inches="tight",
-    )
-    return file.getvalue()
-
-
-class _Importer:
-    """Prepares modules, right after their import, for showing values and figures."""
-
-    def __init__(self, driver):
-        self.hooks = {"matplotlib.pyplot": self.prepare_pyplot, "IPython.display": self.prepare_display}
-        self.driver = driver
-
-    def find_spec(self, name, path=None, _target=None):
-        if name not in self.hooks and name != "IPython":
-            return None
-        spec = PathFinder.find_spec(name, path)
-        if spec is None and name.startswith("IPython"):
-            return ModuleSpec(name, self, is_package=name == "IPython")
-        if spec is not None and name in self.hooks:
-            load = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (load(module), self.hooks[name](module))
-        return spec
-
-    def create_module(self, spec):
-        return types.ModuleType(spec.name)
-
-    def exec_module(self, module):
-        """Make what programs use of IPython where it is not installed."""
-        if module.__name__ == "IPython":
-            module.get_ipython = lambda: None
-            return
-        for name, kind in _FORMS.items():
-            setattr(module, name, type(name, (_Form,), {"kind": kind, "__module__": "IPython.core.display"}))
-        self.prepare_display(module)
-
-    def prepare_display(self, module):
-        module.display = self.driver.display
-        module.clear_output = lambda *_, **__: None
-
-    def prepare_pyplot(self, pyplot):
-        """Let Agg draw figures, and `show` display them."""
-        if os.environ.get("MPLBACKEND") == "agg":
-            module = sys.modules[_BACKEND] = types.ModuleType(_BACKEND)
-            agg = importlib.import_module("matplotlib.backends.backend_agg")
-            vars(module).update(vars(agg), show=lambda *_, **__: self.driver.show_figures())
-            pyplot.rcParams["backend"] = "module://" + _BACKEND
-
-
-class _Form:
-    """A value that is shown in one form."""
-
-    def __init__(self, data=None, url=None, filename=None, **_options):
-        if filename is None and self.kind == "image/png" and isinstance(data, str):
-            filename, data = data, None
-        if filename is not None:
-            with open(filename, "rb") as file:
-                data = file.read()
-        if isinstance(data, bytes) and self.kind != "image/png":
-            data = data.decode()
-        self.data, self.url, self.filename = data, url, filename
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        if self.kind == "image/png" and self.data and self.data.startswith(b"\xff\xd8"):
-            return {"image/jpeg": self.data}
-        return {} if self.data is None else {self.kind: self.data}
-
-    def __repr__(self):
-        return "<IPython.core.display.%s object>" % type(self).__name__
 
 
 def _parse(code, name, flags):
@@ -456,9 +465,14 @@ def _parse(code, name, flags):
 
 
 def _advise(line):
-    """Return what to do instead of a command of IPython."""
-    if re.search(r"\b(pip3?|conda|mamba|uv)\s.*install\b", line):
-        return 'open a session with packages=["pandas"], or paddock repl --package pandas'
+    """Return what to do instead of a command of IPython, or of one that installs packages."""
+    command = re.search(_INSTALLATION, line)
+    if command:
+        names = [word for word in command[1].split() if re.match(r"[A-Za-z0-9][^/]*$(?<!\.txt)", word)] or [
+            "NAME"
+        ]
+        flags = " ".join("--package " + name for name in names)
+        return "open a session with packages=%s, or paddock repl %s" % (json.dumps(names), flags)
     return 'open a session with kernel="ipython", or paddock repl --kernel ipython'
 
 

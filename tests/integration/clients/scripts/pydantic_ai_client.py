@@ -26,6 +26,7 @@ async def visit(transport: str, seen: steps.Visit) -> None:
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         seen.tools = [tool.name for tool in info.function_tools]
+        steps.continue_session(str(messages))
         if not waiting:
             return ModelResponse(parts=[TextPart("done")])
         step, (name, arguments) = waiting.pop(0)

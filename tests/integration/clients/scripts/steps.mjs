@@ -10,6 +10,8 @@ export const steps = {
   program: ["run_program", { language: "python", code: "print(6 * 7)" }],
   image: ["call_tool", { ...everything, tool: "get-tiny-image" }],
   approval: ["call_tool", { ...everything, tool: "echo", args: { message: "as allowed" } }],
+  session: ["run_program", { language: "python", session: "new", code: "x = 40" }],
+  again: ["run_program", { language: "python", session: "new", code: "print(x + 2)" }],
 };
 
 class Visit {
@@ -23,6 +25,8 @@ class Visit {
   }
 
   take(step, text, structured, images) {
+    const [handle] = `${text} ${JSON.stringify(structured)}`.match(/s_[0-9a-f]{48}/) ?? [];
+    if (step === "session" && handle) steps.again[1].session = handle;
     const told = images.map((data) => Buffer.from(data, "base64").subarray(0, 8).toString("hex"));
     this.answers[step] = { text, structured: structured ?? null, images: told };
   }

@@ -7,6 +7,7 @@ The first argument is JSON: `command`, `args` and `env` of the server over stdio
 import base64
 import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,9 +20,26 @@ CODE = ("execute_code", {"code": "return {answer: 6 * 7}"})
 PROGRAM = ("run_program", {"language": "python", "code": "print(6 * 7)"})
 IMAGE = ("call_tool", {"server": "everything", "tool": "get-tiny-image"})
 ASKED = ("call_tool", {"server": "everything", "tool": "echo", "args": {"message": "as allowed"}})
-STEPS = {"code": CODE, "program": PROGRAM, "image": IMAGE, "approval": ASKED}
+SESSION = ("run_program", {"language": "python", "session": "new", "code": "x = 40"})
+AGAIN = ("run_program", {"language": "python", "session": "new", "code": "print(x + 2)"})
+"""Runs in the session of the step before: `Visit.take` puts its handle in."""
+STEPS = {
+    "code": CODE,
+    "program": PROGRAM,
+    "image": IMAGE,
+    "approval": ASKED,
+    "session": SESSION,
+    "again": AGAIN,
+}
+_HANDLE = re.compile(r"s_[0-9a-f]{48}")
 ALLOWED = {"allow": "once"}
 """What the person enters into the form."""
+
+
+def continue_session(text: str) -> None:
+    """Let the last step run in the session whose handle is in a text, if there is one."""
+    if handles := _HANDLE.findall(text):
+        AGAIN[1]["session"] = handles[-1]
 
 
 class Visit:
@@ -41,6 +59,8 @@ class Visit:
         self, step: str, *, text: str, structured: object = None, images: tuple[str | bytes, ...] = ()
     ) -> None:
         """Take the answer of a step: its texts, its data, and its images as base64 or as bytes."""
+        if step == "session":
+            continue_session(f"{text} {structured}")
         whole = [each if isinstance(each, bytes) else base64.b64decode(each) for each in images]
         self.answers[step] = {
             "text": text,

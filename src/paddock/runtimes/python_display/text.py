@@ -1,4 +1,4 @@
-"""How the driver of Python sessions shows values as text: it follows the text of `python.py` in one file."""
+"""How programs in Python show values as text: it follows the text of `display.py` in one file."""
 
 
 class _Raw(str):
