@@ -120,10 +120,7 @@ class Supervisor:
         """Folders that the job left and that are removed after its end."""
 
     def prepare_job(self, file: int) -> None:
-        """Make what depends only on the grants: the jail, and a shim in it that waits for its program.
-
-        `file` holds the job spec; this closes it.
-        """
+        """Make what depends only on the grants: the jail and its shim. Close `file`, which holds the job spec."""
         try:
             root, self._spec = self._roots.get_root(self._spec), partial_grants.hide_files(self._spec)
             if self._spec.hidden:
