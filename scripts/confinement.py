@@ -44,7 +44,7 @@ no program in another language runs.
 ## User and access of a program
 
 * **Reading.** A program reads the system (`/usr` and what libraries need of `/etc`), its toolchain, and the
-  workspace if that is granted.
+  workspace if that is granted, except [hidden files](#hidden-files).
 * **Writing.** It writes to a scratch directory, which Paddock deletes after it, and to the workspace if write
   access is granted.
 * **Network.** It has no network without a grant. With `loopback` or `hosts` each program has its own network
@@ -94,6 +94,51 @@ no program in another language runs.
   left then. If the kernel has not ended a process by then, the result counts it in `survivors`, and Paddock
   continues to kill it.
 
+## Hidden files
+
+A workspace often contains passwords and keys. No program reads them there: programs in a language, sessions,
+script tools, commands of the SDK, and servers with `confine`. They are hidden in the tiers `namespaces` and
+`landlock`. Opening one fails with "permission denied", and the hint of the outcome names it.
+
+* **What is hidden** is the list [`workspace.hide`](configuration.md): files whose purpose is to hold secrets.
+  Examples are `.env`, `.env.production`, `.netrc`, `.pgpass`, `.ssh`, `.aws/credentials` and `id_ed25519`. A
+  `.pem` or `.key` is hidden only if it holds a private key, so certificates stay visible. `.npmrc` is hidden
+  only if it holds a token.
+* **What is not hidden**: `.env.example` and other templates, and what `.git`, `.venv`, `site-packages` and
+  `node_modules` contain. A file that may hold a secret beside other content, such as `terraform.tfstate` or
+  `.git/config`, is not hidden either. Add it to `workspace.hide`.
+* **Where.** Paddock searches the whole workspace at each start, also in a deep folder. It follows a link of
+  such a name, and finds other names of the same file (hard links). In a toolchain, or in a path that you grant
+  by itself, nothing is hidden.
+* **Changes.** A program with write access cannot change, replace, move or remove a hidden file, and cannot
+  rename a folder above it. In `namespaces` such a folder is a mount: moving a file out of it takes a copy
+  (`EXDEV`). In `landlock` a program cannot make, rename or remove anything in a folder that contains a hidden
+  file, at any depth. It can change files that exist, and do everything in the other folders.
+* **After the start.** A file that you make, rename or replace while a program runs is not hidden from that
+  program. A session or a server keeps what was hidden when it started. The next program gets the new state.
+* **Other copies.** A file that was committed is still in `.git`, and `git show HEAD:.env` prints it. A secret
+  in an environment variable, a log or a build result is not hidden.
+* **Bound.** A search takes about half a second in a workspace with 200,000 files, and a tenth of that when a
+  server searches it again. With more than 1,000,000 names (a folder counts as eight), or more than 4,096 hidden
+  files, no program with this workspace starts. Name folders that need not be searched in `workspace.show`.
+
+A person can show a file for one run:
+
+```sh
+paddock exec python ./deploy.py --show .env
+```
+
+The settings of the user can show files and folders for all runs. Those of a workspace can only hide more:
+
+```toml
+[workspace]
+hide = ["terraform.tfstate", "secrets/", "/deploy/prod.yaml"]
+show = [".env.test", "data/"]
+```
+
+`paddock policy explain python` lists what is hidden in a workspace. `paddock doctor` proves that a hidden file
+cannot be read.
+
 ## Protected paths
 
 A file is protected if a tool runs or obeys it only because a person works in its folder. The person may have opened
@@ -140,6 +185,7 @@ patterns of that kind with `sandbox.unprotected`.
 | files without a grant that the program's user owns | do not exist | cannot be changed (supervised system calls) |
 | files without a grant that the program's user may read | do not exist | cannot be watched (supervised system calls) |
 | protected paths | cannot be changed if they exist, otherwise are restored | are restored |
+| hidden files | cannot be read, changed or moved | the same; nothing can be made beside them |
 | other processes | do not exist | cannot be traced, slowed down or inspected; nor signalled, from Linux 6.12 on |
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
 | `/proc` | private | its own entry, with mounts and connections of the machine, and a few facts about it |

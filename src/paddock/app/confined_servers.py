@@ -189,6 +189,7 @@ def make_grants(
         network=confine.network,
         readable=tuple(path for path in (*inside, *outside) if path != folder),
         fixed=tuple(dict.fromkeys(path for path in granted if path != root)),
+        searched=tuple(inside),
     )
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path, user_config_path, user_data_path, user_state_path
 
-from paddock.settings.schema import SandboxSettings, Settings
+from paddock.settings.hiding import ALWAYS_SHOWN
+from paddock.settings.schema import Settings, WorkspaceSettings
 
 if TYPE_CHECKING:
     from paddock.model.sandbox import Tier
+    from paddock.sandbox.child.hiding import HidingRules
     from paddock.sandbox.protocol import GuardingSandbox, Sandbox
     from paddock.sandbox.sandbox import KernelSandbox
     from paddock.sandbox.state_paths import StateFile
@@ -70,12 +72,19 @@ def own_files(settings: Settings) -> "tuple[StateFile, ...]":
     return tuple(file for file in named if not state_paths.keeper(own, os.path.realpath(file.path)))
 
 
+def read_hiding(settings: WorkspaceSettings) -> "HidingRules":
+    """Return which files no program can read."""
+    from paddock.sandbox.child.hiding import HidingRules
+
+    return HidingRules(tuple(settings.hide), (*ALWAYS_SHOWN, *settings.show))
+
+
 class Processes:
     """The process sandbox of a session. Its tier is chosen and proved at the first use, which takes 0.2 s."""
 
     def __init__(
         self,
-        settings: SandboxSettings,
+        settings: Settings,
         own: Sequence[Path],
         files: "Callable[[], tuple[StateFile, ...]]" = tuple,
         prepare: Callable[[], None] = lambda: None,
@@ -86,7 +95,8 @@ class Processes:
         Run them in `sandbox`, once it is proved, instead of one of Paddock's own. Its owner closes it.
         """
         self._given = sandbox
-        self._settings = settings
+        self._settings = settings.sandbox
+        self._files_to_hide = settings.workspace
         self._own = own
         self._files = files
         self._prepare = prepare
@@ -115,6 +125,7 @@ class Processes:
                         own=own,
                         installed=installed,
                         files=self._files(),
+                        hiding=read_hiding(self._files_to_hide),
                     )
                     return self._sandbox
                 chosen = await tiers.choose(
@@ -125,6 +136,7 @@ class Processes:
                     protection=spec.read_protection(
                         self._settings.protected, self._settings.unprotected, os.environ
                     ),
+                    hiding=read_hiding(self._files_to_hide),
                     own=own,
                     installed=installed,
                     files=self._files(),

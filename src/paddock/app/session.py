@@ -229,7 +229,7 @@ def _make_processes(
     def list_files() -> "tuple[StateFile, ...]":
         return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
 
-    return Processes(settings.sandbox, own, list_files, servers.keep_config, given)
+    return Processes(settings, own, list_files, servers.keep_config, given)
 
 
 def _make_claims(cluster: "Cluster | None", settings: Settings) -> "Claims | None":

@@ -286,6 +286,7 @@ def _build_work(program: _Program, given: dict[str, Any]) -> RuntimeRun:
     runtime, file, code, args = program
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
+    given = {name: value for name, value in given.items() if name != "show"}  # a setting has it
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
     given["code"] = code
     return RuntimeRun.model_validate({**fields, **_read_options(runtime, file, **given)})

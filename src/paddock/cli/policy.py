@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from paddock.cli import options
 from paddock.cli.exec import EXIT_DENIED
+from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.program_options import explain_request, read_settings
 from paddock.cli.session import find_actor
@@ -30,7 +31,7 @@ from paddock.settings.merge import HOST_RULES_KEY, RULES_KEY
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
-_GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
+_GROUPS = ("grants", "runtimes", "sandbox", "workspace", "limits.timeout_policy")
 """Settings that grant something; `paddock config show limits` prints the limits of scripts."""
 _NO_RULE = "default"
 """The rule of a decision without an objection (`paddock.policy.decision`)."""
@@ -146,12 +147,13 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     policy = _make_policy(settings)
     request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
     decision = policy.decide(request)
-    steps = _list_steps(request, settings)
+    steps, hidden = _list_steps(request, settings), _find_hidden(request, settings)
     if as_json:
         print_json(
             {
                 **_build_verdict(decision),
                 "steps": [{"asks": asks, "objects": objections} for asks, objections in steps],
+                "hidden": hidden,
             }
         )
         return
@@ -161,7 +163,25 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     if decision.asks:
         rows.append(("a person", "is asked", "; ".join(decision.asks)))
     why = "no rule and no grant of the settings objects" if decision.rule == _NO_RULE else ""
-    print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, why)])
+    rows.append(("decided by", decision.rule, why))
+    if hidden:
+        rows.append(("workspace.hide", "hides", ", ".join(hidden)))
+    print_table(("rule", "says", "why"), rows)
+
+
+def _find_hidden(request: ExecutionRequest, settings: Settings) -> list[str]:
+    """Return the files of the workspace that the program could not read, relative to it. Raises Failure."""
+    from paddock.app.processes import read_hiding
+    from paddock.sandbox.child.hiding import find_hidden
+
+    if not isinstance(request.work, RuntimeRun) or request.work.access == "none":
+        return []
+    workspace = str(request.workspace.resolve())
+    try:
+        found = find_hidden([workspace], read_hiding(settings.workspace))
+    except OSError as problem:
+        raise Failure(str(problem)) from problem
+    return [each.path.removeprefix(f"{workspace}/") for each in found]
 
 
 def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:

@@ -35,6 +35,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     options.add_pairs_option("--env", help="Set an environment variable. Repeatable."),
     options.add_size_option("--memory", "memory_bytes", help="Maximum memory"),
+    click.option(
+        "--show",
+        multiple=True,
+        metavar="FILE",
+        help="Let it read a file that workspace.hide hides, e.g. .env. Repeatable.",
+    ),
     click.option("--access", type=click.Choice(ACCESSES), help="Access to the workspace."),
     options.add_network_option("Access to the network"),
     options.workspace,
@@ -75,6 +81,9 @@ def read_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, 
         "runtimes.environment": json.dumps([*options["env"]]) if options["env"] else None,
         "sessions.background": "true" if options.get("background") else None,
     }
+    if options.get("show"):
+        flags = {"workspace.show": json.dumps([*merged.settings.workspace.show, *options["show"]]), **flags}
+        merged = load(workspace, flags=flags)
     given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
     settings = load(workspace, flags={**given, **flags}).settings if given else merged.settings
     if not hosts or settings.network.rule:

@@ -108,6 +108,7 @@ def command(
     output_dir: Path | None,
     file_in: tuple[str, ...],
     env: dict[str, str],
+    show: tuple[str, ...],
     **given: Json,
 ) -> None:
     """Run programs of python, shell, node, ruby or r, one after another, in one interpreter.
@@ -116,7 +117,7 @@ def command(
     given. Without a terminal, standard input is one program, and the exit code is that of `paddock exec`. :help lists
     the commands of the prompt.
     """
-    settings = read_settings(workspace, flags, {**given, "env": env})
+    settings = read_settings(workspace, flags, {**given, "env": env, "show": show})
     runtime = read_language(runtime)
     require_runtime(runtime, settings.runtimes)
     fields: dict[str, Json] = {

@@ -134,6 +134,11 @@ def check_server_options(context: click.Context, session: str | None, given: Ser
         if given != ServerOptions(None, None, unencrypted=False):
             raise click.UsageError("--server, --token-file and --unencrypted are for --session.")
         return
-    for name, option in (("workspace", "--workspace"), ("flags", "--set"), ("cwd", "--cwd")):
+    for name, option in (
+        ("workspace", "--workspace"),
+        ("flags", "--set"),
+        ("cwd", "--cwd"),
+        ("show", "--show"),
+    ):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{option} has no meaning with --session: the server decides it.")

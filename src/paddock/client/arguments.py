@@ -76,7 +76,7 @@ def check_programs(programs: object) -> None:
     """Raise RequestError for programs of a batch that are not an iterable, or a text, which is an iterable of texts."""
     lists_texts = isinstance(programs, str | bytes)
     kinds = () if lists_texts else (Iterable, AsyncIterable)
-    check_type(cast("object", programs), kinds, "programs", f"an iterable, each item {A_PROGRAM}")
+    check_type(programs, kinds, "programs", f"an iterable, each item {A_PROGRAM}")
 
 
 def check_listeners(**listeners: object) -> None:

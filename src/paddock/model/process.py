@@ -70,6 +70,8 @@ class ProcessGrants(Value):
     fixed: tuple[Path, ...] = ()
     """Granted real paths in directories that others may write. If one leads through a link at the start, nothing
     starts."""
+    searched: tuple[Path, ...] = ()
+    """Further granted directories in which files that hold secrets are hidden, as in the workspace."""
     still: tuple[Path, ...] = ()
     """Real directories within writable ones that the process must not change; `landlock` cannot protect them."""
     environment: dict[str, str] = Field(default_factory=dict)
@@ -125,5 +127,7 @@ class ProcessResult(Value):
     """Number of processes that the kernel had not ended when the report was due; a value above 0 is a fault."""
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed and have been restored."""
+    hidden: tuple[str, ...] = ()
+    """Names of files that were hidden from it (`workspace.hide`), up to a maximum."""
     sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
     """What confined it."""

@@ -7,7 +7,6 @@ The compiler sees neither workspace nor network. Both steps share the wall time.
 """
 
 import asyncio
-import hashlib
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -21,9 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
-from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Phase
-from paddock.model.starvation import UNSPENT, Spent
+from paddock.model.process import ProcessGrants, ProcessResult
 from paddock.runtimes import cache, safe_copy, shown_values
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
@@ -31,16 +28,10 @@ from paddock.runtimes.environments import missing_module, missing_npm_package
 from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.limits import PROCESSORS, limit_compiler, limit_run
 from paddock.runtimes.outcome_mapping import (
-    StepStart,
-    error_of,
-    explain_starvation,
     is_out_of_memory,
-    result_of,
-    slow,
-    withheld,
 )
-from paddock.runtimes.path_rewrite import PathRewriter
-from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, steps
+from paddock.runtimes.running_task import Compiled, RunningTask
+from paddock.runtimes.steps import NoProgramError, Step, steps
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
@@ -65,8 +56,6 @@ if TYPE_CHECKING:
     from paddock.packages.service import Packages
     from paddock.sandbox.protocol import SandboxSlot
 
-MIN_RUN_MS = 1000
-"""Minimum time left to start a compiled program, in milliseconds."""
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = (
     "Compile succeeded but output binary not found at expected path: program; the source declares nothing that "
@@ -76,145 +65,6 @@ SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """How a program was compiled; the defaults mean that nothing was compiled."""
-
-    ms: float = 0.0
-    cached: bool = False
-    spent: Spent = UNSPENT
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One program while the engine runs it."""
-
-    job: ProgramTask
-    sandbox: GuardingSandbox
-    toolchain: Toolchain
-    plan: StepRunner
-    in_place: Path | None
-    """The program's own file, if it runs in place."""
-    sinks: Sinks
-    stop: asyncio.Event | None
-    links: Mapping[str, Path]
-    """Links to make in scratch, by name: packages that the language searches beside the program."""
-    held: ProcessLimits | None = None
-    """Limits of the interpreter, if this is one of its turns."""
-
-    @property
-    def combined(self) -> bool:
-        """Whether both output streams are one."""
-        return self.job.work.output.combined
-
-    @property
-    def folder(self) -> str:
-        """The directory in scratch that the program works in, beside HOME and TMPDIR; empty in the workspace."""
-        return WORKDIR if self.job.work.has_workdir or self.job.terms.grants.access == "none" else ""
-
-    @property
-    def source_folder(self) -> str:
-        """The directory in scratch that has the program's file when it is run."""
-        return self.folder if self.plan.compile is None else ""
-
-    def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
-        """Return the paths of the program in a slot."""
-        scratch, name = str(slot.scratch), self.plan.file_name or "program"
-        source = name if compiling else os.path.join(scratch, self.source_folder, name)
-        return StepPaths(
-            source=source if self.in_place is None else str(self.in_place),
-            output=f"{scratch}/{self.plan.output_name}",
-            scratch=scratch,
-            memory_bytes=self.job.terms.limits.memory_bytes,
-        )
-
-    def describe_start(self, phase: Phase, compiled: Compiled) -> StepStart:
-        """Return what is known of a step before it has ended."""
-        stdin = self.job.work.stdin
-        return StepStart(
-            runtime=self.job.work.runtime,
-            executable=self.toolchain.executable.name,
-            phase=phase,
-            compile_ms=compiled.ms,
-            cached=compiled.cached,
-            stdin_bytes=len(stdin or b""),
-            stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
-            combined=self.combined,
-        )
-
-    def streams(self, scratch: Path, name: str) -> Streams:
-        """Return its streams; the path of its file in scratch is replaced by `name`."""
-        stdout, stderr = self.sinks.stdout, self.sinks.stderr
-        if self.combined:
-            stdout = PathRewriter(stdout, scratch, name).take
-        else:
-            stderr = PathRewriter(stderr, scratch, name).take
-        stdin = self.job.work.stdin or b""
-        return Streams(stdin, stdout, stderr, combined=self.combined, listener=self.job.serve_proxy)
-
-    def tell(self, stdout: bytes, stderr: bytes) -> None:
-        """Pass on the output of a compiler."""
-        errors = self.sinks.stdout if self.combined else self.sinks.stderr
-        for sink, text in ((self.sinks.stdout, stdout), (errors, stderr)):
-            if text:
-                sink(text)
-
-    def compute_remaining_ms(self, compiled: Compiled) -> int:
-        """Return the wall time left after the compile step, at least 1 ms. Paddock's own time does not count."""
-        limits = self.job.terms.limits
-        shared = limits.compile_timeout_ms is None
-        return max(1, limits.timeout_ms - round(compiled.ms)) if shared else limits.timeout_ms
-
-    def is_exhausted(self, compiled: Compiled) -> bool:
-        """Return whether a compile step that shares the wall time of its program left too little of it."""
-        if self.job.terms.limits.compile_timeout_ms is not None or not compiled.ms:
-            return False
-        return self.compute_remaining_ms(compiled) < MIN_RUN_MS
-
-    def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
-        """Return a hint on what a failed step may have lacked: a warm start or a grant; or ""."""
-        variant, work = self.toolchain.variant, self.job.work
-        if ended.limit == "wall" and self.toolchain.is_cold:
-            compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
-            return slow(work.runtime) if compiles else ""
-        runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
-        has_input = work.stdin is not None
-        ended = self.with_errors(ended)
-        return withheld(
-            ended,
-            phase,
-            grants,
-            runs_files=runs_files,
-            has_input=has_input,
-            in_session=work.session is not None,
-        )
-
-    def result(
-        self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
-    ) -> RawResult:
-        """Return the result of a step that has ended."""
-        begun = self.describe_start(phase, compiled)
-        if ended.status is Status.OK:
-            return result_of(ended, begun)
-        has_own_time = self.job.terms.limits.compile_timeout_ms is not None
-        before = UNSPENT if phase == "compile" or has_own_time else compiled.spent
-        if starved := explain_starvation(ended, phase, before):
-            message, hint = starved
-            if phase == "compile" or self.job.is_repeatable:
-                ended = ended.model_copy(update={"status": Status.UNAVAILABLE})
-        apart = phase == "compile" and has_own_time
-        limits = limit_compiler(self.job) if apart else limit_run(self.job, self.job.terms.limits.timeout_ms)
-        if self.held is not None:
-            limits = limits.replace(
-                memory_bytes=self.held.memory_bytes, scratch_bytes=self.held.scratch_bytes
-            )
-        return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
-
-    def with_errors(self, ended: ProcessResult) -> ProcessResult:
-        """Return the end of a process with its error output, which may have gone to standard output."""
-        return ended.model_copy(update={"stderr": ended.stdout}) if self.combined else ended
 
 
 class _Prepared(NamedTuple):
@@ -353,11 +203,13 @@ class RuntimeEngine:
             planned = steps(found, job.work.code, job.work.args, file=job.work.file, live=job.live)
         except NoProgramError as problem:
             return _refuse(Status.INVALID, str(problem))
-        own = find_in_place(job, planned, found, sandbox.user(job.grants())) if job.work.file else None
+        own = None
+        if job.work.file:
+            own = find_in_place(job, planned, found, sandbox.user(job.grants()), sandbox.hiding)
         if own is not None:
             planned = replace(planned, file_name="", source="")
         try:
-            return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop, links))
+            return await self._carry_out(RunningTask(job, sandbox, found, planned, own, sinks, stop, links))
         except InputFileError as problem:
             return _refuse(Status.INVALID, str(problem))
 
@@ -389,7 +241,8 @@ class RuntimeEngine:
                 return prepared
             toolchain = prepared.toolchain
             planned = steps(toolchain, driver, live=True)
-            task = _Task(job, sandbox, toolchain, planned, None, Sinks(_drop, _drop), None, prepared.links)
+            sinks = Sinks(_drop, _drop)
+            task = RunningTask(job, sandbox, toolchain, planned, None, sinks, None, prepared.links)
             grants = job.grants(toolchain)
             # Its turns have limits of their own.
             limits = limit_run(job, lifetime_ms).replace(
@@ -404,10 +257,10 @@ class RuntimeEngine:
             for name, target in task.links.items():
                 (slot.scratch / name).symlink_to(target)
             await _put_files(planned.written, slot.scratch)
-            source = f"{slot.scratch}/{planned.file_name}"
-            command, environment = planned.run.fill_in(replace(task.paths_in(slot), source=source))
-            own = job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
-            environment |= _list_proxy_variables(job, slot.scratch) | own
+            paths = replace(task.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
+            command, environment = planned.run.fill_in(paths)
+            environment |= _list_proxy_variables(job, slot.scratch) | job.work.env
+            environment[VARIABLE] = f"{slot.scratch}/{WORKDIR}"
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
             environment = self._list_inherited_variables(names) | environment
             started = grants.replace(folder=WORKDIR, environment=environment)
@@ -422,7 +275,7 @@ class RuntimeEngine:
                 return conclude(process, job)
             return HeldProgram(process, slot, sandbox, conclude, used.pop_all())
 
-    async def _carry_out(self, task: _Task) -> RawResult:
+    async def _carry_out(self, task: RunningTask) -> RawResult:
         grants = task.job.grants(task.toolchain)
         limits = limit_run(task.job, task.compute_remaining_ms(Compiled()))
         slot = await task.sandbox.take_slot(grants, limits)
@@ -471,7 +324,12 @@ class RuntimeEngine:
             slot.release()
 
     def _conclude(
-        self, task: _Task, result: ProcessResult, grants: ProcessGrants, compiled: Compiled, message: str = ""
+        self,
+        task: RunningTask,
+        result: ProcessResult,
+        grants: ProcessGrants,
+        compiled: Compiled,
+        message: str = "",
     ) -> RawResult:
         """Return the result of a run; for one that failed with the likely reason. `message` replaces the error's."""
         if result.status is Status.OK:
@@ -488,7 +346,7 @@ class RuntimeEngine:
         )
         return task.result(result, "run", compiled, message, hint)
 
-    def _missing_package_hint(self, task: _Task, ended: ProcessResult) -> str:
+    def _missing_package_hint(self, task: RunningTask, ended: ProcessResult) -> str:
         """Return how to install a package that a program failed to import, or ""."""
         work = task.job.work
         installer = INSTALLERS.get(work.runtime)
@@ -504,7 +362,7 @@ class RuntimeEngine:
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide_files(self, task: _Task, slot: "SandboxSlot") -> "Compiled | RawResult":
+    async def _provide_files(self, task: RunningTask, slot: "SandboxSlot") -> "Compiled | RawResult":
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
@@ -528,7 +386,7 @@ class RuntimeEngine:
         return await self._compile_program(task, step, name, target, owner)
 
     async def _compile_program(
-        self, task: _Task, step: Step, name: str, target: str, owner: int
+        self, task: RunningTask, step: Step, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
         limits = limit_compiler(task.job)
@@ -593,7 +451,7 @@ def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
     return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
 
 
-async def _pass_on_left(task: _Task, scratch: Path, before: Mapping[str, str]) -> None:
+async def _pass_on_left(task: RunningTask, scratch: Path, before: Mapping[str, str]) -> None:
     """Pass on what a program left that has ended: values that it showed, and files."""
     if task.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
         task.sinks.shown(shown)
@@ -609,7 +467,7 @@ def _drop(_data: bytes) -> None:
     """Take output that nobody reads."""
 
 
-def _find_lacking_file(task: _Task, ended: ProcessResult) -> str:
+def _find_lacking_file(task: RunningTask, ended: ProcessResult) -> str:
     """Return the hint on the file of the workspace that a failed program may not use, or was not given; or ""."""
     if ended.status is not Status.FAILED:
         return ""

@@ -11,15 +11,20 @@ from paddock.runtimes.steps import StepRunner
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import Toolchain, identity_of, reachable_to_read
 from paddock.sandbox.child import permissions
+from paddock.sandbox.child.hiding import NOTHING, HidingRules, is_hidden
 
 
 def find_in_place(
-    job: ProgramTask, planned: StepRunner, toolchain: Toolchain, user: int | None
+    job: ProgramTask,
+    planned: StepRunner,
+    toolchain: Toolchain,
+    user: int | None,
+    rules: HidingRules = NOTHING,
 ) -> Path | None:
     """Return the real path of the program's own file; None if a copy is to run.
 
     The program must be interpreted without changes, the workspace be granted, and `user` (None: this process's) be able
-    to read the file. The file must contain the code that was requested and approved.
+    to read the file, which must not be hidden by the `rules`. It must contain the code that was requested and approved.
     """
     work = job.work
     if not work.file or job.terms.grants.access == "none":
@@ -31,7 +36,8 @@ def find_in_place(
         return None
     try:
         path = (job.workspace / named).resolve(strict=True)
-        inside = path.is_relative_to(job.workspace.resolve())
+        top = job.workspace.resolve()
+        inside = path.is_relative_to(top) and not is_hidden(str(path), str(top), rules)
         holds = inside and _holds_code(path, planned.source.encode("utf-8", "surrogatepass"), user)
     except OSError:
         return None

@@ -12,6 +12,7 @@ from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
 from paddock.model.starvation import STARVED, Spent, describe_starvation, is_starved
+from paddock.sandbox.hidden_files import explain_hidden
 from paddock.sandbox.processors import count_processors
 from paddock.settings.recipes import OutOfMemory
 
@@ -230,6 +231,8 @@ def withheld(
     input, even if empty.
     """
     stderr = _stderr_text(ended)
+    if phase == "run" and (hint := explain_hidden(ended, grants.access)):
+        return hint
     shares_network = ended.sandbox.tier == "landlock"
     pathless, offline = (_NO_OWN_NETWORK, _OFFLINE_THERE) if shares_network else (_PATHLESS, _OFFLINE)
     for applies, words, hint in (

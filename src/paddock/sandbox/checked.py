@@ -27,6 +27,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.sandbox import TIERS, Tier, TierReport
 from paddock.sandbox import spec, state_paths
 from paddock.sandbox.child import canary, permissions
+from paddock.sandbox.child.hiding import NOTHING, HidingRules, find_hidden
 from paddock.sandbox.protocol import Sandbox, SandboxSlot, Streams
 from paddock.sandbox.state_paths import StateFile
 
@@ -97,7 +98,7 @@ async def prove_sandbox(sandbox: Sandbox) -> TierReport:
     elif required := [name for name in worked if name in REQUIRED]:
         why = f"the canary could {', '.join(required)}"
     else:
-        left = tuple(f"programs can {name}" for name in worked)
+        left = tuple(f"programs can {name}" for name in worked if name != canary.READ_HIDDEN)
         facts = facts.replace(residual=(*facts.residual, *left))
         return TierReport(tier=tier, proved=True, attempts=attempts, facts=facts)
     return TierReport(tier=tier, proved=False, attempts=attempts, why=why, facts=facts)
@@ -110,6 +111,7 @@ async def check_sandbox(
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
     files: Sequence[StateFile] = (),
+    hiding: HidingRules = NOTHING,
 ) -> "CheckedSandbox":
     """Return a sandbox that programs may use. Raises EngineError if it confines less than `minimum`."""
     name = name_of(sandbox)
@@ -129,7 +131,16 @@ async def check_sandbox(
         )
     layers = (f"sandbox {name}", *report.facts.layers)[:_MAX_LAYERS]
     facts = report.facts.replace(tier=report.tier, layers=tuple(layer[:_MAX_LAYER_CHARS] for layer in layers))
-    return CheckedSandbox(sandbox, facts, report.tier, tuple(own), tuple(installed), tuple(files))
+    return CheckedSandbox(
+        sandbox,
+        facts,
+        report.tier,
+        tuple(own),
+        tuple(installed),
+        tuple(files),
+        hiding,
+        hides=report.tier == "unconfined" or report.attempts.get(canary.READ_HIDDEN, False),
+    )
 
 
 def name_of(sandbox: Sandbox) -> str:
@@ -147,6 +158,10 @@ class CheckedSandbox:
     own: tuple[str, ...]
     installed: tuple[str, ...]
     files: tuple[StateFile, ...]
+    hiding: HidingRules = NOTHING
+    """Which files of granted folders no program can read."""
+    hides: bool = False
+    """Whether it hides them. Otherwise no program runs in a folder that holds one."""
     broken: str = ""
     """Why no further program runs."""
 
@@ -179,6 +194,8 @@ class CheckedSandbox:
             raise EngineError(self.broken)
         try:
             self._check_grants(argv, grants)
+            if not self.hides:
+                await asyncio.to_thread(self._check_hidden, grants)
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         try:
@@ -209,6 +226,19 @@ class CheckedSandbox:
                 f"the sandbox {name_of(self.inner)} may not hide them: work in a directory that does not hold them"
             )
 
+    def _check_hidden(self, grants: ProcessGrants) -> None:
+        """Raise GrantError for grants of a folder with files that this sandbox would not hide."""
+        granted = spec.list_granted(grants)
+        try:
+            found = find_hidden(spec.list_searched(grants, granted), self.hiding, granted)
+        except OSError as error:
+            raise spec.GrantError(str(error)) from error
+        if found:
+            raise spec.GrantError(
+                f"the sandbox {name_of(self.inner)} does not hide {found[0].path}, which holds secrets "
+                "(workspace.hide); work in another directory, or name the file in workspace.show of the user's settings"
+            )
+
     def _explain_fault(self, error: Exception) -> EngineError:
         """Return the description of an exception without its text, which may contain any input of the program."""
         if isinstance(error, EngineError):
@@ -235,7 +265,15 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
     ):
         secret, workspace, made = _set_bait(folder)
         own = [hashlib.sha256(b"=".join(each)).hexdigest() for each in _list_own_variables()]
-        listening = {"secret": str(secret), "port": listener.getsockname()[1], "variables": own}
+        hidden = workspace / ".env"
+        hidden.write_text("canary")
+        hidden.chmod(0o666)
+        listening = {
+            "secret": str(secret),
+            "hidden": str(hidden),
+            "port": listener.getsockname()[1],
+            "variables": own,
+        }
         words = [python, "-I", "-S", "-c", source, json.dumps({**canary.describe_parent(), **listening})]
         for grants in (
             ProcessGrants(readable=readable),

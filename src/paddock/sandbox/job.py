@@ -98,6 +98,8 @@ class RunningProcess:
         self._state: Literal["running", "held", "paused"] = "running"
         self.resident_bytes = 0
         """Memory of the job at its last pause."""
+        self.hidden: tuple[str, ...] = ()
+        """Names of files that are hidden from it, known from its first pause on."""
 
     def start(self, spec: JobSpec, *shared: int) -> None:
         """Send the job spec, the ends of the pipes and the `shared` files to the supervisor, and listen to it.
@@ -256,7 +258,7 @@ class RunningProcess:
         if self._late is not None:
             self._late.stop()
         if self._paused is not None and not self._paused.done():
-            self.resident_bytes = report.resident_bytes
+            self.resident_bytes, self.hidden = report.resident_bytes, tuple(report.hidden)
             self._paused.set_result(_make_usage(report))
 
     def _overdue(self) -> None:
@@ -308,6 +310,7 @@ class RunningProcess:
             kill="none" if not report.killed else "namespace" if self._jailed else "sweep",
             survivors=report.survivors,
             violations=tuple(report.violations),
+            hidden=tuple(report.hidden),
             sandbox=self._facts,
         )
 

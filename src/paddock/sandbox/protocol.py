@@ -14,6 +14,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.sandbox import Tier
 
 if TYPE_CHECKING:
+    from paddock.sandbox.child.hiding import HidingRules
     from paddock.sandbox.state_paths import StateFile
 
 Sink = Callable[[bytes], None]
@@ -182,4 +183,9 @@ class GuardingSandbox(Sandbox, Protocol):
     @property
     def files(self) -> "tuple[StateFile, ...]":
         """Paddock's own files elsewhere."""
+        ...
+
+    @property
+    def hiding(self) -> "HidingRules":
+        """Which files of granted folders no program can read."""
         ...

@@ -26,12 +26,14 @@ from paddock.model.sandbox import Tier
 from paddock.sandbox import spec, state_paths
 from paddock.sandbox.child import landlock
 from paddock.sandbox.child.cgroup import Group
+from paddock.sandbox.child.hiding import HidingRules
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
 from paddock.sandbox.fork_server import ForkServerClient, Slot, SupervisorHandle
 from paddock.sandbox.job import GRACE_S, RunningProcess
 from paddock.sandbox.protocol import Streams
 from paddock.sandbox.state_paths import StateFile
+from paddock.settings.hiding import ALWAYS_SHOWN, DEFAULT_HIDDEN
 from paddock.settings.schema import Protection
 
 _MAX_IDLE_SUPERVISORS = 16
@@ -40,6 +42,8 @@ _MAX_PREPARED_GRANTS = 8
 """Maximum sets of grants for which slots are kept. The least recently used set loses its slots first."""
 MAX_PAUSE_S = 0.05
 """Programs come in a row if one starts within this time after the end of another, in seconds."""
+
+DEFAULT_HIDING = HidingRules(DEFAULT_HIDDEN, ALWAYS_SHOWN)
 
 _Key = tuple[int, str, tuple[object, ...]]
 
@@ -78,6 +82,8 @@ class KernelSandbox:
     protected_paths: Protection = "restore"
     protection: ProtectionRules = BUILT_IN_RULES
     """What is protected in addition to the built-in list, and what is not."""
+    hiding: HidingRules = DEFAULT_HIDING
+    """Which files of granted folders no program can read."""
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()).absolute())
     group: Group | None = None
     """Control group of all jobs, if its limits hold (`paddock.sandbox.tiers`); this sandbox releases it."""
@@ -275,6 +281,7 @@ class KernelSandbox:
             own=self.own,
             installed=self._find_installation(grants),
             rules=self.protection,
+            hiding=self.hiding,
         )
 
     async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:

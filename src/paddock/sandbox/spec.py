@@ -12,7 +12,8 @@ from paddock.model.network import Network
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
-from paddock.sandbox.child import lockdown, namespaces, permissions
+from paddock.sandbox.child import lockdown, namespaces, partial_grants, permissions
+from paddock.sandbox.child.hiding import NOTHING, HidingRules
 from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
@@ -326,24 +327,22 @@ def build_slot_spec(
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
     rules: ProtectionRules = BUILT_IN_RULES,
+    hiding: HidingRules = NOTHING,
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
 
-    With `supervised`, jobs that need supervised calls have them.
-
-    The grants do not include Paddock's `own` directories (`state_paths`); where it is `installed`, they are read-only.
+    With `supervised`, jobs that need supervised calls have them. The grants do not include Paddock's `own` directories
+    (`state_paths`); where it is `installed`, they are read-only.
     """
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
-    system = _system(grants.network)
-    readable = list(_present(system, namespaces.identify_paths(system)))
-    given = [_real(path, grants) for path in grants.readable]
-    given += [workspace] if grants.access == "read-only" else []
+    readable = list(_present(system := _system(grants.network), namespaces.identify_paths(system)))
+    given = [_real(path, grants) for path in grants.readable] + [workspace] * (grants.access == "read-only")
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
     jailed = tier == "namespaces"
-    pieces = state_paths.PartialGrant(granted=tuple(given)) if jailed else state_paths.pieces(given, hidden)
+    pieces = partial_grants.pieces(given, () if jailed else hidden)
     readable += pieces.granted
     jail = ""
     if jailed:
@@ -368,10 +367,33 @@ def build_slot_spec(
         carried=_list_private_paths([*readable, *writable]) if jailed else (),
         listed=pieces.listed,
         pieces=pieces.found,
+        searched=() if tier == "unconfined" else list_searched(grants, [*given, *writable]),
+        hiding=(tuple(hiding.hidden), tuple(hiding.shown)),
+        shown=(*given, *writable),
         fixed=[str(path) for path in grants.fixed],
         group=group,
         ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
     )
+
+
+def list_granted(grants: ProcessGrants) -> list[str]:
+    """Return the real paths that a job may read or write."""
+    return [_real(path, grants) for path in (*_folders(grants), *grants.readable)]
+
+
+def list_searched(grants: ProcessGrants, granted: Sequence[str]) -> list[str]:
+    """Return the real paths of the granted folders in which files are hidden, without those below another one.
+
+    These are not the prefix of a toolchain, or a path that a person names: what they hold is meant.
+    """
+    named = [*_folders(grants), *grants.searched]
+    found = list(dict.fromkeys(real for path in named if (real := _real(path, grants)) in granted))
+    return [
+        path
+        for path in found
+        if os.path.isdir(path)
+        and not any(path != other and state_paths.is_below(path, other) for other in found)
+    ]
 
 
 def _jail(
@@ -458,7 +480,7 @@ def state(
         if grants.access == "workspace-write" and folders
         else []
     )
-    pieces = state_paths.pieces(granted, state_paths.within(own, granted))
+    pieces = partial_grants.pieces(granted, state_paths.within(own, granted))
     return (
         *namespaces.identify_paths((*_system(grants.network), *granted)),
         *covered,

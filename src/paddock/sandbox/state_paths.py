@@ -23,18 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.sandbox.child import permissions
+from paddock.sandbox.child.partial_grants import is_below
 from paddock.sandbox.child.paths import list_links
-
-
-class PartialGrant(NamedTuple):
-    """A grant of directories, without the hidden paths in them."""
-
-    granted: tuple[str, ...] = ()
-    """The directories that contain no hidden path."""
-    found: tuple[str, ...] = ()
-    """Files and directories in the `listed` ones that are not hidden, contain no hidden path and are not links."""
-    listed: tuple[str, ...] = ()
-    """Directories that contain a hidden path."""
 
 
 class StateFile(NamedTuple):
@@ -62,11 +52,6 @@ def find_exposed_installation(installed: Sequence[str], written: Sequence[Path])
         for path in installed
         if any(is_below(path, folder) or is_below(folder, path) for folder in folders)
     )
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or in it, by name."""
-    return f"{path}/".startswith(f"{folder}/")
 
 
 def within(own: Sequence[str], folders: Sequence[str]) -> tuple[str, ...]:
@@ -128,22 +113,3 @@ def list_hidden_paths(hidden: Sequence[str], folders: Sequence[str], user: int) 
             os.makedirs(path, mode=0o700, exist_ok=True)
     there = filter(os.path.isdir, hidden)
     return [path for path in there if not permissions.find_barrier(os.path.dirname(path), user)]
-
-
-def pieces(folders: Sequence[str], hidden: Sequence[str]) -> PartialGrant:
-    """Return the grant of `folders` without the `hidden` paths in them. Raises OSError."""
-    granted: list[str] = []
-    found: list[str] = []
-    listed: list[str] = []
-    for folder in folders:
-        (listed if any(path != folder and is_below(path, folder) for path in hidden) else granted).append(
-            folder
-        )
-    for folder in listed:  # grows during the loop
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.path in hidden or entry.is_symlink():
-                    continue
-                above = any(is_below(path, entry.path) for path in hidden)
-                (listed if above else found).append(entry.path)
-    return PartialGrant(tuple(granted), tuple(sorted(found)), tuple(listed))

@@ -18,9 +18,10 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import TIERS, Examination, Layer, Tier, TierReport
 from paddock.sandbox import spec
 from paddock.sandbox.child import canary, cgroup, landlock, lockdown, namespaces, permissions, preflight
+from paddock.sandbox.child.hiding import HidingRules
 from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
 from paddock.sandbox.child.supervisor import OUT_OF_MEMORY
-from paddock.sandbox.sandbox import KernelSandbox
+from paddock.sandbox.sandbox import DEFAULT_HIDING, KernelSandbox
 from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
@@ -30,11 +31,15 @@ _SAMPLED = (
 _SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two samples is noticed late"
 _UNSEEN = "memory of pipes, sockets and mappings is not counted without a control group"
 _LOCKS = "memory of file locks is not counted"
+_MADE_LATER = (
+    "files with secrets that are made or replaced after the start of a program are not hidden from it"
+)
 _ALWAYS = (
     _SAMPLED,
     _UNSEEN,
     _LOCKS,
     "protected paths that a program makes are removed after the run, not prevented",
+    _MADE_LATER,
 )
 _CHANGE_OWN = 'chmod 700 "$TMPDIR"'
 """What an honest program does after the canary: it needs supervised calls that work."""
@@ -133,6 +138,7 @@ async def choose(
     spares: int = 0,
     protected_paths: Protection = "restore",
     protection: ProtectionRules = BUILT_IN_RULES,
+    hiding: HidingRules = DEFAULT_HIDING,
     own: tuple[str, ...] = (),
     installed: tuple[str, ...] = (),
     files: tuple[StateFile, ...] = (),
@@ -152,6 +158,7 @@ async def choose(
                 job_user,
                 protected_paths,
                 protection,
+                hiding,
                 own=own,
                 installed=installed,
                 files=files,
@@ -234,7 +241,10 @@ async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
     """Return for each attempt of the canary whether it was refused. Raises _CanaryError if the canary cannot run."""
     secret, workspace, made = _bait(folder)
     limits = ProcessLimits(timeout_ms=10_000)
-    target = json.dumps({**canary.describe_parent(), "secret": str(secret)})
+    hidden = workspace / ".env"
+    hidden.write_text("canary")
+    hidden.chmod(0o666)
+    target = json.dumps({**canary.describe_parent(), "secret": str(secret), "hidden": str(hidden)})
     attempts: dict[str, bool] = {}
     async with sandbox:
         for grants in (ProcessGrants(), ProcessGrants(workspace=workspace, access="read-only")):

@@ -26,6 +26,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import CapturedStream
 from paddock.model.request import ToolRun
 from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
+from paddock.sandbox.hidden_files import explain_hidden
 from paddock.sandbox.protocol import HostProxy, Sandbox, Streams, open_hosts
 from paddock.script_tools.environment import VariableError, environment
 from paddock.script_tools.inputs import check
@@ -261,7 +262,7 @@ def _process_grants(job: ToolJob, cwd: Path) -> ProcessGrants:
             network=terms.network,
             readable=(directory,),
         )
-    return grants.model_copy(update={"fixed": (directory,)})
+    return grants.model_copy(update={"fixed": (directory,), "searched": (directory,)})
 
 
 def _write_files(files: Mapping[str, str], scratch: Path) -> None:
@@ -319,9 +320,15 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
         stderr=stderr,
         exit_code=code,
         duration_ms=ms,
-        error=error,
+        error=_add_hint(error, result, terms),
         violations=result.violations,
     )
+
+
+def _add_hint(error: str | None, result: ProcessResult, terms: ToolTerms) -> str | None:
+    """Return the error of a run, with what it may have lacked."""
+    hint = "" if error is None else explain_hidden(result, terms.access)
+    return f"{(error or '').rstrip()}\nhint: {hint}" if hint else error
 
 
 def parse_output(stdout: str) -> Json:

@@ -166,7 +166,7 @@ def _read_file(given: Json) -> InputFile:
     try:
         return GivenFile.model_validate(given).to_input_file()
     except ValidationError as error:
-        path = given.get("path") if isinstance(given, Mapping) else None
+        path = cast("Mapping[str, Json]", given).get("path") if isinstance(given, Mapping) else None
         named = f"files[{path!r}]" if isinstance(path, str) else "files"
         raise SdkError(f"paddock.exec: {named}: {explain(error)[0]}") from None
 

@@ -310,6 +310,7 @@ class Interpreter:
             exit_code=end.exit_code,
             stdout=captured,
             usage=usage,
+            hidden=self._process.hidden,
             sandbox=self._held.sandbox.facts,
         )
         result = self._held.conclude(ended, turn.job, message=message)

@@ -36,7 +36,15 @@ RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
 JOINED_KEYS = frozenset(
-    {*RULES_KEYS, "redaction.patterns", "mcp.repos", RECIPES_KEY, "sandbox.protected", TOKENS_KEY}
+    {
+        *RULES_KEYS,
+        "redaction.patterns",
+        "mcp.repos",
+        RECIPES_KEY,
+        "sandbox.protected",
+        "workspace.hide",
+        TOKENS_KEY,
+    }
 )
 """Keys whose values from all files are combined; none replaces another."""
 FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands", "sandbox.unprotected"}
@@ -80,6 +88,7 @@ OWNERS_ONLY = frozenset(
         "serve.idle_ms",
         "serve.max_jobs",
         TOKENS_KEY,
+        "workspace.show",
         "telemetry.traces",
         "telemetry.endpoint",
         "telemetry.metrics",
@@ -352,5 +361,6 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "servers.state": _is_same,
     "servers.trust": _is_same,
     "serve.directory": _is_same,
+    "workspace.show": _is_among,
 }
 """How a key narrows. A key that is not listed is a number, and a smaller one is narrower."""

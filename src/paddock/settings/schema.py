@@ -17,6 +17,7 @@ from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Acce
 from paddock.model.sandbox import Tier
 from paddock.settings.cluster import ClusterSettings
 from paddock.settings.commands import SdkCommand
+from paddock.settings.hiding import DEFAULT_HIDDEN, FileRules
 from paddock.settings.network import NetworkSettings
 from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
@@ -81,6 +82,20 @@ class SandboxSettings(Value):
     unprotected: ProtectedRules = ()
     """Entries of the built-in list of protected paths, or of `protected`, that programs may change, written as they are
     there; or a path that git's configuration names."""
+
+
+class WorkspaceSettings(Value):
+    """`[workspace]`: the files of a workspace that programs must not read."""
+
+    hide: FileRules = DEFAULT_HIDDEN
+    """Files that hold secrets, which no program can read, change or remove. The patterns of all files are added to the
+    built-in ones. `.env` means that name at any depth, `secrets/` a folder with all in it, `.aws/credentials` the end
+    of a path, `/deploy/prod.yaml` that path alone. `*` and `?` match within a name; upper and lower case are the same.
+    `*.pem` and `*.key` hide a file only if it holds a private key, `.npmrc` only if it holds a token."""
+    show: FileRules = ()
+    """Files that are not hidden, and with a final slash folders that are not searched, in the notation of `hide`.
+    `.env.example` and other templates are always shown, and so is what `.git`, `.venv`, `site-packages` and
+    `node_modules` contain."""
 
 
 class AuditSettings(Value):
@@ -431,6 +446,8 @@ class Settings(Value):
     """The maximum that any request may be granted."""
     sandbox: SandboxSettings = Field(default_factory=SandboxSettings)
     """Confinement."""
+    workspace: WorkspaceSettings = Field(default_factory=WorkspaceSettings)
+    """Files of the workspace."""
     audit: AuditSettings = Field(default_factory=AuditSettings)
     """The ledger."""
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)

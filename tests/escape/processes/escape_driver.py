@@ -66,6 +66,7 @@ TOOLS = (
     ".git/rebase-merge/git-rebase-todo",
 )
 HOOK = ".git/hooks/pre-commit"
+HIDDEN = (".env", "api/config/.env")
 MIB = 1024 * 1024
 
 
@@ -85,6 +86,19 @@ def make_world(folder: Path) -> dict:
         "private": str(private),
         "workspace": str(workspace),
     }
+
+
+def add_hidden(workspace: Path) -> None:
+    """Make files that programs must not read, and others beside them."""
+    for name in (*HIDDEN, "src/main.py"):
+        path = workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("SECRET" if name in HIDDEN else "print()")
+
+
+def keeps_hidden(workspace: Path) -> bool:
+    """Tell whether the files that programs must not read are where they were."""
+    return all((workspace / name).is_file() and (workspace / name).read_text() == "SECRET" for name in HIDDEN)
 
 
 def give_away(workspace: Path, user: int) -> None:
@@ -133,6 +147,7 @@ def damage(facts: dict, name: str) -> bool:
         "times_by_other_calls": (outside / "mode").stat().st_mtime == 1,
         "attributes_by_other_calls": bool(os.listxattr(outside / "mode")),
         "rename_outside": not (outside / "movable").exists(),
+        "hidden_replaced": name == "hidden_replaced" and not keeps_hidden(workspace),
         "shared_memory_files": Path("/dev/shm", Path(facts["workspace"]).parent.name).exists(),
     }
     return shows.get(name, True)
@@ -176,6 +191,8 @@ async def attack_all(
             ):
                 facts = make_world(Path(folder))
                 repositories.fill(Path(facts["workspace"]), name)
+                if name.startswith("hidden_"):  # beside them, Landlock grants no new names
+                    add_hidden(Path(facts["workspace"]))
                 facts |= {"unix": f"{facts['outside']}/socket", "abstract": Path(folder).name}
                 by_path.bind(facts["unix"])
                 by_path.listen()

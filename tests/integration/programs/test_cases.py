@@ -10,7 +10,7 @@ import pytest
 
 from paddock.model.limits import LimitOverrides
 from paddock.model.program import CapturedStream
-from paddock.runtimes import engine
+from paddock.runtimes import running_task
 from paddock.sandbox.sandbox import KernelSandbox
 
 SHORT = LimitOverrides(timeout_ms=200)
@@ -192,7 +192,7 @@ def test_s30_what_does_not_compile_does_not_run(programs):
 
 
 def test_s31_compiling_took_all_the_time(programs, monkeypatch):
-    monkeypatch.setattr(engine, "MIN_RUN_MS", 10**9)
+    monkeypatch.setattr(running_task, "MIN_RUN_MS", 10**9)
     outcome = programs.run("c", f"/* {time.monotonic_ns()} */ int main() {{ return 0; }}")
     assert (outcome.status, outcome.program.exit_code) == ("timeout", None)
     assert outcome.program.stderr.head == "Compile succeeded but execution budget exhausted."

@@ -22,24 +22,24 @@ def test_what_one_leaves_is_not_put_back_by_another_that_has_seen_it(tier, open_
     async def go():
         async with KernelSandbox(SandboxFacts(tier=tier), tier, ROOT, scratch_root=open_path) as sandbox:
             first = await started(
-                sandbox, "echo theirs > .envrc; echo; while [ ! -e seen ]; do :; done", grants, LONG
+                sandbox, "echo theirs > .mcp.json; echo; while [ ! -e seen ]; do :; done", grants, LONG
             )
             second = await started(
-                sandbox, "cat .envrc; touch seen; while [ ! -e over ]; do :; done", grants, LONG
+                sandbox, "cat .mcp.json; touch seen; while [ ! -e over ]; do :; done", grants, LONG
             )
             ended = [await first]
             assert [path.name for path in workspace.iterdir()] == ["seen"]
             (workspace / "over").touch()
             ended.append(await second)
-            (workspace / ".envrc").write_text("mine")
-            await sandbox.run(["sh", "-c", "echo theirs > .envrc"], grants, LONG)
+            (workspace / ".mcp.json").write_text("mine")
+            await sandbox.run(["sh", "-c", "echo theirs > .mcp.json"], grants, LONG)
             return ended, sandbox.describe_state().workspaces
 
     ended, known = asyncio.run(go())
     assert [(result.status, result.violations) for result in ended] == [
-        ("ok", (".envrc",)),
+        ("ok", (".mcp.json",)),
         ("ok", ()),
     ]
-    assert (workspace / ".envrc").read_text() == "mine"
-    assert sorted(path.name for path in workspace.iterdir()) == [".envrc", "over", "seen"]
+    assert (workspace / ".mcp.json").read_text() == "mine"
+    assert sorted(path.name for path in workspace.iterdir()) == [".mcp.json", "over", "seen"]
     assert known == ()

@@ -11,6 +11,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
+from paddock.sandbox.child import partial_grants
 from paddock.sandbox.sandbox import KernelSandbox
 from paddock.settings.schema import Settings
 
@@ -162,7 +163,7 @@ def test_nobody_works_in_one(tier: Tier, place: str, home: Path):
 
 def test_what_has_gone_since_or_is_a_link_by_now_is_not_granted(home: Path, monkeypatch: pytest.MonkeyPatch):
     """Others are at work in a home, while what is in it is looked at."""
-    look = state_paths.pieces
+    look = partial_grants.pieces
 
     def late(folders: list[str], hidden: list[str]):
         pieces = look(folders, hidden)
@@ -170,7 +171,7 @@ def test_what_has_gone_since_or_is_a_link_by_now_is_not_granted(home: Path, monk
             found=(*pieces.found, *(f"{home}/{name}" for name in ("gone", "link"))) if hidden else ()
         )
 
-    monkeypatch.setattr(state_paths, "pieces", late)
+    monkeypatch.setattr(partial_grants, "pieces", late)
     done = run("landlock", home, "cat top link")
     assert (done.status, done.stdout.head) == ("failed", "top\n")
     assert done.stderr.head == "cat: link: Permission denied\n"

@@ -8,7 +8,7 @@ from paddock.app.processes import Processes
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.sandbox.sandbox import KernelSandbox
-from paddock.settings.schema import SandboxSettings
+from paddock.settings.schema import SandboxSettings, Settings
 
 from .conftest import ROOT
 
@@ -21,7 +21,7 @@ def run(tier, workspace, script, **settings):
 
     async def go():
         made = SandboxSettings(minimum_tier=tier, job_user="root", spares=0, **settings)
-        processes = Processes(made, ())
+        processes = Processes(Settings(sandbox=made), ())
         sandbox = await processes.open_sandbox()
         try:
             return await sandbox.run(

@@ -13,7 +13,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.sandbox import spec
 from paddock.sandbox.sandbox import KernelSandbox
-from paddock.settings.schema import SandboxSettings
+from paddock.settings.schema import SandboxSettings, Settings
 
 from .conftest import ROOT
 
@@ -83,7 +83,7 @@ def test_a_session_proves_one_sandbox_at_its_first_use():
     )
 
     async def go():
-        processes = Processes(settings, ())
+        processes = Processes(Settings(sandbox=settings), ())
         first, second = await asyncio.gather(processes.open_sandbox(), processes.open_sandbox())
         assert first is second
         result = await first.run(["id", "-u"])
@@ -100,7 +100,7 @@ def test_a_session_proves_one_sandbox_at_its_first_use():
 def test_a_session_without_processes_chooses_no_tier(monkeypatch):
     monkeypatch.setattr("paddock.sandbox.child.landlock.read_abi_version", lambda: 0)
     monkeypatch.setattr("paddock.sandbox.child.namespaces.BUBBLEWRAP", "/usr/bin/no-bwrap")
-    processes = Processes(SandboxSettings(minimum_tier="landlock"), ())
+    processes = Processes(Settings(sandbox=SandboxSettings(minimum_tier="landlock")), ())
     asyncio.run(processes.close())
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):
         asyncio.run(processes.open_sandbox())

@@ -23,6 +23,7 @@ CHOICES = {
     "sandbox.require": [(), ("landlock",)],
     "sandbox.job_user": ["", "nobody"],
     "sandbox.protected_paths": ["restore", "refuse"],
+    "workspace.show": [(".env", "data/"), (".env",), ()],
     "sandbox.unprotected": [(".vscode", ".idea"), (".idea",), ()],
     "runtimes.enabled": [True, False],
     "runtimes.allowed": [("python", "node"), ("python",), ()],

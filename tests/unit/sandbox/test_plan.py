@@ -253,6 +253,8 @@ def test_what_the_room_of_a_job_says(folder):
         writable=[str(workspace), "/scratch"],
         devices=["/dev/null", "/dev/zero", "/dev/full"],
         workspace=str(workspace),
+        searched=[str(workspace)],
+        shown=(str(workspace),),
         fixed=[str(workspace)],
         group="/group",
         ceilings=Ceilings(scratch_bytes=7),
@@ -260,7 +262,7 @@ def test_what_the_room_of_a_job_says(folder):
     found = room(grants)
     assert found._replace(readable=()) == expected
     assert found.readable[-2:] == ["/dev/random", "/dev/urandom"]
-    unconfined = expected._replace(landlock_abi=0, filter="", supervised="")
+    unconfined = expected._replace(landlock_abi=0, filter="", supervised="", searched=())
     assert room(grants, "unconfined")._replace(readable=()) == unconfined
     looking = room(ProcessGrants(workspace=workspace, access="read-only"))
     assert looking._replace(readable=()) == expected._replace(writable=["/scratch"], workspace="", fixed=[])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.sandbox import state_paths
+from paddock.sandbox.child import partial_grants
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=2)
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
@@ -83,11 +84,11 @@ def test_pieces_are_all_that_is_no_link_and_not_on_the_way(tmp_path: Path):
     Path(root, "home/file").touch()
     Path(root, "home/link").symlink_to(".local/state/paddock")
     found = (f"{root}/home/.local/bin", f"{root}/home/file", f"{root}/home/project")
-    assert state_paths.pieces(
+    assert partial_grants.pieces(
         [f"{root}/lib", f"{root}/home"], [f"{root}/home/.local/state/paddock"]
-    ) == state_paths.PartialGrant(
+    ) == partial_grants.PartialGrant(
         granted=(f"{root}/lib",),
         found=found,
         listed=(f"{root}/home", f"{root}/home/.local", f"{root}/home/.local/state"),
     )
-    assert state_paths.pieces([f"{root}/lib"], []) == state_paths.PartialGrant(granted=(f"{root}/lib",))
+    assert partial_grants.pieces([f"{root}/lib"], []) == partial_grants.PartialGrant(granted=(f"{root}/lib",))

@@ -217,7 +217,7 @@ def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
             "runtimes.recipes",
             "serve.token",
         }
-        - {"sandbox.protected", "sandbox.unprotected"}
+        - {"sandbox.protected", "sandbox.unprotected", "workspace.hide"}
     )
 
 

@@ -391,7 +391,7 @@ def serve_calls(channel: socket.socket, listener: int, spec: JobSpec) -> NoRetur
     """Turn this forked process into the broker of a job: answer each call, until the channel is closed."""
     try:
         lockdown.close_all_except(channel.fileno(), listener)
-        broker = Broker(listener, spec.writable, [*spec.readable, *spec.pieces])
+        broker = Broker(listener, [*spec.writable, *spec.written], [*spec.readable, *spec.pieces])
         if spec.user is not None and os.geteuid() != spec.user:
             lockdown.become_user(spec.user)
         lockdown.drop_capabilities()

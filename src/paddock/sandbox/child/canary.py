@@ -24,6 +24,7 @@ _PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
 _PR_SET_DUMPABLE, _PR_GET_NO_NEW_PRIVS = 4, 39
 CHANGE_METADATA = "change the mode of a file outside"
 """The attempt that only supervised calls refuse, where the program's user owns the file."""
+READ_HIDDEN = "read a hidden file of the workspace"
 _UNUSED_PID = 2**22 + 1
 """A number that no process has: it is above the maximum of pid_max (proc(5))."""
 
@@ -35,6 +36,8 @@ def describe_parent() -> dict[str, int]:
 
 def attempt_all(target: str) -> bytes:
     """Return JSON: for each attempt whether it was refused. `target` is JSON: `describe_parent`, and a secret file.
+
+    It may name a `hidden` file of the workspace, too.
 
     If it contains `take`, allocate so many bytes instead; the memory limit must end that.
     """
@@ -66,6 +69,8 @@ def attempt_all(target: str) -> bytes:
         "make a user namespace": lambda: _check(_LIBC.unshare(_CLONE_NEWUSER)),
         "gain privileges": _may_gain_privileges,
     }
+    if "hidden" in facts:
+        attempts[READ_HIDDEN] = lambda: os.close(os.open(str(facts["hidden"]), os.O_RDONLY))
     return json.dumps({name: _is_refused(attempt) for name, attempt in attempts.items()}).encode()
 
 

@@ -1,12 +1,13 @@
 """Inside a jail: the first process sets it up, starts the program, reaps every orphan, and ends after the program.
 
 A jail begins as a copy of its root, which all jails of that root share. This module adds what each jail has for itself:
-/proc, and empty directories over /tmp, /dev/shm and the folder of scratch. The first process is confined as the program
-is. The program can neither signal it nor read its memory. When it ends, the kernel ends all other processes of the
-jail.
+/proc, empty directories over /tmp, /dev/shm and the folder of scratch, and masks over hidden files. The first process
+is confined as the program is. The program can neither signal it nor read its memory. When it ends, the kernel ends all
+other processes of the jail.
 """
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -24,10 +25,14 @@ from paddock.sandbox.child.mounts import (
     REMOUNT,
     attach_mount,
     bind_path,
+    clone_mount,
     clone_mount_tree,
+    cover_file,
     mount_filesystem,
 )
 from paddock.sandbox.child.namespaces import PRIVATE_FOLDERS
+from paddock.sandbox.child.partial_grants import list_above
+from paddock.sandbox.child.paths import open_itself
 from paddock.sandbox.child.post_mortem import has_full_file
 
 STARTED = b"{}"
@@ -95,6 +100,7 @@ def furnish_jail(spec: JobSpec) -> None:
     folder = os.path.dirname(spec.scratch)
     apart = not folder.startswith(tuple(f"{path}/" for path in PRIVATE_FOLDERS))
     carried = [(path, clone_mount_tree(path)) for path in (*spec.carried, spec.scratch)]
+    masks = _make_masks(PRIVATE_FOLDERS[0]) if spec.hidden else (-1, -1)
     for path, size in zip(PRIVATE_FOLDERS, (spec.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
         mount_filesystem(
             "tmpfs", path, NOSUID | NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777"
@@ -105,6 +111,47 @@ def furnish_jail(spec: JobSpec) -> None:
         attach_mount(path, tree)
     if apart:
         mount_filesystem("", folder, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
+    _hide_files(spec, masks)
+
+
+def _make_masks(folder: str) -> tuple[int, int]:
+    """Return descriptors of a file and a directory that nobody may open, on a read-only file system. Raises OSError.
+
+    A private folder will cover its mount.
+    """
+    mount_filesystem("tmpfs", folder, NOSUID | NODEV | NOEXEC, "size=4k,nr_inodes=4,mode=700")
+    os.close(os.open(f"{folder}/file", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0))
+    os.mkdir(f"{folder}/directory", 0)
+    mount_filesystem("", folder, REMOUNT | RDONLY | NOSUID | NODEV | NOEXEC)
+    return open_itself(f"{folder}/file"), open_itself(f"{folder}/directory")
+
+
+def _hide_files(spec: JobSpec, masks: tuple[int, int]) -> None:
+    """Cover each hidden path with a mask. Raises OSError, also if one was replaced since it was found.
+
+    In a writable folder, each directory above a hidden path becomes a mount, which no program can rename: elsewhere the
+    next search might not find the path.
+    """
+    if not spec.hidden:
+        return
+    tops = [path for path in spec.searched if path in spec.writable]
+    above = {path: None for hidden in spec.hidden for top in tops for path in list_above(hidden[0], top)}
+    for path in sorted(above):  # outer ones first
+        folder = open_itself(path)
+        cover_file(folder, clone_mount(folder, whole=True))
+        os.close(folder)
+    for path, device, inode, is_folder in spec.hidden:
+        try:
+            file = open_itself(path)
+        except FileNotFoundError:
+            continue
+        facts = os.fstat(file)
+        if (facts.st_dev, facts.st_ino) != (device, inode):
+            raise OSError(errno.ESTALE, "it was replaced while the program started; run it again", path)
+        cover_file(file, clone_mount(masks[is_folder]))
+        os.close(file)
+    for mask in masks:
+        os.close(mask)
 
 
 def run_first_process(spec: JobSpec, channel: socket.socket) -> NoReturn:

@@ -61,6 +61,16 @@ class JobSpec(NamedTuple):
     """Directories in which the job can list names, at any depth; not used in a jail."""
     pieces: Sequence[str] = ()
     """Paths in them that the job can read. A path that has been removed or replaced by a link is skipped."""
+    written: Sequence[str] = ()
+    """Paths in them that the job can also change."""
+    searched: Sequence[str] = ()
+    """Granted folders in which the supervisor looks for files to hide, when the job starts."""
+    hiding: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """What is hidden there: the fields of `child.hiding.HidingRules`."""
+    shown: Sequence[str] = ()
+    """Paths in them that are not hidden, because they are granted themselves."""
+    hidden: Sequence[tuple[str, int, int, bool]] = ()
+    """What the supervisor has found there: the fields of `child.hiding.HiddenPath`."""
     devices: Sequence[str] = ()
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty without one."""
@@ -136,6 +146,8 @@ class JobReport:
     """Number of processes that were killed after the end."""
     survivors: int = 0
     violations: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+    """Names of files that were hidden from the job."""
 
     def __init__(self, **facts: Any) -> None:  # noqa: ANN401 - any JSON value
         vars(self).update(facts)

@@ -11,7 +11,7 @@ RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 409
 _OPEN_TREE, _MOVE_MOUNT = 428, 429
 """System call numbers, the same on every architecture."""
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _OPEN_TREE_CLONE = -100, 0x1000, 0x8000, 1
-_MOVE_MOUNT_F_EMPTY_PATH = 4
+_MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 0x04, 0x40
 _DETACH = 2
 """MNT_DETACH of umount2(2)."""
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
@@ -24,10 +24,13 @@ def clone_mount_tree(path: str) -> int:
     return check_result(f"open_tree {path}", _LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags))
 
 
-def clone_mount(folder: int) -> int:
-    """Return a descriptor of a detached copy of an open directory's mount, without mounts below. Raises OSError."""
-    flags = _OPEN_TREE_CLONE | _AT_EMPTY_PATH | os.O_CLOEXEC
-    return check_result("open_tree", _LIBC.syscall(_OPEN_TREE, folder, b"", flags))
+def clone_mount(file: int, *, whole: bool = False) -> int:
+    """Return a descriptor of a detached copy of the mount of an open file or directory, which is its root.
+
+    It has the mounts below only with `whole`. Raises OSError.
+    """
+    flags = _OPEN_TREE_CLONE | _AT_EMPTY_PATH | os.O_CLOEXEC | (_AT_RECURSIVE if whole else 0)
+    return check_result("open_tree", _LIBC.syscall(_OPEN_TREE, file, b"", flags))
 
 
 def attach_mount(path: str, tree: int) -> None:
@@ -39,6 +42,13 @@ def attach_mount(path: str, tree: int) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
     check_result(f"move_mount {path}", moved)
+    os.close(tree)
+
+
+def cover_file(file: int, tree: int) -> None:
+    """Attach a detached copy over an open file or directory, and close the copy's descriptor. Raises OSError."""
+    flags = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH
+    check_result("move_mount", _LIBC.syscall(_MOVE_MOUNT, tree, b"", file, b"", flags))
     os.close(tree)
 
 

@@ -8,6 +8,7 @@ and killing. A process whose parent was killed becomes a direct child.
 import contextlib
 import os
 import resource
+import select
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PPID, _GROUP, _SESSION, _USER_TIME, _SYSTEM_TIME, THREADS, _RESIDENT = 1, 2, 3, 11, 14, 17, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, session, utime to cstime, num_threads, rss (proc(5))."""
 _PAUSE_S = 0.0005
+_END_S = 0.02
 _COUNT_EVERY_S = 10.0
 
 Reaped = Callable[[int, int, resource.struct_rusage], None]
@@ -285,3 +287,11 @@ def _read_file(path: str) -> bytes:
         return b"".join(parts)
     finally:
         os.close(file)
+
+
+def wait_for_end(first: int) -> None:
+    """Wait until the kernel has ended a broker, or the jail of a first process, but only for a short time."""
+    with contextlib.suppress(OSError):  # there is none
+        handle = os.pidfd_open(first)
+        select.select([handle], [], [], _END_S)
+        os.close(handle)

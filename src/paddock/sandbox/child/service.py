@@ -58,6 +58,7 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
             if call := _next_call(server):
                 files = call[1]
                 spec = JobSpec.from_file(os.dup(files[0]))
+                job.renew_job()
         try:
             if call:
                 report = job.run_job(spec, list(files), others.count_processes(spec.user))

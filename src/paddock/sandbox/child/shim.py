@@ -67,9 +67,11 @@ def ruleset_of(spec: JobSpec) -> int:
     ruleset = landlock.build_ruleset(
         spec.landlock_abi, _build_rules(spec), network=spec.network != "none", fixed=frozenset(spec.fixed)
     )
-    for path in spec.pieces:
+    further = [(path, landlock.READ) for path in spec.pieces]
+    further += [(path, landlock.READ | landlock.WRITE) for path in spec.written]
+    for path, rights in further:
         with contextlib.suppress(OSError):  # another process may have removed it
-            landlock.allow_path(ruleset, path, landlock.READ, fixed=True)
+            landlock.allow_path(ruleset, path, rights, fixed=True)
     return ruleset
 
 

@@ -28,6 +28,8 @@ from typing import NamedTuple
 from paddock.sandbox.child import (
     file_locks,
     freeze,
+    hiding,
+    partial_grants,
     permissions,
     process_tree,
     protected_paths,
@@ -40,6 +42,7 @@ from paddock.sandbox.child.post_mortem import find_limit
 from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shares import Shares, leave_priority, take_priority
 from paddock.sandbox.child.shim import Shim, ruleset_of
+from paddock.sandbox.child.snapshot import TooLargeError
 from paddock.sandbox.child.socket_calls import SocketCalls
 from paddock.sandbox.child.storage import StorageMeter
 from paddock.sandbox.child.supervised_calls import CallListener
@@ -62,7 +65,6 @@ _FROZEN_CPU_MS = 50
 _PATIENCE_S = 30.0
 _EXTRA_CPU_MS = 2000
 """CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
-_END_S = 0.02
 
 
 class Turn(NamedTuple):
@@ -85,7 +87,7 @@ class Supervisor:
         self, server: socket.socket, spec: JobSpec, roots: MountRootCache, shim: Shim | None
     ) -> None:
         self._server = server
-        self._spec = spec
+        self._given = self._spec = spec
         self._roots = roots
         self._shim = shim
         self._report = JobReport()
@@ -108,12 +110,12 @@ class Supervisor:
         """Folders that the job left and that are removed after its end."""
 
     def prepare_job(self, file: int) -> None:
-        """Make what depends only on the grants: the jail, and a shim in it that waits for its program.
-
-        `file` holds the job spec; this closes it.
-        """
+        """Make what depends only on the grants: the jail and its shim. Close `file`, which holds the job spec."""
         try:
-            root = self._roots.get_root(self._spec)
+            root, self._spec = self._roots.get_root(self._spec), partial_grants.hide_files(self._spec)
+            if self._spec.hidden:
+                os.close(file)
+                file = self._spec.to_file()
             if self._shim is not None and self._shim.root is not root:
                 self._shim.end()
                 self._shim = None
@@ -123,15 +125,30 @@ class Supervisor:
         finally:
             os.close(file)
 
+    def renew_job(self) -> None:
+        """Confine a prepared job anew if other files are to hide than when it was prepared."""
+        try:
+            found = partial_grants.hide_files(self._given).hidden
+        except (OSError, StartError) as error:
+            found, self._failure = self._spec.hidden, error
+        if self._failure is None and found != self._spec.hidden:
+            assert self._shim is not None
+            self._shim.end()
+            self._shim, self._spec = None, self._given
+            self.prepare_job(self._given.to_file())
+
     def run_job(self, spec: JobSpec, files: list[int], others: int) -> JobReport:
         """Run the job, kill all of its processes and return the report, which counts the `survivors`.
 
         `files` are a job spec if it differs from the prepared one, the streams, and the shared file of a writable
         workspace (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
         """
-        self._spec = spec
+        self._spec = spec = spec._replace(
+            **{name: getattr(self._spec, name) for name in partial_grants.NARROWED}
+        )
         started = time.monotonic()
         report = self._report
+        report.hidden = hiding.spell_names(spec.hidden)
         try:
             if self._failure is not None:
                 raise self._failure
@@ -150,7 +167,7 @@ class Supervisor:
             if report.ended_by == "wall":
                 self._measure_stall()
             os.close(handle)
-        except protected_paths.RecordError as error:
+        except (protected_paths.RecordError, TooLargeError) as error:
             report.ended_by, report.why = "protected", str(error)
         except OSError as error:
             report.ended_by, report.why = "start", str(error)
@@ -163,7 +180,7 @@ class Supervisor:
         if self._calls is not None:
             self._calls.close()
             # No call may change a protected path after its restoration.
-            _wait_for_end(self._calls.broker)
+            process_tree.wait_for_end(self._calls.broker)
         self._end_job()
         return report
 
@@ -189,7 +206,7 @@ class Supervisor:
             ruleset = ruleset_of(self._spec)
         except OSError as error:
             raise StartError(f"Landlock rules: {error}") from error
-        if self._spec.group:
+        if self._spec.group and self._leaf is None:
             self._leaf = JobCgroup(self._spec.group, os.urandom(8).hex())
         handles = {"ruleset": ruleset} if ruleset >= 0 else {}
         if self._leaf is not None:
@@ -407,6 +424,7 @@ class Supervisor:
             peak_bytes=report.peak_bytes,
             resident_bytes=sum(process.resident_bytes for process in sample.processes),
             processes_peak=report.processes_peak,
+            hidden=report.hidden,
         )
         self._turn = Turn(used_ms=self._used_ms, user_ms=user, system_ms=system)
         with contextlib.suppress(OSError):  # the parent may have died
@@ -494,7 +512,7 @@ class Supervisor:
         if self._leaf is not None:
             self._leaf.kill()
         if alive and self._spec.jail:
-            _wait_for_end(self._pid)
+            process_tree.wait_for_end(self._pid)
         if report.processes_peak <= _MAX_FEW_PROCESSES:
             leave_priority()
         if jail is not None:
@@ -566,11 +584,3 @@ class Supervisor:
 def _close(files: list[int]) -> None:
     while files:
         os.close(files.pop())
-
-
-def _wait_for_end(first: int) -> None:
-    """Wait until the kernel has ended a broker, or the jail of a first process, but only for a short time."""
-    with contextlib.suppress(OSError):  # there is none
-        handle = os.pidfd_open(first)
-        select.select([handle], [], [], _END_S)
-        os.close(handle)
