@@ -63,6 +63,7 @@ NO_OUTPUT = (
 )
 SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 
+_FOREIGN_SANDBOX = "sessions need Paddock's own sandbox, and this one was brought by the caller"
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
 
@@ -232,8 +233,7 @@ class RuntimeEngine:
         """
         sandbox = await self._sandbox()
         if not isinstance(sandbox, KernelSandbox):
-            why = "sessions need Paddock's own sandbox, and this one was brought by the caller"
-            return _refuse(Status.UNAVAILABLE, why)
+            return _refuse(Status.UNAVAILABLE, _FOREIGN_SANDBOX)
         async with AsyncExitStack() as used:
             _begin_connections(job, used)
             prepared = await self._prepare_toolchain(job, sandbox, used, stop)
