@@ -85,9 +85,9 @@ cannot change it. A file that runs in place in the workspace uses the packages o
 
 ## Names of languages
 
-Letter case does not matter, and common names are accepted everywhere: `bash` and `sh` for `shell`; `nodejs`,
-`js` and `javascript` for `node`; `py` and `python3`; `ts`; `golang`; `c++`; `c#`; `rb`; `rs`; `pl`; `kt`. There is
-one exception. Over HTTP, `javascript` and `typescript` without a `kind` are programs of the V8 guest, and a
+Letter case does not matter, and common names are accepted everywhere. `shell` is also `bash` and `sh`, and
+`node` is also `nodejs`, `js` and `javascript`. Others are `py`, `python3`, `ts`, `golang`, `c++`, `c#`, `rb`,
+`rs`, `pl` and `kt`. There is one exception. Over HTTP, `javascript` and `typescript` without a `kind` are programs of the V8 guest, and a
 session in `javascript` is one of the guest. Write `node` for Node.js there.
 
 ## Further languages

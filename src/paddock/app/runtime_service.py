@@ -160,7 +160,7 @@ class Programs:
         hosts = RequestHosts(watch)
         try:
             job = await self._prepare_task(
-                request, work, decision, hosts, is_heard=watchers.on_output is not None
+                request, work, decision, hosts, has_listener=watchers.on_output is not None
             )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             return _refuse_program(error)
@@ -212,7 +212,7 @@ class Programs:
         decision: Decision,
         hosts: RequestHosts,
         *,
-        is_heard: bool,
+        has_listener: bool,
     ) -> ProgramTask:
         """Return the task of a program. Raises ArtifactError, ValueError, and JailError for its directory."""
         from paddock.runtimes.recipe import recipes
@@ -233,7 +233,7 @@ class Programs:
             request.actor,
             own,
             hosts.open,
-            work.output.combined or (work.output.live and is_heard),
+            work.output.combined or (work.output.live and has_listener),
         )
 
     async def _read_input_files(self, request: ExecutionRequest, work: RuntimeRun) -> RuntimeRun:

@@ -49,12 +49,12 @@ _OPTIONS_ELSEWHERE = {
 
 def suggest_option(error: click.NoSuchOption) -> click.NoSuchOption:
     """Return an error that says what to write instead of an option of other tools, if the command can do the same."""
-    meant = _OPTIONS_ELSEWHERE.get(error.option_name, "")
+    wanted = _OPTIONS_ELSEWHERE.get(error.option_name, "")
     params = [] if error.ctx is None else error.ctx.command.params
-    if any(meant in param.opts for param in params):
-        hint = f"Did you mean '{meant}'?"
-    elif meant and not meant.startswith("--"):
-        hint = f"Run `{meant}`."
+    if any(wanted in param.opts for param in params):
+        hint = f"Did you mean '{wanted}'?"
+    elif wanted and not wanted.startswith("--"):
+        hint = f"Run `{wanted}`."
     else:
         return error
     return click.NoSuchOption(error.option_name, f"{error.message} {hint}", ctx=error.ctx)

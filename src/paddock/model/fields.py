@@ -12,7 +12,7 @@ Place = Literal["work", "output", "limits"]
 
 _SINGLE: tuple[Surface, ...] = ("library", "http", "mcp", "sdk")
 """Surfaces that run a single program, and return its files."""
-_KEPT: tuple[Surface, ...] = ("library", "http", "mcp")
+_SESSION_SURFACES: tuple[Surface, ...] = ("library", "http", "mcp")
 """Surfaces of callers that can keep a session."""
 
 
@@ -37,9 +37,9 @@ PROGRAM_FIELDS = (
     ProgramField("outputs", _SINGLE),
     ProgramField("env", (*_SINGLE, "batch")),
     ProgramField("packages", (*_SINGLE, "batch")),
-    ProgramField("session", _KEPT),
-    ProgramField("kernel", _KEPT),
-    ProgramField("background", _KEPT),
+    ProgramField("session", _SESSION_SURFACES),
+    ProgramField("kernel", _SESSION_SURFACES),
+    ProgramField("background", _SESSION_SURFACES),
     ProgramField("combined", _SINGLE, "output"),
     ProgramField("keep", _SINGLE, "output", "persist"),
     ProgramField("timeout_ms", (*_SINGLE, "sequence", "batch"), "limits"),

@@ -262,8 +262,8 @@ def reject_unknown_options(method: str, given: Iterable[str], known: Collection[
     if not unknown:
         return
     name = min(unknown)
-    meant = {_spell_plainly(each): each for each in known}.get(_spell_plainly(name))
-    near = [meant] if meant else find_nearest(name, known, cutoff=_SIMILARITY)
+    intended = {_spell_plainly(each): each for each in known}.get(_spell_plainly(name))
+    near = [intended] if intended else find_nearest(name, known, cutoff=_SIMILARITY)
     *others, last = (f"`{each}`" for each in known)
     listed = f"there are {', '.join(others)} and {last}" if others else f"there is {last}"
     hint = f"did you mean `{near[0]}`?" if near else listed

@@ -225,10 +225,10 @@ class Supervisor:
         assert self._shim is not None
         self._shim.start(others, tuple(files))
         _close(files)
-        is_heard = not self._spec.supervised
+        is_answered = not self._spec.supervised
         while word := self._shim.read_message():
             if "calls" in word:
-                is_heard = True
+                is_answered = True
                 if word["calls"]:
                     self._calls = self._listen_to_calls(self._shim.take_handle())
             if "step" not in word:
@@ -239,7 +239,7 @@ class Supervisor:
                     raise StartError("the program itself does not fit in its memory", ended_by="memory")
                 raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
-        if not is_heard:  # its calls would wait for ever
+        if not is_answered:  # its calls would wait for ever
             raise StartError("supervised calls: the program ended before it started")
         return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
 
