@@ -1,11 +1,11 @@
 """Phrases of messages, worded the same way throughout."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 MAX_LISTED_FAULTS = 1000
 """Maximum number of faults that are listed at all. pydantic makes all of them at once, which takes 10 microseconds and
@@ -26,12 +26,17 @@ class Fault(NamedTuple):
 
 
 def list_faults(
-    problem: "ValidationError", *, messages: Mapping[str, str] = _UNCHANGED, limit: int | None = 1
+    problem: "ValidationError",
+    *,
+    messages: Mapping[str, str] = _UNCHANGED,
+    limit: int | None = 1,
+    model: "type[BaseModel] | None" = None,
 ) -> list[Fault]:
     """Return the first `limit` faults of a value, or all. They never contain the value, which may be a secret.
 
     Of a value with more than `MAX_LISTED_FAULTS` it returns a single fault, which says how many there are.
     `messages` has a template for some kinds of error, filled from pydantic's context. Others keep pydantic's message.
+    With the `model` of the value, an unknown field gets the name of the nearest one.
     """
     if (number := problem.error_count()) > MAX_LISTED_FAULTS:
         return [Fault((), "too_many_faults", f"{number} values are not valid, which are too many to list")]
@@ -41,8 +46,30 @@ def list_faults(
         text = error["msg"].removeprefix("Value error, ")
         if template is not None:
             text = template.format_map(error.get("ctx", {}))
+        if model is not None and error["type"] == "extra_forbidden":
+            text += suggest(str(error["loc"][-1]), _list_fields(model, error["loc"][:-1]))
         faults.append(Fault(error["loc"], error["type"], text))
     return faults
+
+
+def _list_fields(model: "type[BaseModel]", path: tuple[str | int, ...]) -> list[str]:
+    """Return the names of the fields that the value at a path of a model may have."""
+    models = [model]
+    for name in path:
+        fields = {field.alias or key: field for each in models for key, field in each.model_fields.items()}
+        if name in fields:  # others are positions, keys and alternatives
+            models = [*_list_models(fields[str(name)].annotation)]
+    return [field.alias or key for each in models for key, field in each.model_fields.items()]
+
+
+def _list_models(annotation: object) -> "Iterator[type[BaseModel]]":
+    """Yield the models in an annotation, such as `list[Model] | None`."""
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _list_models(each)
 
 
 def explain(
@@ -51,13 +78,14 @@ def explain(
     messages: Mapping[str, str] = _UNCHANGED,
     names: Mapping[str, str] = _UNCHANGED,
     limit: int | None = 1,
+    model: "type[BaseModel] | None" = None,
 ) -> list[str]:
     """Return the faults that `list_faults` finds as lines: `path: what is wrong`, or no path for the whole value.
 
     `names` maps parts of a path to the reader's spelling; a part with an empty spelling is left out.
     """
     lines: list[str] = []
-    for fault in list_faults(problem, messages=messages, limit=limit):
+    for fault in list_faults(problem, messages=messages, limit=limit, model=model):
         path = ".".join(filter(None, (names.get(str(part), str(part)) for part in fault.path)))
         lines.append(f"{path}: {fault.text}" if path else fault.text)
     return lines

@@ -55,6 +55,24 @@ def test_a_fault_of_the_whole_value_has_no_path_and_the_words_of_its_validator()
     assert explain(problem) == ["nobody has no size"]
 
 
+def test_an_unknown_field_gets_the_nearest_of_its_model():
+    class Closed(BaseModel, extra="forbid"):
+        size_bytes: int = Field(default=0, alias="sizeBytes")
+
+    class Holder(BaseModel, extra="forbid"):
+        items: dict[str, list[Closed] | None] = {}
+
+    with pytest.raises(ValidationError) as rejected:
+        Holder.model_validate({"items": {"items": [{"sizeByte": 1, "colour": 2}]}, "itms": 3})
+
+    messages = {"extra_forbidden": "is unknown"}
+    assert explain(rejected.value, messages=messages, limit=None, model=Holder) == [
+        "items.items.0.sizeByte: is unknown; did you mean `sizeBytes`?",
+        "items.items.0.colour: is unknown",
+        "itms: is unknown; did you mean `items`?",
+    ]
+
+
 def test_a_value_is_never_repeated():
     assert "hunter2" not in repr(list_faults(reject({"name": {"hunter2": "hunter2"}}), limit=None))
 

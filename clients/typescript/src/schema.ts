@@ -2347,6 +2347,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
             429: {
                 headers: {
@@ -2798,6 +2807,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
             429: {
                 headers: {
@@ -3098,6 +3116,15 @@ export interface operations {
             };
             /** @description `wrong-host`: The server does not answer to this name. */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3581,6 +3608,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
             429: {
                 headers: {
@@ -3648,6 +3684,15 @@ export interface operations {
             };
             /** @description `wrong-host`: The server does not answer to this name. */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

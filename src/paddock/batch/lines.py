@@ -59,7 +59,8 @@ def read_program(line: bytes, number: int) -> Program | BadLine:
     try:
         return Program.model_validate(fields)
     except ValidationError as problem:
-        return BadLine(number, known, "; ".join(explain(problem, messages=_MESSAGES, limit=None)))
+        lines = explain(problem, messages=_MESSAGES, limit=None, model=Program)
+        return BadLine(number, known, "; ".join(lines))
 
 
 def render_result(result: ProgramResult) -> dict[str, Json]:

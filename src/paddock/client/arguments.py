@@ -98,13 +98,12 @@ def read_value(value: object, name: str) -> Json:
         raise RequestError(f"{name} {_NESTED_TOO_DEEP}") from None
 
 
-def encode_text(text: str, name: str) -> bytes:
+def encode_text(text: str, name: str, remedy: str = "replace it by U+FFFD, or give bytes") -> bytes:
     """Return a text as UTF-8. Raises RequestError for half of a surrogate pair, which names the argument `name`."""
     try:
         return text.encode()
     except UnicodeEncodeError:
-        fault = "has half of a surrogate pair, which is not Unicode; replace it by U+FFFD, or give bytes"
-        raise RequestError(f"{name} {fault}") from None
+        raise RequestError(f"{name} has half of a surrogate pair, which is not Unicode; {remedy}") from None
 
 
 def read_object(value: object, name: str) -> dict[str, Json]:

@@ -128,11 +128,16 @@ class RunningSession(Origin):
         return outcome
 
 
-def read_language(known: "RuntimeSettings", language: str | None, alias: str | None) -> str:
-    """Return the language of a program, given under either name. Raises RequestError for none and an unknown one."""
+def choose_language(language: str | None, alias: str | None) -> str:
+    """Return the language of a program, given under either name. Raises RequestError for none, and for both."""
     if (language is None) is (alias is None):
         raise RequestError('give `language`, for example "python"; `runtime` is an alias of it')
-    name = languages.read_language(str(language or alias))
+    return languages.read_language(str(language or alias))
+
+
+def read_language(known: "RuntimeSettings", language: str | None, alias: str | None) -> str:
+    """Return the language of a program, given under either name. Raises RequestError for none and an unknown one."""
+    name = choose_language(language, alias)
     if name in known.languages:
         return name
     from paddock.runtimes.recipe import no_runtime

@@ -1,11 +1,11 @@
 """The application of the API: all routers, and errors as problem documents."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.routing import Match, Route
 
@@ -22,7 +22,12 @@ from paddock.http_api.problems import (
 )
 from paddock.http_api.running import explain_fault
 from paddock.http_api.sandboxfusion import routes as sandboxfusion_routes
+from paddock.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
 from paddock.tenants import UnknownToken
+from paddock.texts import suggest
+
+if TYPE_CHECKING:
+    from fastapi.dependencies.models import Dependant
 
 _log = logging.getLogger("paddock.http")
 
@@ -39,7 +44,14 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 def build_api(server: ServerContext, routers: Sequence[APIRouter] = ROUTERS) -> FastAPI:
     """Return the application that answers the requests of known callers."""
-    app = FastAPI(title="Paddock", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title="Paddock",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        dependencies=[Depends(reject_unknown_parameters)],
+    )
     app.state.paddock = server
     for router in routers:
         app.include_router(router)
@@ -52,6 +64,29 @@ def build_api(server: ServerContext, routers: Sequence[APIRouter] = ROUTERS) -> 
     app.add_exception_handler(405, partial(_answer_missing_method, routes))
     app.add_exception_handler(Exception, _answer_fault)
     return app
+
+
+def reject_unknown_parameters(request: Request) -> None:
+    """Raise Problem for a parameter of the query that the route does not declare.
+
+    Health checks ignore them, as do the endpoints of SandboxFusion, whose own server does.
+    """
+    path = request.scope["path"]
+    if not request.query_params or path in service_routes.OPEN_PATHS or path in GRADING_PATHS:
+        return
+    known = {*_list_parameters(request.scope["route"].dependant)}
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise reject_fields(
+            [(f"query.{name}", f"there is no such parameter{suggest(name, known)}") for name in unknown]
+        )
+
+
+def _list_parameters(dependant: "Dependant") -> Iterator[str]:
+    """Yield the names of the query's parameters, also of those that dependencies declare."""
+    yield from (field.alias for field in dependant.query_params)
+    for each in dependant.dependencies:
+        yield from _list_parameters(each)
 
 
 def _cache_document(app: FastAPI) -> Any:  # noqa: ANN401 - the signature of FastAPI

@@ -127,7 +127,7 @@ async def read_model(request: Request, buffer: BodyBuffer, model: type[B]) -> Re
         try:
             return ReadBody(model.model_validate(members), members, size)
         except ValidationError as problem:
-            raise reject_invalid(problem) from None
+            raise reject_invalid(problem, model) from None
 
 
 async def _read_json(body: bytes) -> tuple[Json, int]:

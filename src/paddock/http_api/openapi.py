@@ -11,6 +11,7 @@ from paddock.http_api import models
 from paddock.http_api.problems import (
     FOREIGN_ORIGIN,
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     MEDIA_TYPE,
     RECORD_FAILED,
     SERVER_BUSY,
@@ -107,12 +108,14 @@ def build_document(app: "FastAPI", open_paths: frozenset[str]) -> dict[str, Any]
         "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
     }
     common = {str(status): entry for status, entry in describe_problems(*_OF_EVERY_REQUEST).items()}
+    invalid = describe_problems(INVALID_REQUEST)[INVALID_REQUEST.status]
     # Where clients give up on these two, the answer is 504.
     grading_common = {status: entry for status, entry in common.items() if status not in {"429", "503"}}
     for path, operations in cast("Mapping[str, dict[str, Any]]", document["paths"]).items():
         for operation in operations.values():
             if path not in open_paths:
                 operation["security"] = [{"token": []}]
+                operation["responses"].setdefault(str(INVALID_REQUEST.status), invalid)
                 _add_responses(operation["responses"], grading_common if path in GRADING_PATHS else common)
     return document
 

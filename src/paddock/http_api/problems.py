@@ -12,7 +12,7 @@ from paddock.model.numbers import dumps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
     from paddock.tenants import RateExceeded
 
@@ -132,11 +132,14 @@ def reject_fields(errors: "Sequence[tuple[str, str]]", remedy: str = "") -> Prob
     return Problem(INVALID_REQUEST, detail, errors=listed)
 
 
-def reject_invalid(problem: "ValidationError") -> Problem:
-    """Return the problem for a body that is not valid. It never contains the values, which may be secrets."""
+def reject_invalid(problem: "ValidationError", model: "type[BaseModel] | None" = None) -> Problem:
+    """Return the problem for a body that is not valid. It never contains the values, which may be secrets.
+
+    With the `model` of the body, an unknown field gets the name of the nearest one.
+    """
     from paddock.texts import list_faults
 
-    faults = list_faults(problem, messages=_MESSAGES, limit=None)
+    faults = list_faults(problem, messages=_MESSAGES, limit=None, model=model)
     return reject_fields([(".".join(map(str, fault.path)), fault.text) for fault in faults])
 
 

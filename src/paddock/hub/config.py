@@ -396,7 +396,7 @@ def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Se
         given = cast("dict[str, object]", raw)
         entry = _Entry.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
-        [fault] = list_faults(error, messages=_TYPE_MESSAGES)
+        [fault] = list_faults(error, messages=_TYPE_MESSAGES, model=_Entry)
         fill.warn(f"`{'.'.join(map(str, fault.path))}`: {fault.text}; skipped.")
         return None
     if entry.disabled or not entry.enabled:

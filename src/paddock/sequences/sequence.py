@@ -203,7 +203,7 @@ def read(path: Path, model: type[Model]) -> Model:
     except OSError as problem:
         raise SdkError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValidationError as problem:
-        [line] = explain(problem)
+        [line] = explain(problem, messages={"extra_forbidden": "there is no such key"}, model=model)
         raise SdkError(f"{path}: {line}") from None
     except (ValueError, RecursionError) as problem:
         raise SdkError(f"{path}: this is not TOML: {problem}") from None

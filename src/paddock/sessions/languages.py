@@ -28,6 +28,8 @@ class Driver(NamedTuple):
     """Files of the package that are its program, one after the other."""
     start: str = ""
     """The last line of its program."""
+    quoted: tuple[str, str] | None = None
+    """A constant of its program, in JavaScript, and the file whose text it is."""
     launch: str = _LAUNCH
     """A command of the shell that starts the interpreter, which is its arguments."""
     reads_json: bool = True
@@ -41,7 +43,11 @@ class Driver(NamedTuple):
     @property
     def text(self) -> str:
         """Its program."""
-        return "".join(map(_read_text, self.files)) + self.start
+        text = "".join(map(_read_text, self.files)) + self.start
+        if self.quoted is None:
+            return text
+        name, file = self.quoted
+        return f"{text}const {name} = {orjson.dumps(_read_text(file)).decode()};\n"
 
     def pack_request(self, code: str, number: int, stdin: bytes | None) -> bytes:
         """Return the bytes that ask for an execution."""
@@ -61,7 +67,7 @@ _ACORN = "javascript/js/vendor/acorn.js"
 DRIVERS = {
     "python": Driver(_PYTHON, "_Driver().serve()\n", takes_stdin=True),
     "shell": Driver((f"{_FOLDER}/shell.sh",), reads_json=False, takes_stdin=True),
-    "node": Driver((_ACORN, f"{_FOLDER}/node.js")),
+    "node": Driver((f"{_FOLDER}/node.js",), quoted=("ACORN", _ACORN)),
     "ruby": Driver((f"{_FOLDER}/ruby.rb",), takes_stdin=True),
     "r": Driver((f"{_FOLDER}/r.R",), launch=_LAUNCH_R, reads_json=False),
 }

@@ -29,7 +29,7 @@ _PROCESS_MARK = secrets.token_hex(8)
 _ANEW = 'open another one with the session "new"'
 _KEEP_PROCESS = (
     "This client seems to start a process for each call, as LangChain's get_tools(), LlamaIndex and AutoGen do over "
-    "stdio. Keep one open for all calls (client.session(...), a workbench), or connect over HTTP"
+    "stdio. Keep one open for all calls (client.session(...), create_mcp_server_session(...)), or connect over HTTP"
 )
 
 

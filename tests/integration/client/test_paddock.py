@@ -306,11 +306,8 @@ def test_both_forms_have_the_same_methods():
     names, others = (
         {name for name in vars(form) if not name.startswith("_")} for form in (Paddock, BlockingPaddock)
     )
-    assert others == names | {
-        "submit",
-        "open",
-        "close",
-    }  # other threads, and the cells of a notebook, need them
+    # Other threads, and the cells of a notebook, need these.
+    assert others == names | {"submit", "open", "close"}
 
 
 def test_every_public_name_is_there():

@@ -139,8 +139,8 @@ def check_session(answer: dict[str, Any], *, kept: bool) -> None:
     """Hold the answer to a program in a session that an earlier call opened against whether it can be there."""
     text = f"{answer['text']} {answer['structured']}"
     lost = "The session is lost: the process of Paddock that had it has ended" in text
-    cure = "client.session(...), a workbench" in text
-    assert ("42" in text, lost, cure) == (kept, not kept, not kept), text
+    cure = "client.session(...), create_mcp_server_session(...)" in text
+    assert ("kept 42" in text, lost, cure) == (kept, not kept, not kept), text
 
 
 def check_answers(library: dict[str, Any], seen: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def test_the_commands_of_the_base_make_the_tables_and_serve(
                 path = server.container[probe]["httpGet"]["path"]
                 assert owner.get(path, headers={"Host": "10.1.2.3:8700"}).status_code == 200
             for name in ("paddock.example.com", f"paddock:{port}"):
-                assert owner.get("/v1/ping", headers={"Host": name}).status_code == 200
+                assert owner.get("/v1/server", headers={"Host": name}).status_code == 200
             for client in (owner, user_of_settings):
                 once = {"Idempotency-Key": "once"}
                 assert client.run(headers=once, language="javascript", code="return 6 * 7")["value"] == 42

@@ -336,9 +336,9 @@ def test_a_waiting_call_is_answered_and_fetched_elsewhere(replicas: ReplicaSet) 
 
 
 def test_names_of_the_balancer_are_known(replicas: ReplicaSet, apis: list[ApiClient]) -> None:
-    wrong = apis[0].get("/v1/ping", headers={"Host": "evil.test"})
+    wrong = apis[0].get("/v1/server", headers={"Host": "evil.test"})
     assert read_problem(wrong)[:2] == (421, "wrong-host")
-    page = apis[0].get("/v1/ping", headers={"Host": f"127.0.0.1:{replicas.balancer.port}"})
+    page = apis[0].get("/v1/server", headers={"Host": f"127.0.0.1:{replicas.balancer.port}"})
     assert page.status_code == 200
 
 

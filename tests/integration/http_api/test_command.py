@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.command import run_paddock
-from tests.support.http_api import TOKEN, ApiPlace
+from tests.support.http_api import OWNER, TOKEN, ApiPlace
 from tests.support.processes import PATIENCE_S
 
 
@@ -29,7 +29,7 @@ def test_an_address_that_others_reach_needs_tls_or_a_proxy(place: ApiPlace) -> N
 def test_behind_a_proxy_it_listens_there(place: ApiPlace) -> None:
     flags = ("--behind-proxy", "--allowed-host", "paddock.test")
     with place.serve(*flags, address="0.0.0.0:0") as server:
-        url = f"http://127.0.0.1:{server.port}/v1/ping"
+        url = f"http://127.0.0.1:{server.port}/v1/server"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         proxied = httpx2.get(url, headers={**headers, "Host": "paddock.test"}, timeout=PATIENCE_S)
         direct = httpx2.get(url, headers=headers, timeout=PATIENCE_S)
@@ -41,7 +41,7 @@ def test_it_may_open_more_files_than_a_shell_allows(place: ApiPlace) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
     try:
         with place.serve() as server, server.client() as api:
-            assert api.get("/v1/ping").status_code == 200
+            assert api.get("/v1/server").status_code == 200
             limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -90,7 +90,7 @@ def test_it_speaks_tls(place: ApiPlace, certificate: tuple[Path, Path]) -> None:
 def test_a_token_file_is_made(place: ApiPlace, tmp_path: Path) -> None:
     file = tmp_path / "token"
     with place.serve("--token-file", str(file)) as server, server.client(file.read_text().strip()) as client:
-        assert client.get("/v1/ping").json() == "pong"
+        assert client.get("/v1/server").json()["actor"] == OWNER
     assert file.stat().st_mode & 0o777 == 0o600
 
 

@@ -44,7 +44,7 @@ def test_callers_have_mcp_and_are_recorded_by_their_token(place: ApiPlace, mode:
 def test_mcp_and_the_api_share_names_and_limits(place: ApiPlace) -> None:
     with place.serve("--allowed-host", "paddock.test") as server, server.client() as api:
         hosts = {"Host": "paddock.test"}
-        assert api.get("/v1/ping", headers=hosts).status_code == 200
+        assert api.get("/v1/server", headers=hosts).status_code == 200
         assert read_problem(api.post("/mcp", headers={"Host": "evil.test"}))[:2] == (421, "wrong-host")
         assert api.post("/mcp", headers=hosts, content=b"{}").status_code == 400
 

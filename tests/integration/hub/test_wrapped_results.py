@@ -55,7 +55,7 @@ def test_the_declaration_shows_what_programs_get(desk: Desk) -> None:
         await desk.session.servers.catalog.list_tools("s")
         return await desk.session.servers.catalog.describe_tools(["s.list_points", "s.count"])
 
-    described, _ = desk.runner.run(describe())
+    described, _, _ = desk.runner.run(describe())
     ends = [each.declaration.partition("): ")[2] for each in described]
     assert ends == [
         "Promise<(Record<string, number>)[]>; // output: declared",

@@ -230,7 +230,22 @@ IMPORTED = [
 ]
 
 
-@pytest.mark.parametrize("programs", [REDECLARED, IMPORTED], ids=["declarations", "imports"])
+STANDARD = [
+    ("const _ = { a: 1 }", ""),
+    ("5", "5\n"),
+    ("_.a", "1\n"),
+    ("const Buffer = 3, process = 4, Error = 5, Object = 6, String = 7; Buffer", "3\n"),
+    ("class Map {}; new Map()", "Map {}\n"),
+    ("console.log([process]); let Reflect = 8; Reflect", "[ 4 ]\n8\n"),
+    ("const Set = 9, globalThis = 10; [Set, globalThis]", "[ 9, 10 ]\n"),
+    ("nope", "ReferenceError: nope is not defined"),
+]
+"""Names of the language and of node, which the driver needs as well."""
+
+
+@pytest.mark.parametrize(
+    "programs", [REDECLARED, IMPORTED, STANDARD], ids=["declarations", "imports", "standard names"]
+)
 def test_names_in_sessions_of_node(workspace: Path, programs: list[tuple[str, str]]) -> None:
     files = {"own.mjs": "export const value = 1; export default 2", "data.json": '{"a": 1}'}
 

@@ -33,7 +33,7 @@ def test_a_line_is_a_program():
         (
             b'{"id": "a", "language": "c", "code": "", "test": []}',
             "a",
-            "test: is not a field here",
+            "test: is not a field here; did you mean `tests`?",
         ),
         (
             b'{"id": "a", "language": "c", "code": "", "tests": [{"input": ""}]}',

@@ -51,11 +51,14 @@ NETWORK = "must be one of none, loopback, full, or a list of hosts"
     ("members", "warning"),
     [
         ({"confine": {}}, '`confine`: belongs into `paddock`: write "paddock": {"confine": {...}}'),
-        ({"paddock": {"confined": {}}}, "`paddock.confined`: is unknown"),
+        ({"paddock": {"confined": {}}}, "`paddock.confined`: is unknown; did you mean `confine`?"),
         ({"paddock": {"confine": None}}, "`paddock.confine`: must be an object"),
         ({"paddock": {"confine": True}}, "`paddock.confine`: must be an object"),
         ({"paddock": "confine"}, "`paddock`: must be an object"),
-        ({"paddock": {"confine": {"reads": ["."]}}}, "`paddock.confine.reads`: is unknown"),
+        (
+            {"paddock": {"confine": {"reads": ["."]}}},
+            "`paddock.confine.reads`: is unknown; did you mean `read`?",
+        ),
         ({"paddock": {"confine": {"network": "hosts"}}}, f"`paddock.confine.network`: {NETWORK}"),
         ({"paddock": {"confine": {"network": None}}}, f"`paddock.confine.network`: {NETWORK}"),
         (

@@ -148,7 +148,7 @@ def test_due(tmp_path, text, last, due):
         ("cron = '* * * * * *'", "cron must have five fields, for example \"0 3 * * *\", not '* * * * * *'"),
         ("cron = '61 * * * *'", "cron: Bad minute: '61 * * * *'"),
         ("every = '1m'\ntimezone = '../etc'", "there is no time zone '../etc'"),
-        ("every = '1m'\ncolour = 1", "colour: Extra inputs are not permitted"),
+        ("every = '1m'\ncolour = 1", "colour: there is no such key"),
     ],
 )
 def test_mistakes_are_taught(tmp_path, text, message):

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import quote
 
-from paddock.client.arguments import check_listeners, check_type, read_object
+from paddock.client.arguments import check_listeners, check_type, make_value, read_object
 from paddock.client.paddock import OPEN_IT, Paddock
 from paddock.client.remote.address import read_address, read_token
 from paddock.client.remote.answers import MAX_FILE_BYTES
@@ -17,12 +17,11 @@ from paddock.client.remote.bodies import make_body
 from paddock.client.remote.connection import ApiConnection
 from paddock.client.remote.execution import Listeners, RemoteExecution
 from paddock.client.remote.sessions import RemoteSessions
-from paddock.client.requests import Origin
+from paddock.client.requests import Origin, choose_language
 from paddock.client.whole_numbers import read_whole_number
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError, RequestError, UnknownArtifact
-from paddock.model.languages import read_language
-from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.limits import Calls, Grants, LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import Work
 from paddock.model.session import SessionInfo
@@ -104,9 +103,7 @@ class RemotePaddock(Paddock):
         return super()._find_program(code, file)
 
     def _check_language(self, language: str | None, alias: str | None) -> str:
-        if (language is None) is (alias is None):
-            return super()._check_language(language, alias)
-        return read_language(str(language or alias))  # the server knows which there are
+        return choose_language(language, alias)  # the server knows which there are
 
     def _attach_readers(self, outcome: Outcome) -> Outcome:
         for file in outcome.files:
@@ -137,7 +134,8 @@ class RemotePaddock(Paddock):
         on_call: "OnCall | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        body = make_body(work, limits, calls, jit=jit)
+        asked = make_value(Grants, {"jit": jit, "calls": calls})
+        body = make_body(work, limits, asked.calls, jit=asked.jit)
         return await self._execute_body(body, Listeners(on_console, on_output, on_call), stop)
 
     async def _execute_body(

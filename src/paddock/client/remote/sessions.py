@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from paddock.client.arguments import encode_text
 from paddock.client.remote.answers import MAX_FILE_BYTES, make_answer, make_answers
 from paddock.client.remote.connection import ApiConnection
 from paddock.model.errors import PaddockError
@@ -79,4 +80,6 @@ class RemoteSessions:
 
 def _path(handle: str, file: str | None = None) -> str:
     path = f"{PATH}/{quote(handle, safe='')}"
-    return path if file is None else f"{path}/files/{quote(file)}"
+    return (
+        path if file is None else f"{path}/files/{quote(encode_text(file, 'path', 'replace it by U+FFFD'))}"
+    )

@@ -4,7 +4,9 @@
 // V8 never forgets a `let`, `const` or `class` at the top of a script, not even one that failed. Therefore each of them
 // becomes a `var`, which is a property of the global object and can be declared again. An `import` becomes `await import`.
 'use strict';
-const { parse: parseJavaScript } = exports; // acorn, which stands before this text
+// Programs may declare the names of the language again, which then hold here, too.
+const context = globalThis;
+const { Buffer, Error, Map, Number, Object, ReferenceError, Reflect, Set, String, SyntaxError, TypeError, process } = context;
 const { writeSync } = require('node:fs');
 const { PassThrough, Writable } = require('node:stream');
 const net = require('node:net');
@@ -49,7 +51,7 @@ const prompt = repl.start({
 let answer = null;
 prompt._domain.removeAllListeners('error');
 prompt._domain.on('error', (error) => answer(error));
-Object.defineProperty(globalThis, '_', { value: undefined, writable: true, configurable: true });
+Object.defineProperty(context, '_', { value: undefined, writable: true, configurable: true });
 
 function show(value) {
   const text = shown(value).slice(0, MAX_TEXT_CHARS);
@@ -57,7 +59,7 @@ function show(value) {
   const bundle = { 'text/plain': text };
   send({ display: bundle });
 }
-globalThis.display = show;
+context.display = show;
 
 function explain(error) {
   let text;
@@ -108,6 +110,14 @@ function compile(code, filename) {
 
 // --- declarations and imports ------------------------------------------------------------------------------------------
 
+// acorn is loaded by the first text that needs it: that takes a tenth of the time in which node starts.
+const DECLARES = /\b(?:class|const|export|function|import|let|var)\b/;
+let acorn = null;
+function parseJavaScript(code) {
+  if (acorn === null) vm.compileFunction(ACORN, ['exports', 'module'])((acorn = {}), {});
+  return acorn.parse(code, SYNTAX);
+}
+
 const SYNTAX = { ecmaVersion: 'latest', allowImportExportEverywhere: true, allowAwaitOutsideFunction: true };
 
 function boundNames(pattern) {
@@ -149,11 +159,13 @@ function assignedNames(body) {
 // what acorn cannot read.
 function rewrite(code) {
   const names = { let: [], const: [], var: [] };
+  const unchanged = { text: code, names, assigned: new Set() };
+  if (constants.size === 0 && !DECLARES.test(code)) return unchanged;
   let body;
   try {
-    ({ body } = parseJavaScript(code, SYNTAX));
+    ({ body } = parseJavaScript(code));
   } catch {
-    return { text: code, names, assigned: new Set() };
+    return unchanged;
   }
   const edits = [];
   for (let node of body) {
@@ -186,8 +198,9 @@ function rewrite(code) {
   return { text: text + code.slice(done), names, assigned: assignedNames(body) };
 }
 
-const shared = (name, property) => Reflect.defineProperty(globalThis, name, { enumerable: true, configurable: true, ...property });
+const shared = (name, property) => Reflect.defineProperty(context, name, { enumerable: true, configurable: true, ...property });
 const constants = new Set(); // names of `const`
+let keepsLast = true; // whether `_` is the last value, until a program uses this name for its own
 let unreached = new Map(); // names whose declaration did not run yet, with the properties that they had before
 
 // A property that throws when it is assigned is slow to read. Therefore only texts that assign its name see it.
@@ -198,7 +211,7 @@ function guard(name, value) {
 
 // Until its declaration runs, reading a name is an error, as in ECMA-262.
 function declareLater(name, isConstant, isAssigned) {
-  const previous = Reflect.getOwnPropertyDescriptor(globalThis, name);
+  const previous = Reflect.getOwnPropertyDescriptor(context, name);
   const property = {
     get() { throw new ReferenceError(`Cannot access '${name}' before initialization`); },
     set(value) {
@@ -213,12 +226,13 @@ function declareLater(name, isConstant, isAssigned) {
 
 // A `var` replaces what cannot be assigned: a `const`, and properties of node like `crypto`.
 function declareVar(name) {
-  const { get, set } = Reflect.getOwnPropertyDescriptor(globalThis, name) ?? {};
+  const { get, set } = Reflect.getOwnPropertyDescriptor(context, name) ?? {};
   if (constants.delete(name) || (get && !set)) shared(name, { value: undefined, writable: true });
 }
 
 function declare(names, assigned) {
-  for (const name of assigned) if (constants.has(name)) guard(name, globalThis[name]);
+  if ([...assigned, ...Object.values(names).flat()].includes('_')) keepsLast = false;
+  for (const name of assigned) if (constants.has(name)) guard(name, context[name]);
   for (const name of names.var) declareVar(name);
   for (const name of names.let) declareLater(name, false);
   for (const name of names.const) declareLater(name, true, assigned.has(name));
@@ -227,8 +241,8 @@ function declare(names, assigned) {
 // A declaration that its text did not reach leaves what was there before.
 function withdrawUnreached() {
   for (const [name, previous] of unreached) {
-    delete globalThis[name];
-    if (previous) Reflect.defineProperty(globalThis, name, previous);
+    delete context[name];
+    if (previous) Reflect.defineProperty(context, name, previous);
   }
   unreached = new Map();
 }
@@ -250,7 +264,7 @@ function run({ code: original, number }) {
       return;
     }
     if (value !== undefined) {
-      globalThis._ = value;
+      if (keepsLast) context._ = value;
       show(value);
     }
     finish({ exit_code: 0 });

@@ -1,6 +1,7 @@
 """AutoGen: tools with pydantic models made of the schemas."""
 
 import asyncio
+import traceback
 
 import steps
 from autogen_core import CancellationToken
@@ -21,7 +22,10 @@ async def visit(transport: str, seen: steps.Visit) -> None:
     tools = {tool.name: tool for tool in await mcp_server_tools(server)}
     seen.tools = [*tools]
     for step, (name, arguments) in steps.STEPS.items():
-        seen.take_blocks(step, await tools[name].run_json(arguments, CancellationToken()))
+        try:
+            seen.take_blocks(step, await tools[name].run_json(arguments, CancellationToken()))
+        except Exception as error:  # noqa: BLE001 - how it passes an error of a tool on, within groups
+            seen.take(step, text="".join(traceback.format_exception(error)))
 
 
 asyncio.run(steps.visit_all(visit))

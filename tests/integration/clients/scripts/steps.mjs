@@ -11,7 +11,7 @@ export const steps = {
   image: ["call_tool", { ...everything, tool: "get-tiny-image" }],
   approval: ["call_tool", { ...everything, tool: "echo", args: { message: "as allowed" } }],
   session: ["run_program", { language: "python", session: "new", code: "x = 40" }],
-  again: ["run_program", { language: "python", session: "new", code: "print(x + 2)" }],
+  again: ["run_program", { language: "python", session: "new", code: "print('kept', x + 2)" }],
 };
 
 class Visit {

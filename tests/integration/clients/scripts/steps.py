@@ -21,7 +21,7 @@ PROGRAM = ("run_program", {"language": "python", "code": "print(6 * 7)"})
 IMAGE = ("call_tool", {"server": "everything", "tool": "get-tiny-image"})
 ASKED = ("call_tool", {"server": "everything", "tool": "echo", "args": {"message": "as allowed"}})
 SESSION = ("run_program", {"language": "python", "session": "new", "code": "x = 40"})
-AGAIN = ("run_program", {"language": "python", "session": "new", "code": "print(x + 2)"})
+AGAIN = ("run_program", {"language": "python", "session": "new", "code": "print('kept', x + 2)"})
 """Runs in the session of the step before: `Visit.take` puts its handle in."""
 STEPS = {
     "code": CODE,
