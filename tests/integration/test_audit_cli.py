@@ -222,9 +222,7 @@ def test_show_bounds_the_calls_of_a_request_and_says_how_to_see_all(
     assert requests(audit("show", calls[0], "--json")) == [calls[0]] * 2
 
 
-def test_days_are_archived_and_verified(
-    directory: Path, tmp_path: Path, audit: Callable[..., Ended]
-) -> None:
+def test_days_are_archived_and_verified(directory: Path, tmp_path: Path, audit: Callable[..., Ended]) -> None:
     now = datetime.now(UTC).timestamp()
     for age in (9, 8, 1):
         at = now - age * 86_400

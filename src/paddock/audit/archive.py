@@ -63,8 +63,8 @@ def archive(
     """
     if before > datetime.fromtimestamp(clock(), UTC) - MIN_AGE:
         raise LedgerError(
-            f"Only days that ended at least {MIN_AGE.days} days ago can be archived: Paddock searches the later ones for "
-            f"claims of requests. Choose an age of at least {MIN_AGE.days}d."
+            f"Only days that ended at least {MIN_AGE.days} days ago can be archived: Paddock searches the later ones "
+            f"for claims of requests. Choose an age of at least {MIN_AGE.days}d."
         )
     if folder.resolve() == directory.resolve():
         raise LedgerError(f"The archive cannot be the ledger itself, {directory}. Name another directory.")
@@ -97,20 +97,21 @@ def verify_archive(folder: Path, directory: Path) -> Report:
     archive, or be older than the records are kept. Those are notes. Raises LedgerError if a directory cannot be read.
     """
     if not folder.is_dir():
-        raise LedgerError(f"There is no archive at {folder}: no such directory. Name the directory of the archive.")
+        raise LedgerError(
+            f"There is no archive at {folder}: no such directory. Name the directory of the archive."
+        )
     try:
         sizes = {name: (folder / name).lstat().st_size for name in list_dated_files(folder)}
         recorded = {
-            day.file: day
-            for each in (folder, directory)
-            if each.is_dir()
-            for day in list_archived_days(each)
+            day.file: day for each in (folder, directory) if each.is_dir() for day in list_archived_days(each)
         }
         walk = ChainPass(None, "", instead="")
         first = next((record for record in _first_records(folder, list(sizes)) if record is not None), None)
         if first is not None and first.seq > 1:
             walk.seq, walk.hash = first.seq - 1, first.prev
-            walk.note(min(sizes), None, first.seq, f"is the first file: the archive begins with record {first.seq}")
+            walk.note(
+                min(sizes), None, first.seq, f"is the first file: the archive begins with record {first.seq}"
+            )
         walk.files(folder, sizes)
         for name in sorted(sizes.keys() | recorded.keys()):
             if name not in sizes:
@@ -180,32 +181,41 @@ def _build_fields(day: ArchivedDay) -> dict[str, Field]:
 
 def _copy(directory: Path, folder: Path, day: ArchivedDay) -> None:
     """Copy a day to the archive and compare. Raises LedgerError; never changes a file of the archive."""
-    target = folder / day.file
+    if _has_copy(folder, day):
+        return
     partial = folder / f".{day.file}.partial"
     try:
-        if target.is_symlink() or target.exists():
-            if _hash_file(folder, day.file) != day.sha256:
-                raise LedgerError(
-                    f"{target} exists with another content, so nothing was archived. Name another directory."
-                )
-            return
         partial.unlink(missing_ok=True)
         source = open_own(directory / day.file)
         try:
             _write_copy(source, partial)
         finally:
             os.close(source)
-        if _hash_file(folder, partial.name) != day.sha256:
-            raise LedgerError(
-                f"The copy of {day.file} in {folder} differs from the ledger, so nothing was archived. Check both disks."
-            )
-        partial.rename(target)
-        _sync_directory(folder)
-    except (OSError, LedgerError) as error:
+        same = _hash_file(folder, partial.name) == day.sha256
+        if same:
+            partial.rename(folder / day.file)
+            _sync_directory(folder)
+    except OSError as error:
         partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _explain_archive_failure(error, folder) from error
-        raise
+        raise _explain_archive_failure(error, folder) from error
+    if not same:
+        partial.unlink()
+        raise LedgerError(
+            f"The copy of {day.file} in {folder} differs from the ledger, so nothing was archived. "
+            "Check both disks."
+        )
+
+
+def _has_copy(folder: Path, day: ArchivedDay) -> bool:
+    """Return whether the archive has the file of a day. Raises LedgerError if it has another one of that name."""
+    target = folder / day.file
+    if not os.path.lexists(target):
+        return False
+    if _hash_file(folder, day.file) != day.sha256:
+        raise LedgerError(
+            f"{target} exists with another content, so nothing was archived. Name another directory."
+        )
+    return True
 
 
 def _write_copy(source: int, path: Path) -> None:

@@ -143,9 +143,7 @@ def add_moment_option(*names: str, required: bool = False, help: str) -> Callabl
     return click.option(*names, metavar="AGE|DATE", callback=_parse_moment, required=required, help=help)
 
 
-since = add_moment_option(
-    "--since", help="Only records since this time: an age such as 24h, or a date."
-)
+since = add_moment_option("--since", help="Only records since this time: an age such as 24h, or a date.")
 
 
 limit = click.option(

@@ -42,6 +42,10 @@ def move(directory: Path, folder: Path, before: datetime = THIRD_DAY, **how: boo
     return archive(directory, folder, before, clock=NOW.timestamp, **how)
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def ids_of(*directories: Path) -> set[str]:
     return {record.id for directory in directories if directory.exists() for record in read(directory)}
 
@@ -59,7 +63,7 @@ def test_archived_days_are_the_same_files_and_the_chain_continues(four_days: Pat
         (FIRST, str(folder), 2, last[2]),
         (SECOND, str(folder), 4, last[4]),
     ]
-    assert {name: (folder / name).read_bytes() for name in sorted(os.listdir(folder))} == {
+    assert {name: (folder / name).read_bytes() for name in names_in(folder)} == {
         name: before[name] for name in (FIRST, SECOND)
     }
     assert list_dated_files(four_days) == [THIRD, FOURTH, "2026-03-09.ndjson"]
@@ -84,7 +88,9 @@ def test_a_second_run_continues_the_archive(four_days: Path, folder: Path) -> No
     assert (report.problems, report.notes, report.files) == ((), (), 3)
 
 
-def test_a_day_whose_record_is_archived_itself_is_proved_by_the_archive(directory: Path, folder: Path) -> None:
+def test_a_day_whose_record_is_archived_itself_is_proved_by_the_archive(
+    directory: Path, folder: Path
+) -> None:
     def go(days: int, before: int) -> list[str]:
         """Write a record and archive, some days after `NOW`."""
         at = (NOW + timedelta(days=days)).timestamp
@@ -117,10 +123,10 @@ def test_the_current_day_the_last_records_and_days_of_claims_stay(four_days: Pat
 
 
 def test_a_rehearsal_changes_nothing(four_days: Path, folder: Path) -> None:
-    before = sorted(os.listdir(four_days))
+    before = names_in(four_days)
     planned = move(four_days, folder, dry_run=True)
     assert [day.file for day in planned] == [FIRST, SECOND]
-    assert (sorted(os.listdir(four_days)), folder.exists()) == (before, False)
+    assert (names_in(four_days), folder.exists()) == (before, False)
     assert move(four_days, folder) == planned
 
 
@@ -131,7 +137,7 @@ def test_a_ledger_with_problems_is_not_archived(four_days: Path, folder: Path) -
     assert str(caught.value) == (
         f"The ledger {four_days} has 1 problem, so nothing was archived. List them with: paddock audit verify"
     )
-    assert (sorted(os.listdir(folder)), FIRST in os.listdir(four_days)) == ([], True)
+    assert (names_in(folder), FIRST in names_in(four_days)) == ([], True)
 
 
 def test_an_existing_file_of_the_archive_is_never_replaced(four_days: Path, folder: Path) -> None:
@@ -150,7 +156,9 @@ def test_an_existing_file_of_the_archive_is_never_replaced(four_days: Path, fold
 def test_the_ledger_is_no_archive_of_itself(four_days: Path) -> None:
     with pytest.raises(LedgerError) as caught:
         move(four_days, four_days)
-    assert str(caught.value) == f"The archive cannot be the ledger itself, {four_days}. Name another directory."
+    assert (
+        str(caught.value) == f"The archive cannot be the ledger itself, {four_days}. Name another directory."
+    )
 
 
 def test_a_full_disk_loses_nothing(four_days: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +172,7 @@ def test_a_full_disk_loses_nothing(four_days: Path, folder: Path, monkeypatch: p
         f"The archive {folder} cannot be written: No space left on device. Every file is still in the ledger. "
         "Free space on its file system, or name another directory."
     )
-    assert (os.listdir(folder), list_dated_files(four_days)[:2]) == ([], [FIRST, SECOND])
+    assert (names_in(folder), list_dated_files(four_days)[:2]) == ([], [FIRST, SECOND])
     assert verify(four_days).ok
 
 
@@ -180,7 +188,7 @@ def test_a_copy_that_differs_removes_nothing(
     assert str(caught.value) == (
         f"The copy of {FIRST} in {folder} differs from the ledger, so nothing was archived. Check both disks."
     )
-    assert (os.listdir(folder), list_dated_files(four_days)[:2]) == ([], [FIRST, SECOND])
+    assert (names_in(folder), list_dated_files(four_days)[:2]) == ([], [FIRST, SECOND])
 
 
 def test_a_process_that_is_killed_at_any_step_loses_nothing(four_days: Path, tmp_path: Path) -> None:
@@ -203,7 +211,7 @@ def test_a_process_that_is_killed_at_any_step_loses_nothing(four_days: Path, tmp
         assert verify(ledger).problems == (), codes
         move(ledger, folder)
         assert list_dated_files(ledger) == [THIRD, FOURTH, "2026-03-09.ndjson"], codes
-        assert sorted(os.listdir(folder)) == [FIRST, SECOND], codes
+        assert names_in(folder) == [FIRST, SECOND], codes
         assert ids_of(ledger, folder) >= records, codes
         for report in (verify(ledger), verify_archive(folder, ledger)):
             assert (report.problems, report.notes) == ((), ()), codes
@@ -287,7 +295,9 @@ def test_an_archive_without_its_first_day_is_noted(four_days: Path, folder: Path
     )
 
 
-def test_an_archive_without_its_ledger_is_checked_alone(four_days: Path, folder: Path, tmp_path: Path) -> None:
+def test_an_archive_without_its_ledger_is_checked_alone(
+    four_days: Path, folder: Path, tmp_path: Path
+) -> None:
     move(four_days, folder)
     report = verify_archive(folder, tmp_path / "nothing")
     assert (report.problems, [note.message for note in report.notes]) == (

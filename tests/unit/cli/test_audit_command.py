@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paddock.audit.ledger import Ledger
+from paddock.audit.sink import EVENTS
 from paddock.cli.root import command
 from paddock.model.ids import new_id
 
