@@ -194,7 +194,7 @@ def show(
 @click.option(
     "--archive",
     "folder",
-    type=options.directory,
+    type=click.Path(file_okay=False, path_type=Path),
     help="Check the days that `paddock audit archive` moved to this directory.",
 )
 @options.workspace
@@ -227,8 +227,8 @@ def verify_(
     else:
         from paddock.audit.archive import verify_archive
 
-        report = verify_archive(folder, directory)
-        directory = folder
+        report = verify_archive(folder.absolute(), directory)
+        directory = folder.absolute()
     if as_json:
         print_json({"directory": str(directory), **report.model_dump(mode="json")})
     else:

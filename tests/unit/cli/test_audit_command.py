@@ -46,10 +46,7 @@ def test_tail_and_show(directory: Path) -> None:
     assert [line.split("\t")[1] for line in events] == ["finished"]
     nonsense = audit("tail", "--event", "nonsense")
     assert (nonsense.exit_code, nonsense.stdout) == (2, "")
-    assert (
-        f"'nonsense' is not one of {', '.join(map(repr, EVENTS))}"
-        in nonsense.stderr
-    )
+    assert f"'nonsense' is not one of {', '.join(map(repr, EVENTS))}" in nonsense.stderr
     unknown = audit("show", "nothing")
     assert (unknown.exit_code, unknown.stderr) == (1, f"No record of nothing in {directory}\n")
 
