@@ -68,26 +68,18 @@ def archive(
         )
     if folder.resolve() == directory.resolve():
         raise LedgerError(f"The archive cannot be the ledger itself, {directory}. Name another directory.")
-    if dry_run:
-        return list(_plan(directory, folder, before))
     try:
-        make_private(folder)
-        check_directory(folder, private=False)
+        if dry_run:
+            return list(_plan(directory, folder, before))
+        _make_folder(folder)
+        with hold_lock(directory / _LOCK_NAME, wait=False) as alone:
+            if not alone:
+                raise LedgerError(
+                    f"Another process archives the ledger {directory} at this time. Wait until it has ended."
+                )
+            return _move(directory, folder, before, clock)
     except OSError as error:
-        raise _explain_archive_failure(error, folder) from error
-    with hold_lock(directory / _LOCK_NAME, wait=False) as alone:
-        if not alone:
-            raise LedgerError(
-                f"Another process archives the ledger {directory} at this time. Wait until it has ended."
-            )
-        with Ledger(directory, clock=clock) as ledger:  # a record for damage of a writer that died
-            days = list(_plan(directory, folder, before))
-            for day in days:
-                _copy(directory, folder, day)
-            if days:
-                ledger.mark_archived(map(_build_fields, days))
-                _remove(directory, days)
-    return days
+        raise explain_failed_call(error, directory, "read") from error
 
 
 def verify_archive(folder: Path, directory: Path) -> Report:
@@ -124,6 +116,25 @@ def verify_archive(folder: Path, directory: Path) -> Report:
     except OSError as error:
         raise explain_failed_call(error, folder, "read") from error
     return walk.report(len(sizes), ())
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        make_private(folder)
+        check_directory(folder, private=False)
+    except OSError as error:
+        raise _explain_archive_failure(error, folder) from error
+
+
+def _move(directory: Path, folder: Path, before: datetime, clock: Callable[[], float]) -> list[ArchivedDay]:
+    with Ledger(directory, clock=clock) as ledger:  # it records damage of a writer that died
+        days = list(_plan(directory, folder, before))
+        for day in days:
+            _copy(directory, folder, day)
+        if days:
+            ledger.mark_archived(map(_build_fields, days))
+            _remove(directory, days)
+    return days
 
 
 def _plan(directory: Path, folder: Path, before: datetime) -> Iterator[ArchivedDay]:

@@ -15,6 +15,7 @@ from paddock.audit.line_format import list_dated_files
 from paddock.audit.read import read
 from paddock.audit.search import RecordFilter, find
 from paddock.audit.verify import ArchivedDay, Finding, verify
+from paddock.files import hold_lock
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 
@@ -344,3 +345,37 @@ def test_a_claim_is_still_made_once(four_days: Path, folder: Path) -> None:
     move(four_days, folder, NOW - timedelta(days=2))
     with Ledger(four_days, clock=NOW.timestamp) as ledger, pytest.raises(LedgerError, match="claimed before"):
         ledger.claim(request, {})
+
+
+def test_two_processes_do_not_archive_at_once(four_days: Path, folder: Path) -> None:
+    with hold_lock(four_days / "archive.lock"), pytest.raises(LedgerError) as caught:
+        move(four_days, folder)
+    assert str(caught.value) == (
+        f"Another process archives the ledger {four_days} at this time. Wait until it has ended."
+    )
+    assert list_dated_files(four_days)[:2] == [FIRST, SECOND]
+
+
+def test_a_folder_that_others_may_write_to_is_refused(four_days: Path, folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(LedgerError) as caught:
+        move(four_days, folder)
+    assert str(caught.value) == (
+        f"The archive {folder} cannot be written: it can be written to by others (mode 0777), who may have put files "
+        f"there; check what it contains, then run: chmod 700 {folder}. Every file is still in the ledger. Name another "
+        "directory."
+    )
+    assert list_dated_files(four_days)[:2] == [FIRST, SECOND]
+
+
+def test_a_link_in_the_archive_is_not_followed(four_days: Path, folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    other = tmp_path / "other"
+    other.write_text("kept")
+    (folder / f".{FIRST}.partial").symlink_to(other)
+    (folder / SECOND).symlink_to(other)
+    with pytest.raises(LedgerError, match="exists with another content"):
+        move(four_days, folder)
+    assert (other.read_text(), verify(four_days).ok) == ("kept", True)
+    assert list_dated_files(four_days)[:2] == [FIRST, SECOND]
