@@ -19,6 +19,7 @@ from pages import (
     readme,
     record,
     settings,
+    troubleshooting,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,10 +30,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/clients.md": clients.page,
     "docs/commands.md": commands.page,
     "docs/configuration.md": settings.page,
-    "docs/llms.txt": llms.page,
     "docs/mcp-tools.md": mcp_tools.page,
     "docs/python.md": python_api.page,
     "docs/record.md": record.page,
+    "docs/troubleshooting.md": troubleshooting.page,
+    "docs/llms.txt": llms.page,  # has a sentence of each page
 }
 
 

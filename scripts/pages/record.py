@@ -23,6 +23,7 @@ EVENTS = {
     "finished": "the request has ended, with this result",
     "recovered": "the ledger dropped an incomplete record, left by a crash or a full disk",
     "repaired": "Paddock corrected the mode of one of its own files or directories",
+    "archived": "the file of a day was moved to an archive by `paddock audit archive`",
 }
 FACTS = {
     "actor": "the caller",
@@ -101,6 +102,11 @@ FACTS = {
     "path": "of `repaired`: the file or directory",
     "mode_before": "of `repaired`: the mode before, in octal digits",
     "mode_after": "of `repaired`: the mode after, in octal digits",
+    "day": "of `archived`: the day, in UTC",
+    "folder": "of `archived`: the directory of the archive",
+    "file_sha256": "of `archived`: hash of the file of that day",
+    "last_seq": "of `archived`: number of the last record until the end of that day",
+    "last_hash": "of `archived`: hash of that record, which the next day continues",
     "violations": "protected paths that the program changed and Paddock restored",
 }
 """Description of each fact of a record. The test that nothing is missing: tests/docs/test_reference.py."""
@@ -123,6 +129,9 @@ index.
 A request is claimed at most once. Paddock creates the ids of requests itself, with 80 random bits from the kernel.
 If a caller supplies an id, Paddock searches the ledger for it first. The file `brought` grows by one byte for
 each such id.
+
+`paddock audit archive` moves old days to [an archive](operations.md#retention). `verify` continues the chain with
+their `archived` records.
 
 Several machines can share [one record](cluster.md#one-record-of-all-replicas), with signed checkpoints. Each machine
 keeps its own ledger as described here.

@@ -116,7 +116,7 @@ def test_python_blocks_print_what_the_pages_say(reader):
     [events, *others], _ = printed("docs/library.md")
     lines = events.splitlines()
     assert lines[:4] == ["ok [2, 4, 6]", *(f"level='log' text='{n}'" for n in range(3))]
-    assert [line.partition("=")[0] for line in lines[4:]] == ["status"]
+    assert [re.sub(r"[\d.]+ ms", "", line) for line in lines[4:]] == ["<Outcome ok · >"]
     page = (ROOT / "docs/library.md").read_text()
     assert [output for output in others if f"```text\n{output}```" not in page] == []
 
@@ -205,6 +205,7 @@ def test_every_block_has_a_language_that_a_test_reads():
         ("connect.md", "ts"),
         ("docker.md", "dockerfile"),
         ("http.md", "bash"),
+        ("notebook.md", "py"),
         ("sdk.md", "js"),
         ("sequences.md", ""),
     }

@@ -23,7 +23,7 @@ INSTEAD = {
 }
 """Words that make a reader go back, and what to write instead."""
 
-FROM_THE_SOURCE = {"benchmarks.md", "commands.md", "configuration.md", "python.md"}
+FROM_THE_SOURCE = {"benchmarks.md", "commands.md", "configuration.md", "python.md", "troubleshooting.md"}
 """Pages that consist of texts of the source and of the benchmarks; the other generated pages are checked, too."""
 PAGES = [
     *(

@@ -236,3 +236,45 @@ def test_every_public_name_is_described(name):
     assert re.findall(r"^\| `\w+` \| [^\n]* \|  \|$", section, re.MULTILINE) == [], (
         f"write a docstring below the member, then {REWRITE}"
     )
+
+
+PRINTED = {
+    "hidden": ".env is hidden from programs, because it holds secrets (workspace.hide); a person can show it with "
+    "`paddock exec --show .env`, or for agents with `show` under [workspace] in the user's paddock.toml",
+    "network": "it has no network; request the network loopback (`--network loopback`, or the argument `network` of a "
+    "tool) for its own servers on 127.0.0.1, hosts for hosts that a [[network.rule]] allows, or full, within "
+    "`runtimes.network`",
+    "packages": 'emoji must be installed first, and the installation has no network (packages.network = "none")',
+    "limits": "used more memory than it may",
+    "busy": "Concurrency limit reached (4/4 active jobs): all of them run. Nothing started; it is safe to retry.",
+    "sessions": "the process of Paddock that had it has ended",
+    "pins": "Tool git.push is not what it was when it was first used, so it was not called. A person can see what "
+    "changed with `paddock servers diff git` and accept it with `paddock servers approve git push`.",
+    "http": "421 wrong-host",
+    "doctor": "layer user namespaces: kernel.unprivileged_userns_clone is 0",
+}
+"""Messages as users see them, by their section of the page."""
+
+
+@pytest.mark.parametrize("anchor", PRINTED)
+def test_a_message_is_in_its_section_of_the_page_of_troubleshooting(anchor):
+    section = page("troubleshooting.md").partition(f" {{#{anchor}}}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \|", section.replace("\\[[", "[["), re.MULTILINE)
+    patterns = [".+".join(map(re.escape, row.split("…"))) for row in rows]
+    assert [row for row in patterns if len(row) > 10 and re.fullmatch(row, PRINTED[anchor])], PRINTED[anchor]
+
+
+def test_each_message_of_a_program_that_failed_has_a_section():
+    assert set(PRINTED) < set(re.findall(r"\{#(\w+)\}", page("troubleshooting.md")))
+
+
+def test_the_text_for_models_names_tools_and_arguments_that_there_are():
+    [text] = re.findall(r"^```text\n(.*?)^```$", page("tell-a-model.md"), re.MULTILINE | re.DOTALL)
+    tools = set(re.findall(r"^## `(\w+)`", page("mcp-tools.md"), re.MULTILINE))
+    arguments = set(re.findall(r'^      "(\w+)": \{|^    "(\w+)": \{', page("mcp-tools.md"), re.MULTILINE))
+    known = tools | {name for pair in arguments for name in pair if name}
+    named = set(
+        re.findall(r"`([a-z]+_[a-z_]+|access|code|language|network|outputs|packages|queries|session)`", text)
+    )
+    assert len(named) > 12
+    assert named - known == set()

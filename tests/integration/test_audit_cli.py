@@ -220,3 +220,53 @@ def test_show_bounds_the_calls_of_a_request_and_says_how_to_see_all(
     assert bounded.stderr == "79 older entries not shown; --limit 80 shows them\n"
     # One of its records by its own id, and a request that called nothing, are shown whole.
     assert requests(audit("show", calls[0], "--json")) == [calls[0]] * 2
+
+
+def test_days_are_archived_and_verified(directory: Path, tmp_path: Path, audit: Callable[..., Ended]) -> None:
+    now = datetime.now(UTC).timestamp()
+    for age in (9, 8, 1):
+        at = now - age * 86_400
+        with Ledger(directory, clock=lambda: at) as ledger:  # noqa: B023 (used at once)
+            ledger.append("decided", "", {"status": "denied"})
+    folder = tmp_path / "archive"
+    first, second = sorted(path.name for path in directory.glob("*.ndjson"))[:2]
+    move = ("archive", str(folder), "--older-than", "5d")
+    missing = audit("archive", str(folder))
+    assert (missing.returncode, "Missing option '--older-than'" in missing.stderr) == (2, True)
+    planned = audit(*move, "--dry-run")
+    days = f"{first}, up to record 1\nwould archive: {second}, up to record 2\n"
+    assert planned == Ended(0, f"would archive: {days}", "")
+    assert not folder.exists()
+    moved = audit(*move, "--json")
+    assert (moved.returncode, moved.stderr) == (0, "")
+    told = json.loads(moved.stdout)
+    assert [sorted(day) for day in told.pop("days")] == [["file", "last_hash", "last_seq", "sha256"]] * 2
+    assert told == {"directory": str(directory), "folder": str(folder), "dry_run": False}
+    assert audit(*move) == Ended(0, f"nothing to archive: no closed day of {directory} is that old\n", "")
+    verified = audit("verify")
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert verified.stdout.splitlines()[:3] == [
+        f"archived: {first} in {folder}, up to record 1",
+        f"archived: {second} in {folder}, up to record 2",
+        f"ok: 3 records in 2 files of {directory}",
+    ]
+    proved = audit("verify", "--archive", str(folder))
+    assert (proved.returncode, proved.stdout.splitlines()[0]) == (0, f"ok: 2 records in 2 files of {folder}")
+    (folder / first).write_bytes(b"")
+    changed = audit("verify", "--archive", str(folder))
+    assert changed.returncode == 1
+    assert f"problem: {first}: is not the file that was archived: its SHA-256 differs\n" in changed.stdout
+
+
+def test_a_ledger_of_a_cluster_is_not_archived(
+    directory: Path, tmp_path: Path, audit: Callable[..., Ended]
+) -> None:
+    Ledger(directory).close()
+    url = "cluster.url=postgresql://127.0.0.1:1/paddock"
+    refused = audit("archive", str(tmp_path / "archive"), "--older-than", "5d", "--set", url)
+    assert refused == Ended(
+        1,
+        "",
+        "This ledger belongs to a cluster, which reads it from its first record on (cluster.url). Nothing was archived. "
+        f"Back up the directory instead: {directory}\n",
+    )

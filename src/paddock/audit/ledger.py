@@ -25,7 +25,7 @@ crashes, and `audit.verify` what a verifier can and cannot find.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Self, TypeVar
@@ -35,6 +35,7 @@ from paddock.audit.claims import Claims, ClaimSearch
 from paddock.audit.line_format import Entry, explain_failed_call, new_entry, read_published_head
 from paddock.audit.read import read
 from paddock.audit.sink import (
+    ARCHIVED,
     FINISHED,
     MAX_FIELD_CHARS,
     REPAIRED,
@@ -164,6 +165,12 @@ class Ledger:
         return read(
             self._directory, event=event, request=request, since=since, limit=limit, newest_first=newest_first
         )
+
+    def mark_archived(self, days: Iterable[Mapping[str, Field]]) -> None:
+        """Record that the files of days are in an archive, and sync: the files may be removed afterwards."""
+        entries = [_check_entry(ARCHIVED, "", None, day) for day in days]
+        self._run_alone(lambda: self._put_entries(entries))
+        self.flush()
 
     def flush(self) -> None:
         """Write and sync every record so far."""

@@ -28,6 +28,8 @@ RECOVERED = "recovered"
 
 REPAIRED = "repaired"
 """Event for a repaired mode of one of Paddock's own files; only the sink itself writes it."""
+ARCHIVED = "archived"
+"""Event for a day whose file was moved to an archive; only the sink itself writes it."""
 
 EVENTS = (
     *(
@@ -41,6 +43,7 @@ EVENTS = (
         FINISHED,
         RECOVERED,
         REPAIRED,
+        ARCHIVED,
     ),
 )
 """Every event that Paddock writes, in the order in which they occur."""
@@ -152,7 +155,7 @@ def since_timestamp(since: datetime | None) -> str:
 
 def check_event(event: str) -> None:
     """Raise LedgerError unless `event` is a name that `append` may write."""
-    if event in (STARTED, RECOVERED, REPAIRED):
+    if event in (STARTED, RECOVERED, REPAIRED, ARCHIVED):
         how = "claim() writes it" if event == STARTED else "only the sink itself writes it"
         raise LedgerError(f"The audit event `{event}` cannot be appended: {how}. Use another event.")
     if not _FIELD_NAME_PATTERN.fullmatch(event):

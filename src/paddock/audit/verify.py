@@ -16,6 +16,9 @@ is the torn line of a writer that died, which was never a record. The second is 
 the last fraction of a second, if the machine has rebooted since. The third is records after the head: their writer died
 before it moved the head, and the next writer adopts them.
 
+Days that `audit.archive` moved away are not missing: the chain continues after them with the number and the hash that
+their `archived` record has. That record is itself part of the chain.
+
 Reading stops at the end that the files had at the start, so that writers can continue. Memory is bounded for any
 content: one line of at most `MAX_LINE_BYTES`, and `MAX_FINDINGS` findings.
 """
@@ -46,7 +49,8 @@ from paddock.audit.line_format import (
     open_regular,
     parse_record,
 )
-from paddock.audit.sink import RECOVERED, AuditRecord, timestamp
+from paddock.audit.read import read
+from paddock.audit.sink import ARCHIVED, RECOVERED, AuditRecord, timestamp
 from paddock.model.base import Value
 from paddock.model.errors import LedgerError
 from paddock.own_files import judge_file
@@ -55,6 +59,8 @@ CLOCK_S: Final = 60
 """Maximum distance of a record's time from the day of its file, in seconds: it may be from just before midnight."""
 MAX_FINDINGS: Final = 1000
 """Maximum problems, and maximum notes, in a report; the last one says if there are more."""
+_FIRST = b'{"v":1,"seq":1,'
+"""Beginning of the first record of a chain."""
 
 
 class Finding(Value):
@@ -68,6 +74,21 @@ class Finding(Value):
     """Number of the record concerned, or of the first missing one; None if it is not known."""
     message: str
     """What is wrong, worded to follow file, line and record."""
+
+
+class ArchivedDay(Value):
+    """A day whose file was moved to an archive, according to the ledger."""
+
+    file: str
+    """Name of the file."""
+    folder: str
+    """Directory of the archive, at that time."""
+    sha256: str
+    """SHA-256 of the file, in hexadecimal digits."""
+    last_seq: int
+    """Number of the last record of the chain until the end of that day."""
+    last_hash: str
+    """Hash of that record, which the next day continues."""
 
 
 class Report(Value):
@@ -85,6 +106,9 @@ class Report(Value):
     """Signs that a person changed the ledger, or that its disk lost synced data."""
     notes: tuple[Finding, ...]
     """Damage by a writer that died or by a power failure; see the module."""
+    archived: tuple[ArchivedDay, ...] = ()
+    """Days before those of the directory, which were moved to an archive; of others than the newest, as far as the
+    ledger still has their record."""
 
     @computed_field
     @property
@@ -136,26 +160,53 @@ def verify(directory: Path) -> Report:
     try:
         raw, sizes = _take_snapshot(directory)
         newest = max((name for name, size in sizes.items() if size), default="")
-        walk = _ChainPass(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
-        for name, size in sizes.items():
-            if (fd := open_regular(directory, name)) is None:
-                walk.problem(name, None, None, "is not a regular file")
-                continue
-            try:
-                walk.file(name, fd, size)
-            finally:
-                os.close(fd)
+        walk = ChainPass(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
+        archived = _find_days_before(directory, sizes)
+        if archived:
+            walk.seq, walk.hash = archived[-1].last_seq, archived[-1].last_hash
+        walk.files(directory, sizes)
         walk.end()
     except OSError as error:
         raise explain_failed_call(error, directory, "read") from error
-    return Report(
-        files=len(sizes),
-        records=walk.records,
-        last_seq=walk.seq,
-        last_hash=walk.hash,
-        problems=tuple(walk.problems),
-        notes=tuple(walk.notes),
-    )
+    return walk.report(len(sizes), archived)
+
+
+def list_archived_days(directory: Path) -> list[ArchivedDay]:
+    """Return the days that records of a directory name as archived, each once, in the order of the chain."""
+    days: dict[str, ArchivedDay] = {}
+    for record in read(directory, event=ARCHIVED, newest_first=False):
+        fields = record.fields
+        match fields.get("day"), fields.get("folder"), fields.get("file_sha256"):
+            case str(day), str(folder), str(sha256):
+                pass
+            case _:
+                continue
+        match fields.get("last_seq"), fields.get("last_hash"):
+            case int(seq), str(digest):
+                file = f"{day}.ndjson"
+                days[file] = ArchivedDay(
+                    file=file, folder=folder, sha256=sha256, last_seq=seq, last_hash=digest
+                )
+            case _:
+                pass
+    return [days[file] for file in sorted(days)]
+
+
+def _find_days_before(directory: Path, sizes: dict[str, int]) -> tuple[ArchivedDay, ...]:
+    """Return the archived days before the first file of a ledger."""
+    if not sizes or _has_first_record(directory, first := min(sizes)):
+        return ()
+    return tuple(day for day in list_archived_days(directory) if day.file < first)
+
+
+def _has_first_record(directory: Path, name: str) -> bool:
+    """Return whether a file begins with the first record of a chain. Then no search for archived days is needed."""
+    if (fd := open_regular(directory, name)) is None:
+        return False
+    try:
+        return os.pread(fd, len(_FIRST), 0) == _FIRST
+    finally:
+        os.close(fd)
 
 
 def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
@@ -188,7 +239,7 @@ def _file_sizes(directory: Path) -> dict[str, int]:
     return {name: (directory / name).lstat().st_size for name in list_dated_files(directory)}
 
 
-class _ChainPass:
+class ChainPass:
     """One pass over the chain: its findings, and the last certain record."""
 
     def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
@@ -210,7 +261,31 @@ class _ChainPass:
     def note(self, file: str, line: int | None, seq: int | None, message: str) -> None:
         _add_finding(self.notes, Finding(file=file, line=line, seq=seq, message=message))
 
+    def report(self, files: int, archived: tuple[ArchivedDay, ...]) -> Report:
+        """Return the result after all files."""
+        return Report(
+            files=files,
+            records=self.records,
+            last_seq=self.seq,
+            last_hash=self.hash,
+            problems=tuple(self.problems),
+            notes=tuple(self.notes),
+            archived=archived,
+        )
+
+    def files(self, directory: Path, sizes: dict[str, int]) -> None:
+        """Check files, each up to a size. Raises OSError."""
+        for name, size in sizes.items():
+            if (fd := open_regular(directory, name)) is None:
+                self.problem(name, None, None, "is not a regular file")
+                continue
+            try:
+                self.file(name, fd, size)
+            finally:
+                os.close(fd)
+
     def file(self, name: str, fd: int, size: int) -> None:
+        """Check the next file. Raises OSError."""
         day = _DateCheck(name)
         for number, line in enumerate(lines(fd, 0, size), 1):
             try:

@@ -171,6 +171,7 @@ def show(
     epilog=render_examples(
         "paddock audit verify",
         "paddock audit verify --json",
+        "paddock audit verify --archive /backup/ledger",
         "paddock audit verify --cluster --key paddock+1b2c3d4e+AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAh",
         "paddock audit verify --cluster --known ./checkpoint-of-march",
     ),
@@ -190,6 +191,12 @@ def show(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="With --cluster: file with a checkpoint that the record must have.",
 )
+@click.option(
+    "--archive",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Check the days that `paddock audit archive` moved to this directory.",
+)
 @options.workspace
 @options.settings
 @options.as_json
@@ -198,11 +205,14 @@ def verify_(
     flags: dict[str, str],
     *,
     shared: bool,
+    folder: Path | None,
     keys: tuple[str, ...],
     known: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Check the whole ledger. Exit code: 1 if it was changed."""
+    if shared and folder is not None:
+        raise click.UsageError("--archive and --cluster exclude each other.")
     if shared:
         from paddock.cli import cluster_record
 
@@ -212,7 +222,13 @@ def verify_(
     if keys or known:
         raise click.UsageError("--key and --known require --cluster.")
     directory = _find_directory(workspace, flags)
-    report = verify(directory)
+    if folder is None:
+        report = verify(directory)
+    else:
+        from paddock.audit.archive import verify_archive
+
+        report = verify_archive(folder.absolute(), directory)
+        directory = folder.absolute()
     if as_json:
         print_json({"directory": str(directory), **report.model_dump(mode="json")})
     else:
@@ -220,12 +236,62 @@ def verify_(
             click.echo(f"note: {_render_place(finding)}: {finding.message}")
         for finding in report.problems:
             click.echo(f"problem: {_render_place(finding)}: {finding.message}")
+        for day in report.archived:
+            click.echo(f"archived: {day.file} in {day.folder}, up to record {day.last_seq}")
         verdict = "ok" if report.ok else "changed"
         click.echo(
             f"{verdict}: {count(report.records, 'record')} in {count(report.files, 'file')} of {directory}"
         )
         click.echo(f"last: {report.last_seq} {report.last_hash}")
     click.get_current_context().exit(0 if report.ok else 1)
+
+
+@command.command(
+    "archive",
+    epilog=render_examples(
+        "paddock audit archive /backup/ledger --older-than 90d",
+        "paddock audit archive /backup/ledger --older-than 2026-01-01 --dry-run",
+        "paddock audit verify --archive /backup/ledger",
+    ),
+)
+@click.argument("folder", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
+@options.add_moment_option(
+    "--older-than",
+    "before",
+    required=True,
+    help="Only days that ended before this time: an age such as 90d, or a date.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the days, and change nothing.")
+@options.workspace
+@options.settings
+@options.as_json
+def archive_(
+    folder: Path, before: datetime, workspace: Path, flags: dict[str, str], *, dry_run: bool, as_json: bool
+) -> None:
+    """Move closed days of the ledger to a directory. Records are copied, synced and compared before their removal.
+
+    The ledger records the number, the hash and the SHA-256 of each day, so that `paddock audit verify` continues the
+    chain and `paddock audit verify --archive` proves the moved files.
+    """
+    from paddock.audit.archive import archive
+
+    settings = load(workspace, flags=flags).settings
+    directory, folder = settings.audit.directory, folder.absolute()
+    if settings.cluster.url and not dry_run:
+        raise Failure(
+            "This ledger belongs to a cluster, which reads it from its first record on (cluster.url). "
+            "Nothing was archived. Back up the directory instead: " + str(directory)
+        )
+    days = archive(directory, folder, before, dry_run=dry_run)
+    if as_json:
+        found = [day.model_dump(mode="json", exclude={"folder"}) for day in days]
+        print_json({"directory": str(directory), "folder": str(folder), "dry_run": dry_run, "days": found})
+        return
+    verb = "would archive" if dry_run else "archived"
+    for day in days:
+        click.echo(f"{verb}: {day.file}, up to record {day.last_seq}")
+    if not days:
+        click.echo(f"nothing to archive: no closed day of {directory} is that old")
 
 
 def _find_directory(workspace: Path, flags: dict[str, str]) -> Path:

@@ -138,12 +138,12 @@ def _parse_moment(_context: click.Context, parameter: click.Parameter, text: str
         raise click.BadParameter(str(problem), param=parameter) from None
 
 
-since = click.option(
-    "--since",
-    metavar="AGE|DATE",
-    callback=_parse_moment,
-    help="Only records since this time: an age such as 24h, or a date.",
-)
+def add_moment_option(*names: str, required: bool = False, help: str) -> Callable[[Any], Any]:
+    """Return an option for a time: an age, or a date in ISO 8601."""
+    return click.option(*names, metavar="AGE|DATE", callback=_parse_moment, required=required, help=help)
+
+
+since = add_moment_option("--since", help="Only records since this time: an age such as 24h, or a date.")
 
 
 limit = click.option(
