@@ -21,6 +21,8 @@ _FAILURES: dict[Installer, re.Pattern[str]] = {
         r"|\b(?:pip[\d.]*|uv|conda|mamba|micromamba): (?:command )?not found|No such file or directory: '(?:pip3?|uv)'"
         r"|No solution found when resolving|Failed to fetch: |CondaHTTPError"
         r"|'pip', 'install'.{0,2000} returned non-zero exit status"
+        r"|^\s{0,20}[%!](?:pip|conda|uv) .*\n.*\n?SyntaxError",
+        re.MULTILINE,
     ),
     "npm": re.compile(
         r"npm (?:error|ERR!)|ERR_PNPM|\b(?:npm|pnpm|yarn): (?:command )?not found|spawnSync? npm ENOENT"

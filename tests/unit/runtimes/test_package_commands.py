@@ -20,6 +20,7 @@ CALLED = "subprocess.CalledProcessError: Command '['/usr/bin/python3', '-m', 'pi
         ("python", "import os; os.system('pip install numpy')", PEP_668, 'run the program with packages=["numpy"] (paddock exec python --package numpy)'),
         ("python", "", CALLED, 'run the program with packages=["six"] (paddock exec python --package six)'),
         ("python", 'os.system("npm i @a/b left-pad@1")', NPM, 'run a node program with packages=["@a/b", "left-pad@1"] (paddock exec node --package @a/b --package left-pad@1)'),
+        ("python", "%pip install emoji", '  File "program.py", line 1\n    %pip install emoji\n    ^\nSyntaxError: invalid syntax', 'run the program with packages=["emoji"] (paddock exec python --package emoji)'),
         ("node", 'execSync("npm install left-pad", {stdio: "inherit"})', NPM, 'run the program with packages=["left-pad"] (paddock exec node --package left-pad)'),
         ("typescript", "execSync('npm install left-pad')", NPM, 'run the program with packages=["left-pad"] (paddock exec typescript --package left-pad)'),
         ("shell", "yarn add left-pad", "code.sh: line 1: yarn: command not found", 'run a node program with packages=["left-pad"] (paddock exec node --package left-pad)'),
