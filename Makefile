@@ -43,6 +43,7 @@ check: $(READY) ## Check style, types, layers, generated files and the shape of 
 	@$(RUN)ruff check
 	@$(RUN)ruff format --check
 	@$(RUN)basedpyright
+	@$(RUN)python scripts/example_types.py
 	@$(RUN)lint-imports
 	@$(RUN)python scripts/seccomp_filters.py --check
 	@$(RUN)python scripts/redaction_rules.py --check

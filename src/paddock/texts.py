@@ -1,5 +1,6 @@
 """Phrases of messages, worded the same way throughout."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, get_args
@@ -13,6 +14,13 @@ half a kilobyte each."""
 _DISTRIBUTION = "paddock-sandbox"
 _NAME_CHARS = 200
 """Characters of a name that are compared: the time grows with the length, which an attacker may choose."""
+ESCAPED_LINE_ENDS = (
+    "the program is one line with the two characters \\n between its statements; send line ends themselves, which JSON "
+    "writes as \\n, and a shell as $'...\\n...'"
+)
+_MAX_ESCAPED_CHARS = 4000
+"""Maximum length of a line that is searched for strings, because the search takes quadratic time."""
+_STRING_PATTERN = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`""")
 _UNCHANGED: Mapping[str, str] = {}
 
 
@@ -129,3 +137,11 @@ def install_command(extra: str, *, again: bool = False) -> str:
 def ellipsis(text: str, max_chars: int) -> str:
     """Return a text cut to `max_chars` characters; a cut text ends with `...`."""
     return text if len(text) <= max_chars else f"{text[: max_chars - 3]}..."
+
+
+def has_escaped_line_ends(code: str) -> bool:
+    """Return whether a program is one line with a backslash and an `n` outside of strings, in place of line ends."""
+    line = code.strip()
+    if "\\n" not in line or "\n" in line:
+        return False
+    return "\\n" in _STRING_PATTERN.sub("", line[:_MAX_ESCAPED_CHARS])

@@ -18,6 +18,9 @@ def told(outcome):
     return [(line.level, line.text) for line in outcome.console]
 
 
+SERVERS = "tools are in `servers`, as await servers.<name>.<tool>(...); those there are: odd, even"
+
+
 @pytest.mark.parametrize(
     ("source", "hint"),
     [
@@ -47,6 +50,14 @@ def told(outcome):
         ("return JSON.parse('{')", ""),
         ("const none = undefined; return none.contents[0]", ""),
         ("throw new Error('content[0].text')", ""),
+        ("external_echo({ text: 'x' })", SERVERS),
+        ("return await github.search({ q: 1 })", SERVERS),
+        ("return github.search({ q: 1 })", SERVERS),
+        ("return await search('x')", SERVERS),
+        ("return rows.map((row) => row.id)", ""),
+        ("return sum(1, 2)", ""),
+        ("return total_count", ""),
+        (r"const a = 1;\nreturn a", "the program is one line with the two characters \\n between its statements; send line ends themselves, which JSON writes as \\n, and a shell as $'...\\n...'"),
         ("return nothing", ""),
         ("throw new ReferenceError('__proto__ is not defined')", ""),
         ("throw new EvalError('no')", ""),

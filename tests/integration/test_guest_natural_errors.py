@@ -9,6 +9,7 @@ RESULT = (
 )
 DATA = "this is data already, as the result of a tool is: leave JSON.parse out"
 TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
+SERVERS = "tools are in `servers`, as await servers.<name>.<tool>(...); those there are: odd, even"
 ECHO = "tools are in `servers`: await servers.odd.echo(...)"
 FILES = "there are no files; call a tool: await servers.<name>.<tool>(...)"
 LOG = "use console.log"
@@ -119,8 +120,8 @@ NATURAL = {
     "below mcp": (f"return await mcp.{CALL.removeprefix('servers.')}", ECHO),
     "below the SDK": (f"return await paddock.{CALL.removeprefix('servers.')}", ECHO),
     "a server that is none": ("return await servers.mcp__odd__echo({ text: 'x' })", ECHO),
-    "a tool that is none": ("return await odd.no_such_tool({ text: 'x' })", NONE),
-    "a server that nobody has": ("return await github.search_issues({ query: 'x' })", NONE),
+    "a tool that is none": ("return await odd.no_such_tool({ text: 'x' })", SERVERS),
+    "a server that nobody has": ("return await github.search_issues({ query: 'x' })", SERVERS),
     "tools of nobody": ("return await tools.github.search({})", TOOLS),
     "a call of all servers": ("return await servers.call('odd', 'echo', {})", TOOLS),
 }  # fmt: skip

@@ -3,7 +3,16 @@ import importlib.metadata
 import pytest
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from paddock.texts import Fault, ellipsis, explain, find_nearest, install_command, list_faults, suggest
+from paddock.texts import (
+    Fault,
+    ellipsis,
+    explain,
+    find_nearest,
+    has_escaped_line_ends,
+    install_command,
+    list_faults,
+    suggest,
+)
 
 
 class Inner(BaseModel):
@@ -97,6 +106,23 @@ def test_only_the_beginning_of_a_long_name_is_compared():
 def test_a_text_longer_than_the_bound_ends_in_an_ellipsis_within_it():
     assert ellipsis("123456", 6) == "123456"
     assert ellipsis("1234567", 6) == "123..."
+
+
+@pytest.mark.parametrize(
+    ("code", "escaped"),
+    [
+        (r"a = 1\nprint(a)", True),
+        (r'print("a")\nprint("b")\n', True),
+        (r"print('a\n' + 1", False),
+        (r'print("a\"\n"', False),
+        (r"`${a}\n`", False),
+        ("a = 1\n" r"b = '\n'", False),
+        ("print(1)", False),
+        ('\\"' * 1_000_000 + r"\n", False),
+    ],
+)
+def test_a_backslash_and_an_n_outside_of_strings_stand_for_line_ends(code, escaped):
+    assert has_escaped_line_ends(code) is escaped
 
 
 @pytest.mark.parametrize(

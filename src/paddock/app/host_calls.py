@@ -12,6 +12,7 @@ from paddock.javascript.result_hints import ResultShape
 from paddock.model.approval import ERROR_CODES
 from paddock.model.base import Json
 from paddock.model.errors import (
+    NO_SERVERS,
     ConfigurationError,
     LedgerError,
     ScriptNotFound,
@@ -26,6 +27,7 @@ from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerC
 from paddock.policy.rehearsal import Plan
 from paddock.redaction.outgoing import OnCall
 from paddock.sdk.requests import ENDED_STATUSES, MakeToolRun, make_child_request, render_ended
+from paddock.texts import ellipsis
 
 # A call whose record cannot be written is not made; the program's own outcome reports why.
 _UNRECORDED = HostReply(
@@ -165,6 +167,19 @@ class HostCalls:
                 return await suggest_call(self.offered, names, request)
         except (TimeoutError, SdkError, ServerError, ConfigurationError, LedgerError):
             return ""
+
+    def list_servers(self) -> str:
+        """Return the names of the servers whose tools the program may call, or how to add one."""
+        if self.offered is None:
+            return ""
+        try:
+            names = self.offered.list_servers(self._child_request(ServerCall(server="", tool="*")))
+        except ConfigurationError:
+            return ""
+        if not names:
+            return f"tools are in `servers`, which is empty: {NO_SERVERS}"
+        found = ellipsis(", ".join(names), _MAX_SERVER_LIST_CHARS)
+        return f"tools are in `servers`, as await servers.<name>.<tool>(...); those there are: {found}"
 
     def _child_request(self, work: ServerCall) -> ExecutionRequest:
         return ExecutionRequest(

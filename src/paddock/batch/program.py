@@ -3,12 +3,12 @@
 import base64
 import binascii
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from paddock.model.base import PositiveInt, Value
+from paddock.model.base import PositiveInt, Texts, Value
 from paddock.model.ids import new_id
 from paddock.model.limits import LimitOverrides
 from paddock.model.network import Network
@@ -25,6 +25,9 @@ from paddock.model.program import (
 from paddock.model.request import RuntimeRun
 from paddock.model.work_files import INPUT_BYTES, InputFile
 from paddock.texts import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 MAX_TESTS = 10_000
 MAX_EXPECTED_BYTES = 16 * 1024 * 1024
@@ -78,6 +81,18 @@ class Case(Value):
     """Wall time of this test, in milliseconds; None for that of the program."""
     memory_bytes: PositiveInt | None = None
     """Memory of this test, in bytes; None for that of the program."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            stdin: bytes | str = b"",
+            expect: bytes | str = b"",
+            name: str = "",
+            timeout_ms: int | None = None,
+            memory_bytes: int | None = None,
+        ) -> None: ...
 
 
 class Checker(Value):
@@ -147,6 +162,33 @@ class Program(Value):
     """A program that judges the output instead of a comparison."""
     stop_on_failure: bool = False
     """Whether the first test that is not accepted is the last one to run."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            language: str,
+            code: str,
+            id: str | int = ...,  # noqa: A002 - its field
+            executable: str | None = None,
+            args: Texts = (),
+            stdin: bytes | str | None = None,
+            files: Mapping[str, bytes | str] = ...,
+            env: Mapping[str, str] = ...,
+            packages: Texts = (),
+            access: Access = "none",
+            network: Literal["none", "loopback", "full"] = "none",
+            timeout_ms: int | None = None,
+            compile_timeout_ms: int | None = None,
+            cpu_ms: int | None = None,
+            memory_bytes: int | None = None,
+            output_bytes: int | None = None,
+            tests: Sequence[Case] = (),
+            compare: Comparison = "lines",
+            checker: Checker | None = None,
+            stop_on_failure: bool = False,
+        ) -> None: ...
 
     @model_validator(mode="after")
     def _can_run(self) -> Self:

@@ -13,7 +13,7 @@ from weakref import finalize
 from paddock.client.arguments import check_programs
 from paddock.client.loop_thread import NOT_OPEN, OpenLoop, start_loop
 from paddock.client.paddock import Paddock
-from paddock.client.sessions import BlockingSession
+from paddock.client.sessions import BlockingSession, InterpreterSession
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.settings.schema import Settings
@@ -178,9 +178,19 @@ class BlockingPaddock:
             return self._map(programs, max_parallel=max_parallel, engine=engine)
         return self._map(_iterate_in_thread(programs), max_parallel=max_parallel, engine=engine)
 
-    def session(self, language: str | None = None, **options: Any) -> BlockingSession:  # noqa: ANN401
-        """Return a session, as `Paddock.session` does with the same arguments: `with p.session("python") as s:`."""
-        return BlockingSession(self._paddock.session(language, **options), self._run_and_wait)
+    @staticmethod
+    def _make_opening(
+        method: Callable[Concatenate[Paddock, P], InterpreterSession],
+    ) -> "Callable[Concatenate[BlockingPaddock, P], BlockingSession]":
+        """Return a method that makes the session of `method` one that waits."""
+
+        @wraps(method)
+        def open_session(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> BlockingSession:
+            return BlockingSession(method(self._paddock, *args, **named), self._run_and_wait)
+
+        return open_session
+
+    session = _make_opening(Paddock.session)
 
     @overload
     def tool(

@@ -29,7 +29,7 @@ from paddock.client.requests import Caller, RunningSession, attach_readers, read
 from paddock.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
-from paddock.model.base import Json
+from paddock.model.base import Json, Texts
 from paddock.model.errors import RequestError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
@@ -241,19 +241,19 @@ class Paddock:
         *,
         runtime: str | None = None,
         file: Path | str | None = None,
-        args: Sequence[str] = (),
+        args: Texts = (),
         executable: str | None = None,
         stdin: bytes | str | None = None,
         cwd: str = ".",
         access: Access | None = None,
-        network: Network | Sequence[str] = "none",
+        network: Network | Texts = "none",
         files: Mapping[str, InputData] | Sequence[InputFile] | None = None,
-        outputs: Sequence[str] | None = None,
+        outputs: Texts | None = None,
         env: Mapping[str, str] | None = None,
         session: str | None = None,
         kernel: Kernel = "plain",
         background: bool = False,
-        packages: Sequence[str] = (),
+        packages: Texts = (),
         combined: bool = False,
         keep: bool = True,
         timeout_ms: int | None = None,
@@ -322,10 +322,10 @@ class Paddock:
         id: str | None = None,  # noqa: A002 - as every handle is called
         executable: str | None = None,
         access: Access | None = None,
-        network: Network | Sequence[str] = "none",
+        network: Network | Texts = "none",
         files: Mapping[str, InputData] | None = None,
         env: Mapping[str, str] | None = None,
-        packages: Sequence[str] = (),
+        packages: Texts = (),
         kernel: Kernel = "plain",
         background: bool = False,
         memory_bytes: int | None = None,

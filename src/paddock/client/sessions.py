@@ -1,13 +1,14 @@
 """Sessions of the library: `async with p.session("python") as s:`, and their twin that blocks."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self
 
 from paddock.client.arguments import check_type, read_text
+from paddock.model.base import Texts
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome
 from paddock.model.session import NEW
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from paddock.app.runtime_service import Programs
     from paddock.client.arguments import InputData
     from paddock.output.recorder import OnOutput
+
+P = ParamSpec("P")
 
 
 class SessionOwner(Protocol):
@@ -175,7 +178,7 @@ class InterpreterSession:
         *,
         stdin: bytes | str | None = None,
         files: "Mapping[str, InputData] | None" = None,
-        outputs: Sequence[str] | None = None,
+        outputs: Texts | None = None,
         timeout_ms: int | None = None,
         cpu_ms: int | None = None,
         keep: bool = True,
@@ -261,9 +264,19 @@ class BlockingSession:
         """Open it without a block, and return it. `close` ends it."""
         return self.__enter__()
 
-    def run(self, code: str, **options: Any) -> Outcome:  # noqa: ANN401 - those of the other
-        """Execute a program, as `InterpreterSession.run` does with the same arguments."""
-        return self._wait(partial(self._session.run, code, **options))
+    @staticmethod
+    def _make_waiting(
+        method: Callable[Concatenate[InterpreterSession, P], Coroutine[Any, Any, Outcome]],
+    ) -> "Callable[Concatenate[BlockingSession, P], Outcome]":
+        """Return a method that runs `method` and waits for its outcome."""
+
+        @wraps(method)
+        def wait(self: "BlockingSession", *args: P.args, **named: P.kwargs) -> Outcome:
+            return self._wait(partial(method, self._session, *args, **named))
+
+        return wait
+
+    run = _make_waiting(InterpreterSession.run)
 
     def interrupt(self) -> None:
         """Interrupt the program that another thread executes."""

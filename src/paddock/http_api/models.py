@@ -14,7 +14,7 @@ from paddock.model.limits import Calls
 from paddock.model.outcome import Outcome
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
 from paddock.model.session import Kernel, SessionHandle, SessionInfo
-from paddock.model.work_files import MAX_INPUT_FILES, GivenFile, OutputFile
+from paddock.model.work_files import GivenFiles, OutputFile
 
 WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
@@ -94,7 +94,7 @@ class SessionOptions(Value):
     """Access to the workspace; by default reading, if that is granted."""
     network: Literal["none", "loopback", "hosts", "full"] | list[Text] | None = None
     """Access to the network; a list names the only hosts."""
-    files: Annotated[list[GivenFile], Field(max_length=MAX_INPUT_FILES)] | None = None
+    files: GivenFiles | None = None
     """Files that are written into its working directory first."""
     env: dict[str, str] | None = None
     """Environment variables. Policy grants their names; values are never recorded."""

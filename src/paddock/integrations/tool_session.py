@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
@@ -16,6 +16,7 @@ from paddock.client.paddock import Paddock
 from paddock.client.sessions import InterpreterSession
 from paddock.client.whole_numbers import read_limits
 from paddock.integrations.answer import Answer, build_answer, build_refusal
+from paddock.model.base import Texts
 from paddock.model.errors import PaddockError, RequestError
 from paddock.model.languages import read_language
 from paddock.model.network import Network
@@ -54,11 +55,11 @@ class SessionOptions(TypedDict, total=False):
     paddock: BlockingPaddock
     """An open Paddock. Without it, the tool opens one in the current directory and closes it."""
     files: Mapping[str, InputData]
-    outputs: Sequence[str]
+    outputs: Texts
     """Patterns of files to store, by default images."""
-    packages: Sequence[str]
+    packages: Texts
     env: Mapping[str, str]
-    network: Network | Sequence[str]
+    network: Network | Texts
     access: Access
     executable: str
     kernel: Kernel

@@ -190,6 +190,8 @@ _USED_IN_COMPUTATIONS = {
 _AWAIT_BEFORE_PATTERN = re.compile(r"\bawait\b\s*$")
 _AWAIT_PATTERN = re.compile(r"await\b\s*[\w$(\[{'\"`]")
 _ONLY_ASYNC = "await is only valid in async functions"
+_CALLED, _CALLED_WITH_OBJECT = re.compile(r"\s*\("), re.compile(r"\s*\(\s*\{")
+_MAX_SPACE_CHARS = 20
 _TYPE_PATTERN = re.compile(
     r":\s*(?:string|number|boolean|any|unknown|void|Record<|Array<)|^(?:interface|type|enum) \w"
 )
@@ -231,6 +233,22 @@ def find_called_names(error: ErrorInfo, source: str) -> list[str]:
     if (found := _NOT_READ.fullmatch(error.message)) and site.base().startswith(("paddock.", "mentu.")):
         return [*split_names(site.base()), found[1]]
     return []
+
+
+def calls_missing_tool(error: ErrorInfo, source: str) -> bool:
+    """Return whether the text shows that an undefined name was meant as a tool.
+
+    It is awaited, or called with an object that is written there, or its name joins words by underscores.
+    """
+    site, found = ErrorSite.of(error, source), _NOT_DEFINED.fullmatch(error.message)
+    if site is None or error.name != "ReferenceError" or found is None:
+        return False
+    called = site.next(found[1])
+    before, _, after = site.after.partition(called) if called else ("", "", "")
+    if not _CALLED.match(after):
+        return False
+    is_awaited = _AWAIT_BEFORE_PATTERN.search(f"{site.before[-_MAX_SPACE_CHARS:]}{before}") is not None
+    return is_awaited or "_" in called.strip("_") or _CALLED_WITH_OBJECT.match(after) is not None
 
 
 def _of_a_name(error: ErrorInfo, site: ErrorSite | None, advice: dict[str, str], used: dict[str, str]) -> str:

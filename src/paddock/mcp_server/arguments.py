@@ -6,6 +6,7 @@
                               could be several items, so that it is read only if items are phrases
     5e3, "5000", "true"       the whole number, number or boolean, if the schema wants one
     '{"id": 5}', "[1]"        the object or the array, if the schema wants one
+    {"a.csv": "x"}            the list of files that has this text at this path
     "bash", "Python"          the language `shell`, `python`, if the schema lists that and not the alias
 
 Every other value is checked against the schema unchanged. The published schemas name only the plain form.
@@ -21,6 +22,7 @@ from pydantic_core import from_json
 
 from paddock.model.base import Json
 from paddock.model.languages import read_language
+from paddock.model.work_files import read_files_by_path
 
 _NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _MAX_NUMBER_CHARS = 40
@@ -63,6 +65,8 @@ def _read_value(
         if path == "language" and value not in schema.get("enum", [value]):
             name = read_language(value)
             return name if name in schema["enum"] else value
+    if path == "files" and kind == "array":
+        value = read_files_by_path(value)
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     if kind == "object" and isinstance(value, dict):

@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from paddock.model.base import Json, Value, WholeNumber
+from paddock.model.base import Json, Texts, Value, WholeNumber
 from paddock.model.errors import InvalidHandle
 from paddock.model.program import Phase
 
@@ -193,6 +193,20 @@ class OutputQuery(CamelCaseModel):
     """The cursor of an earlier answer."""
     line_range: LineRange | None = None
     """Lines to read by their numbers, instead of terms."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            artifact_handle: str,
+            query_terms: Texts = (),
+            max_excerpts: int = 10,
+            context_lines: int = 3,
+            stream: Literal["stdout", "stderr", "both"] = "both",
+            cursor: Cursor | None = None,
+            line_range: LineRange | None = None,
+        ) -> None: ...
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Self:

@@ -7,6 +7,8 @@ from pydantic_core import PydanticCustomError
 
 Json = Any
 """A JSON value. The frame decoder, not pydantic, checks deep data of guests."""
+Texts = list[str] | tuple[str, ...]
+"""Several texts, in signatures. A `Sequence[str]` would accept a single text, too."""
 
 
 class Value(BaseModel):

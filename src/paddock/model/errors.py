@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from paddock.model.status import Status
 
 
+NO_SERVERS = "no servers are configured here; name one in .paddock/servers.json of the workspace"
 _MAX_QUOTED_CHARS = 500
 NO_MORE_PROCESSES = (
     "no further process or thread can be started: this user, or this control group, has reached its limit; "
@@ -141,11 +142,7 @@ class UnknownServer(ServerError):
         near = find_nearest(name.lower(), spelled)
         if not near:
             names = ", ".join(spelled.values())[:_MAX_QUOTED_CHARS]
-            self.hint = (
-                f"those there are: {names}"
-                if names
-                else "no servers are configured here; name one in .paddock/servers.json of the workspace"
-            )
+            self.hint = f"those there are: {names}" if names else NO_SERVERS
         hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""
         super().__init__(f"Unknown server: {name}{hint}")
 

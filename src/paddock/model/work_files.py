@@ -4,9 +4,9 @@ import hashlib
 import unicodedata
 from base64 import b64decode
 from collections.abc import Callable, Iterable
-from typing import Annotated, Self
+from typing import Annotated, Self, cast
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from paddock.model.base import Value
 from paddock.model.errors import UnknownArtifact
@@ -96,6 +96,25 @@ class GivenFile(Value):
         """Return the file as a request has it. Raises ValidationError."""
         data = self.base64 if self.text is None else self.text.encode("utf-8", "replace")
         return InputFile(path=self.path, data=data, workspace=self.workspace, artifact=self.artifact)
+
+
+def read_files_by_path(value: object) -> object:
+    """Return an object of texts by path as a list of files; every other value unchanged, also a single file.
+
+    `{"path": "a", "text": "b"}` could mean one file or two.
+    """
+    if not isinstance(value, dict):
+        return value
+    members = cast("dict[object, object]", value)
+    if "path" in members or not all(isinstance(text, str) for text in members.values()):
+        return members
+    return [{"path": path, "text": text} for path, text in members.items()]
+
+
+GivenFiles = Annotated[
+    list[GivenFile], Field(max_length=MAX_INPUT_FILES), BeforeValidator(read_files_by_path)
+]
+"""Files as clients write them: a list, or texts by path."""
 
 
 class OutputFile(Value):

@@ -1,16 +1,17 @@
 """Environment variables that lead the programs of a job to its proxy."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from paddock.model.network import NetworkRule
+from paddock.model.network import Network, NetworkRule
 
 _TRUST = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"),
 )
+_RETRIES = ("PIP_RETRIES", "UV_HTTP_RETRIES", "CARGO_NET_RETRY", "npm_config_fetch_retries")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -42,3 +43,15 @@ def make_proxy_environment(port: int, rules: Iterable[NetworkRule]) -> dict[str,
         "NO_PROXY": ",".join(name for name in _LOCAL if name not in granted),
     }
     return {**values, **{name.lower(): value for name, value in values.items()}, "NODE_USE_ENV_PROXY": "1"}
+
+
+def stop_retries(network: Network, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which installers of packages fail at once on a network without registries.
+
+    pip, npm, uv and cargo try three to six times otherwise, which takes up to a minute. The environment's own values
+    stay; npm ignores the case of its variables.
+    """
+    if network not in {"none", "loopback"}:
+        return dict(environment)
+    given = {name.lower() for name in environment}
+    return {**{name: "0" for name in _RETRIES if name.lower() not in given}, **environment}

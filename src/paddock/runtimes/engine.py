@@ -21,6 +21,7 @@ from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessResult
+from paddock.network.environment import stop_retries
 from paddock.runtimes import cache, safe_copy, shown_values
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file, find_left_file
@@ -30,6 +31,7 @@ from paddock.runtimes.limits import PROCESSORS, limit_compiler, limit_run
 from paddock.runtimes.outcome_mapping import (
     is_out_of_memory,
 )
+from paddock.runtimes.package_commands import advise_on_installation
 from paddock.runtimes.running_task import Compiled, RunningTask
 from paddock.runtimes.steps import NoProgramError, Step, steps
 from paddock.runtimes.task import ProgramTask, Sinks
@@ -262,7 +264,7 @@ class RuntimeEngine:
             environment |= _list_proxy_variables(job, slot.scratch) | job.work.env
             environment[VARIABLE] = f"{slot.scratch}/{WORKDIR}"
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
-            environment = self._list_inherited_variables(names) | environment
+            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
             started = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True, listener=job.serve_proxy)
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
@@ -303,7 +305,7 @@ class RuntimeEngine:
             environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
-            environment = self._list_inherited_variables(names) | environment
+            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
             if task.toolchain.variant.shows and shown_values.may_show(work.code):
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
@@ -347,15 +349,19 @@ class RuntimeEngine:
         return task.result(result, "run", compiled, message, hint)
 
     def _missing_package_hint(self, task: RunningTask, ended: ProcessResult) -> str:
-        """Return how to install a package that a program failed to import, or ""."""
+        """Return how to get a package that a program failed to import or to install, or ""."""
         work = task.job.work
+        if ended.status not in {Status.FAILED, Status.TIMEOUT}:
+            return ""
+        said, in_session = task.with_errors(ended).stderr, work.session is not None
+        text = said.head + said.tail
+        if advice := advise_on_installation(work.code or "", text, work.runtime, in_session=in_session):
+            return advice
         installer = INSTALLERS.get(work.runtime)
         if installer is None or ended.status is not Status.FAILED:
             return ""
-        said = task.with_errors(ended).stderr
-        text = said.head + said.tail
         if installer == "npm":
-            return missing_npm_package(text, work.runtime, in_session=work.session is not None)
+            return missing_npm_package(text, work.runtime, in_session=in_session)
         passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
         return missing_module(text, task.job, task.toolchain, passed_over)
 

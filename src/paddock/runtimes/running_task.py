@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +28,15 @@ from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import Toolchain
 from paddock.runtimes.workdir import WORKDIR
 from paddock.sandbox.protocol import GuardingSandbox, Streams
+from paddock.texts import ESCAPED_LINE_ENDS, has_escaped_line_ends
 
 if TYPE_CHECKING:
     from paddock.sandbox.protocol import SandboxSlot
 
 MIN_RUN_MS = 1000
 """Minimum time left to start a compiled program, in milliseconds."""
+_PARSE_ERROR_PATTERN = re.compile(r"syntax|parse error|unexpected|invalid|illegal", re.IGNORECASE)
+"""What interpreters print about a program that they cannot parse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,10 @@ class RunningTask:
         if ended.limit == "wall" and self.toolchain.is_cold:
             compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
             return slow(work.runtime) if compiles else ""
+        if work.code is not None and ended.status is Status.FAILED and has_escaped_line_ends(work.code):
+            said = self.with_errors(ended).stderr
+            if phase == "compile" or _PARSE_ERROR_PATTERN.search(said.head + said.tail):
+                return ESCAPED_LINE_ENDS
         runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
         has_input = work.stdin is not None
         ended = self.with_errors(ended)

@@ -486,3 +486,7 @@ class Settings(Value):
     """Traces and metrics."""
     log: LogSettings = Field(default_factory=LogSettings)
     """Log lines."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **sections: Value | Mapping[str, Any]) -> None: ...

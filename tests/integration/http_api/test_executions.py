@@ -63,6 +63,11 @@ def test_standard_input_may_be_bytes(api: ApiClient) -> None:
     assert outcome["program"]["stdout"]["head"] == "[0, 255]\n"
 
 
+def test_files_are_texts_by_path_too(api: ApiClient) -> None:
+    outcome = api.run(language="shell", code="cat a.csv", files={"a.csv": "x"})
+    assert outcome["program"]["stdout"]["head"] == "x"
+
+
 def test_files_go_in_and_come_out(api: ApiClient) -> None:
     files = [
         {"path": "a.txt", "text": "text"},

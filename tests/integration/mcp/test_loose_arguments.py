@@ -250,3 +250,19 @@ def test_the_compat_names_take_what_their_schemas_say_alone(place: Place) -> Non
         ),
         (True, 'sdl.runtime.execute: `timeoutMs` must be a whole number, not the text "500"'),
     ]
+
+
+def test_files_are_texts_by_path_too(place: Place) -> None:
+    program = {"language": "shell", "code": "cat a.csv b/c"}
+    taken, refused = answers(
+        place,
+        [
+            ("run_program", {**program, "files": {"a.csv": "x\n", "b/c": "y"}}),
+            ("run_program", {**program, "files": {"path": "a.csv", "text": "x"}}),
+        ],
+    )
+    assert taken.structured_content["stdoutSummary"] == "x\ny"
+    assert refused.content[0].text == (
+        "invalid\nrun_program: `files` must be a list, not an object; "
+        'give a list such as [{"path": "a.csv", "text": "x,y"}]'
+    )

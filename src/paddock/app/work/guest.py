@@ -23,6 +23,7 @@ from paddock.policy.guests import GUEST_TIER, judge_program_or_call
 from paddock.policy.kinds import Catalogue, Judgement, Reason
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
+from paddock.texts import ESCAPED_LINE_ENDS, has_escaped_line_ends
 
 
 class Guest(Kind[GuestRun]):
@@ -234,14 +235,22 @@ def _note_nothing(
 
 async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
     """Return a result. If the program failed at a wrong tool name, its hint shows the right one."""
-    from paddock.javascript.hints import find_called_names
+    from paddock.javascript.hints import calls_missing_tool, find_called_names
 
     error = result.error
+    if (
+        error is not None
+        and error.name == "SyntaxError"
+        and not error.hint
+        and has_escaped_line_ends(work.source)
+    ):
+        return result.replace(error=error.replace(hint=ESCAPED_LINE_ENDS))
     if error is None or work.computes:
         return result
     if not error.hint and (hint := explain_wrong_use(error, work.source, calls.shapes)):
         return result.replace(error=error.replace(hint=hint))
     call = await calls.suggest_call(find_called_names(error, work.source))
-    return (
-        result.replace(error=error.replace(hint=f"tools are in `servers`: await {call}")) if call else result
-    )
+    hint = f"tools are in `servers`: await {call}" if call else ""
+    if not hint and not error.hint and calls_missing_tool(error, work.source):
+        hint = calls.list_servers()
+    return result.replace(error=error.replace(hint=hint)) if hint else result

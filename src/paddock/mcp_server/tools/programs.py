@@ -47,6 +47,8 @@ RUN_PROGRAM = (
     "Returns its output; query_output reads what was cut."
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
+_MODES = "summary: its lines; minimal: a handle alone; intent: lines with query_terms; digest: errors and failed tests"
+_FILES_EXAMPLE = 'give a list such as [{"path": "a.csv", "text": "x,y"}]'
 _MAX_LISTED_ITEMS = 8
 _OF_A_PROGRAM = "Program"
 """Name of errors whose text already says that they are the program's own."""
@@ -229,7 +231,7 @@ def _build_run_program(programs: Programs) -> Tool:
             access={"enum": [*ACCESSES]},
             network={"enum": [*NETWORKS]},
             timeout_ms=_LINES,
-            output_mode={"enum": [*OUTPUT_MODES]},
+            output_mode={"enum": [*OUTPUT_MODES], "description": _MODES},
             query_terms=_TEXTS,
             max_response_lines=_LINES,
             context_lines=_LINES,
@@ -240,10 +242,10 @@ def _build_run_program(programs: Programs) -> Tool:
                 "items": {"type": "object"},
                 "description": "{path, text | base64 | workspace | artifact}",
             },
-            outputs={**_TEXTS, "description": "files to keep: *.csv"},
+            outputs={**_TEXTS, "description": "files to keep: *.csv; figures shown come back as images"},
             env={"type": "object"},
             session={**_TEXT, "description": '"new" or handle'},
-            packages=_TEXTS,
+            packages={**_TEXTS, "description": "installed first; a person may be asked"},
         ),
         run=programs.run_program,
         phrases=_PHRASES,
@@ -304,6 +306,7 @@ def _reject_arguments(
             f"; give a list with one item for each argument: {json.dumps(args.split()[:_MAX_LISTED_ITEMS])}"
         )
         problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
+    problems = tuple(f"{text}; {_FILES_EXAMPLE}" if text.startswith("`files") else text for text in problems)
     if isinstance(language, str) and language not in runtimes.languages:
         from paddock.runtimes.recipe import no_runtime
 
