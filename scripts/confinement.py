@@ -239,8 +239,8 @@ for programs that may write outside of their scratch. Where the kernel allows no
 
 ### Locks on files
 
-A program cannot take a lease (`F_SETLEASE`), for which other programs wait when they open the file. It can take locks,
-of which others notice only if they ask for a lock on the same file.
+A program cannot take a lease or a delegation (`F_SETLEASE`, `F_SETDELEG`), for which other programs wait when they open
+the file or change the folder. It can take locks, of which others notice only if they ask for a lock on the same file.
 
 * A lock on a file that the program may write can last as long as the program, or its session. Git, npm and Cargo
   depend on such locks.
