@@ -1,8 +1,8 @@
 """What `KernelSandbox.run` promises, in the tiers that confine. How it holds against enemies is in tests/escape."""
 
 import asyncio
-import errno
 import contextlib
+import errno
 import gc
 import hashlib
 import os
