@@ -246,7 +246,8 @@ the file or change the folder. It can take locks, of which others notice only if
   depend on such locks.
 * A lock of `flock`, or of an open file description, on a file that the program may only read ends when
   its session is paused. Paddock takes it away. It cannot do so in a container with Docker's default profile, which
-  denies `pidfd_getfd(2)`, and does not find a descriptor that is on its way through a socket.
+  denies `pidfd_getfd(2)`, nor before Linux 6.9 if the first thread of a process has ended. It does not find a
+  descriptor that is on its way through a socket.
 * A read lock of a process (`F_SETLK`), as SQLite and DuckDB take on a database that they only read, lasts until the
   program releases it, or its session ends. Meanwhile others can read the file, and cannot lock it for writing.
 

@@ -219,6 +219,12 @@ def test_a_link_that_leads_nowhere_is_passed_over(target, tmp_path):
     assert find(tmp_path) == ["a/.env"]
 
 
+def test_without_rules_nothing_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(hiding, "MAX_NAMES", 0)
+    make(tmp_path, ".env")
+    assert find(tmp_path, HidingRules((), (".env",))) == []
+
+
 def test_links_to_a_large_folder_count_as_its_names(tmp_path, monkeypatch):
     monkeypatch.setattr(hiding, "MAX_NAMES", 200)
     make(tmp_path, *(f"large/{number}" for number in range(60)))

@@ -400,7 +400,7 @@ def find_hidden(folders: Iterable[str], rules: HidingRules, granted: Iterable[st
     Raises TooLargeError, and OSError if a folder cannot be read.
     """
     found: dict[str, HiddenPath] = {}
-    for top in dict.fromkeys(folders):
+    for top in dict.fromkeys(folders) if rules.hidden else ():
         key = top, rules
         search = _SEARCHES[key] = _SEARCHES.pop(key, None) or _Search(top, rules)
         while len(_SEARCHES) > _MAX_SEARCHED:
