@@ -213,7 +213,7 @@ def test_the_record_is_searched_by_what_it_says(opened):
     assert opened.find_records(actor="bob") == []
     for wrong, known in (
         ({"status": "nonsense"}, "ok, failed, "),
-        ({"event": "nonsense"}, "asked, answered, "),
+        ({"event": "nonsense"}, "refused, asked, answered, "),
     ):
         with pytest.raises(ValueError, match=rf"no record has the \w+ 'nonsense'; there are {known}"):
             opened.find_records(**wrong)
@@ -306,7 +306,7 @@ def test_both_forms_have_the_same_methods():
     names, others = (
         {name for name in vars(form) if not name.startswith("_")} for form in (Paddock, BlockingPaddock)
     )
-    assert others == names | {"submit"}  # which other threads need for the one that blocks
+    assert others == names | {"submit", "open", "close"}  # other threads, and the cells of a notebook, need them
 
 
 def test_every_public_name_is_there():
