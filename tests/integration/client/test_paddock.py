@@ -306,7 +306,11 @@ def test_both_forms_have_the_same_methods():
     names, others = (
         {name for name in vars(form) if not name.startswith("_")} for form in (Paddock, BlockingPaddock)
     )
-    assert others == names | {"submit", "open", "close"}  # other threads, and the cells of a notebook, need them
+    assert others == names | {
+        "submit",
+        "open",
+        "close",
+    }  # other threads, and the cells of a notebook, need them
 
 
 def test_every_public_name_is_there():
