@@ -246,7 +246,7 @@ access to a workspace requires that this user may write there.
 OUTPUT = """
 ## Output buffers
 
-Paddock passes on output as the program writes it. If somebody listens to the output, or both streams are
+Paddock passes on output as the program writes it. If a listener takes the output, or both streams are
 combined, Paddock disables the language's own buffer, so that each line arrives at once. This holds for
 `paddock exec`, sessions, streamed answers over HTTP, MCP calls with progress, and `on_output` of the library:
 
@@ -261,7 +261,7 @@ buffering as the table shows. Its lines then arrive late and out of order with s
 the program is killed. In C++, `std::cout` is flushed at each line until `sync_with_stdio(false)`. Paddock
 does not change programs that a shell program compiles or starts.
 
-If nobody listens, as with judged programs, batches and `/run_code`, these five languages buffer as they do in
+Without a listener, as with judged programs, batches and `/run_code`, these five languages buffer as they do in
 a pipe. They write what is left in the buffer when they exit, also after an uncaught error. A program that is
 killed, for example at its time limit, loses it.
 """
@@ -273,8 +273,8 @@ Paddock ends a program that exceeds its memory limit with the status `memory_lim
 more memory often ends by itself before that, because its heap has a limit or one allocation exceeds the rest.
 This is also `memory_limit` if the runtime shows it by its exit code or signal together with its own message
 on standard error. These do: {known}.
-A program that is `ok` by its exit code although its peak was above the limit has the same status, and so has
-one whose data are too large to be loaded.
+So is a program whose peak was above the limit, although its exit code is 0, and one whose data are too large
+to be loaded.
 
 {others} do not show it. There the status is `failed`, and the hint says how much memory the program had.
 """

@@ -1,7 +1,9 @@
+import importlib.metadata
+
 import pytest
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from paddock.texts import Fault, ellipsis, explain, find_nearest, list_faults, suggest
+from paddock.texts import Fault, ellipsis, explain, find_nearest, install_command, list_faults, suggest
 
 
 class Inner(BaseModel):
@@ -77,3 +79,49 @@ def test_only_the_beginning_of_a_long_name_is_compared():
 def test_a_text_longer_than_the_bound_ends_in_an_ellipsis_within_it():
     assert ellipsis("123456", 6) == "123456"
     assert ellipsis("1234567", 6) == "123..."
+
+
+@pytest.mark.parametrize(
+    ("origin", "installer", "command", "again"),
+    [
+        (
+            None,
+            "pip",
+            "pip install 'paddock-sandbox[ray]'",
+            "pip install --force-reinstall 'paddock-sandbox[ray]'",
+        ),
+        (
+            '{"url": "file:///home/ada/paddock", "dir_info": {"editable": true}}',
+            "pip",
+            "pip install '.[ray]' in the checkout of Paddock",
+            "pip install --force-reinstall '.[ray]' in the checkout of Paddock",
+        ),
+        (
+            '{"url": "file:///tmp/a%20b/paddock_sandbox-1.whl", "archive_info": {}}',
+            "uv",
+            "uv pip install './paddock_sandbox-1.whl[ray]' in the folder of this file",
+            "uv pip install --reinstall './paddock_sandbox-1.whl[ray]' in the folder of this file",
+        ),
+        (
+            '{"url": "https://example.com/paddock.whl"}',
+            "uv",
+            "uv pip install 'paddock-sandbox[ray]'",
+            "uv pip install --reinstall 'paddock-sandbox[ray]'",
+        ),
+        (
+            "not JSON",
+            "pip",
+            "pip install 'paddock-sandbox[ray]'",
+            "pip install --force-reinstall 'paddock-sandbox[ray]'",
+        ),
+    ],
+)
+def test_the_command_for_an_extra_knows_where_paddock_came_from(
+    monkeypatch: pytest.MonkeyPatch, origin: str | None, installer: str, command: str, again: str
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            return f"{installer}\n" if name == "INSTALLER" else origin
+
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _name: Installed())
+    assert (install_command("ray"), install_command("ray", again=True)) == (command, again)

