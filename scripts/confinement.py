@@ -239,14 +239,15 @@ for programs that may write outside of their scratch. Where the kernel allows no
 
 ### Locks on files
 
-A program cannot take a lease (`F_SETLEASE`), for which other programs wait when they open the file. It can take locks,
-of which others notice only if they ask for a lock on the same file.
+A program cannot take a lease or a delegation (`F_SETLEASE`, `F_SETDELEG`), for which other programs wait when they open
+the file or change the folder. It can take locks, of which others notice only if they ask for a lock on the same file.
 
 * A lock on a file that the program may write can last as long as the program, or its session. Git, npm and Cargo
   depend on such locks.
 * A lock of `flock`, or of an open file description, on a file that the program may only read ends when
   its session is paused. Paddock takes it away. It cannot do so in a container with Docker's default profile, which
-  denies `pidfd_getfd(2)`, and does not find a descriptor that is on its way through a socket.
+  denies `pidfd_getfd(2)`, nor before Linux 6.9 if the first thread of a process has ended. It does not find a
+  descriptor that is on its way through a socket.
 * A read lock of a process (`F_SETLK`), as SQLite and DuckDB take on a database that they only read, lasts until the
   program releases it, or its session ends. Meanwhile others can read the file, and cannot lock it for writing.
 

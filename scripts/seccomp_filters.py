@@ -124,9 +124,10 @@ NO_CALL = -1
 FILE_TYPE, DEVICES = 0o170000, (0o020000, 0o060000)
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
-SET_LEASE, NOTIFY_OF_CHANGES, ENLARGE_PIPE = 1024, 1026, 1031
-"""fcntl F_SETLEASE, with which each open(2) and execve(2) of a readable file waits for its holder; F_NOTIFY, which
-watches folders by an old way; and F_SETPIPE_SZ: the parent reads what is in a pipe of output before it has the result.
+SET_LEASE, SET_DELEGATION, NOTIFY_OF_CHANGES, ENLARGE_PIPE = 1024, 1040, 1026, 1031
+"""fcntl F_SETLEASE and F_SETDELEG (Linux 6.19), with which each open(2) and execve(2) of a readable file, or each
+change in a readable folder, waits for the holder; F_NOTIFY, which watches folders by an old way; and F_SETPIPE_SZ: the
+parent reads what is in a pipe of output before it has the result.
 """
 HUGE_MAPPING, HUGE_FILE = 0x40000, 4
 """MAP_HUGETLB and MFD_HUGETLB: pages that the machine keeps for who was promised them; no limit counts them."""
@@ -251,7 +252,7 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
     for kind in DEVICES:
         deny(errno.EPERM, "mknod", seccomp.Arg(1, seccomp.MASKED_EQ, FILE_TYPE, kind))
         deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
-    for command in (SET_LEASE, NOTIFY_OF_CHANGES, ENLARGE_PIPE):
+    for command in (SET_LEASE, SET_DELEGATION, NOTIFY_OF_CHANGES, ENLARGE_PIPE):
         deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
     deny(errno.ENOMEM, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, HUGE_MAPPING, HUGE_MAPPING))
     deny(errno.ENOMEM, "memfd_create", seccomp.Arg(1, seccomp.MASKED_EQ, HUGE_FILE, HUGE_FILE))

@@ -28,8 +28,9 @@ HOP_BY_HOP = frozenset(
 )
 """Fields that concern one connection (RFC 9110, 7.6.1); the proxy does not forward them."""
 _OVERRIDE_PATTERN = re.compile(
-    rb"forwarded|x-forwarded(-.+)?|x-(original|rewrite|override|envoy-original)-(url|uri|path|host|method)"
-    rb"|x-(http-)?method(-override)?|x-(http-)?host(-override)?"
+    rb"forwarded|x-forwarded(-.+)?|x-script-name"
+    rb"|x-(original|rewrite|override|real|request|proxy|(ms|envoy)-original)-(url|uri|path|host|method|query)"
+    rb"|x-(http-)?(url|uri|path|host|method)(-override)?"
 )
 _SEPARATOR_PATTERN = re.compile(rb"[^0-9a-z]")
 _MAX_FIELDS = 200

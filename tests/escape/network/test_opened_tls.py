@@ -128,6 +128,12 @@ OVERRIDES = (
     *("X-HTTP-Method-Override: DELETE", "x-http-METHOD: DELETE", "X-Method-Override: DELETE"),
     *("X_HTTP_Method_Override: DELETE", "X.HTTP.Method: DELETE", "X-Original-URL: /secret"),
     *("X-Rewrite-URL: /secret", "X-Original-Host: secret.example", "X-HTTP-Host-Override: secret.example"),
+    *(
+        "X-URL: /secret",
+        "X-Http-Path-Override: /secret",
+        "X-MS-Original-URL: /secret",
+        "X-Script-Name: /public",
+    ),
     *("X-Forwarded-Host: secret.example", "X_Forwarded_Prefix: /secret", "Forwarded: host=secret.example"),
     *(
         "X-Forwarded-For: 127.0.0.1",

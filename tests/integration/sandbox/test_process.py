@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import hashlib
 import os
@@ -51,6 +52,15 @@ def test_s18_a_program_runs_and_its_output_is_there(tier):
     assert result.usage.processes_peak == 1
     assert result.usage.peak_bytes > MIB
     assert result.sandbox == SandboxFacts(tier=tier)
+
+
+@tiers
+@pytest.mark.parametrize("command", ["F_SETLEASE", "F_NOTIFY", "1040"])
+def test_nobody_waits_for_the_lease_or_delegation_of_a_program(tier, command):
+    """1040 is F_SETDELEG, which Linux 6.19 has; before, the kernel would answer EINVAL."""
+    program = f"import os\nfrom fcntl import *\ntry: fcntl(os.open('.', 0), {command}, bytes(16))\nexcept OSError as e: print(e.errno)"
+    result = run(tier, ["/usr/bin/python3", "-I", "-S", "-c", program])
+    assert (result.status, result.stdout.head) == ("ok", f"{errno.EPERM}\n")
 
 
 def test_a_program_that_does_not_fit_in_its_memory_says_so():

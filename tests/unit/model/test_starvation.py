@@ -10,20 +10,20 @@ from paddock.model.starvation import Spent, describe_starvation, is_starved
     [
         (3000, 273, 2700, 2, True),  # beside twenty sessions of another job
         (3000, 2990, 10, 2, False),  # an endless loop
-        (3000, 1600, 1400, 2, False),
-        (3000, 1400, 1600, 2, True),
+        (3000, 1100, 1900, 2, False),  # an endless loop beside two others on each processor
+        (3000, 900, 2100, 2, True),
         (3000, 5, 20, 2, False),  # asleep
         (3000, 6000, 0, 2, False),
-        (3000, 1500, 1600, 2, False),  # its own threads took half of a processor
+        (3000, 1100, 2100, 2, False),  # its own threads took a third of a processor
         (3000, 600, 2400, 0.2, False),  # alone in a container with a fifth of a processor
         (3000, 300, 2700, 0.2, False),
-        (3000, 250, 2700, 0.2, True),  # the others in it took more than half of that
+        (3000, 150, 2700, 0.2, True),  # the others in it took three quarters of that
         (300, 10, 240, 2, False),  # too short to tell
         (400, 10, 390, 2, True),
         (0, 0, 0, 2, False),
     ],
 )
-def test_a_program_is_starved_if_others_took_more_than_half_of_its_share(
+def test_a_program_is_starved_if_others_took_more_than_two_thirds_of_its_share(
     wall_ms, cpu_ms, stalled_ms, processors, starved
 ):
     assert is_starved(Spent(wall_ms, cpu_ms, stalled_ms), processors) is starved

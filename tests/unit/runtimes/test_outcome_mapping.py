@@ -473,8 +473,8 @@ def test_only_a_failure_is_taken_to_be_out_of_memory() -> None:
         (
             "wall",
             Spent(1000, 900, 50),
-            Spent(2000, 100, 1900),
-            (1000, 1950),
+            Spent(3000, 100, 2900),
+            (1000, 2950),
         ),  # others took it while it was compiled
         ("wall", Spent(3000, 2900, 100), Spent(), None),
         ("cpu", Spent(3000, 273, 2700), Spent(), None),

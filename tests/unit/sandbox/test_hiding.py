@@ -1,6 +1,7 @@
 """Which files are found that programs must not read."""
 
 import os
+import shutil
 import string
 
 import pytest
@@ -178,6 +179,77 @@ def test_too_many_names_are_refused(tmp_path, monkeypatch):
     with pytest.raises(TooLargeError) as caught:
         find(tmp_path)
     assert str(caught.value) == told
+
+
+def test_a_rule_with_several_names_holds_where_one_of_them_is_a_link(tmp_path):
+    make(
+        tmp_path,
+        "dot/aws/credentials",
+        "dot/aws/config",
+        "dot/config/gh/hosts.yml",
+        "dot/k/config",
+        "s/a.txt",
+        "s/b",
+    )
+    links = {
+        ".aws": "dot/aws",
+        "home/.CONFIG": "../dot/config",
+        ".kube": str(tmp_path / "dot" / "k"),
+        "vault": "s",
+    }
+    for link, target in links.items():
+        (tmp_path / link).parent.mkdir(exist_ok=True)
+        (tmp_path / link).symlink_to(target)
+    rules = DEFAULT._replace(hidden=(*DEFAULT.hidden, "/vault/*.txt"))
+    assert find(tmp_path, rules) == [
+        "dot/aws/credentials",
+        "dot/config/gh/hosts.yml",
+        "dot/k/config",
+        "s/a.txt",
+    ]
+
+
+@pytest.mark.parametrize(
+    "target", [".env", "nowhere", "x" * 256, "/".join(["x" * 200] * 20), "file/below", "/proc/1/fd/x"]
+)
+def test_a_link_that_leads_nowhere_is_passed_over(target, tmp_path):
+    make(tmp_path, "file", "a/.env")
+    (tmp_path / ".env").symlink_to(target)
+    (tmp_path / ".aws").symlink_to(target)
+    assert find(tmp_path) == ["a/.env"]
+
+
+def test_without_rules_nothing_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(hiding, "MAX_NAMES", 0)
+    make(tmp_path, ".env")
+    assert find(tmp_path, HidingRules((), (".env",))) == []
+
+
+def test_links_to_a_large_folder_count_as_its_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(hiding, "MAX_NAMES", 200)
+    make(tmp_path, *(f"large/{number}" for number in range(60)))
+    rules = HidingRules(("vault/*.txt",))
+    assert find(tmp_path, rules) == []
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "vault").symlink_to("../large")
+    with pytest.raises(TooLargeError, match="the folder holds more than 200 names"):
+        find(tmp_path, rules)
+
+
+def test_folders_whose_paths_are_too_long_to_search_are_refused(tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=folder)
+        inner = os.open("d" * 250, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    with pytest.raises(
+        TooLargeError, match=f"cannot be found in {tmp_path}: folders are nested too deep in d+;"
+    ):
+        find(tmp_path)
+    shutil.rmtree(tmp_path)
 
 
 def test_a_folder_that_became_a_link_is_not_searched(tmp_path):

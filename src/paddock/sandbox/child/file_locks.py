@@ -18,6 +18,7 @@ from paddock.sandbox.child.system_calls import copy_descriptor
 _LOCK = re.compile(rb"^lock:.*(?:FLOCK|OFDLCK)", re.MULTILINE)
 """Lines of /proc/<pid>/fdinfo (proc_pid_fdinfo(5))."""
 _OFD_SETLK = 37
+_PIDFD_THREAD = os.O_EXCL
 _WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
 """struct flock."""
 
@@ -42,7 +43,7 @@ def _release_process(folder: str, roots: Sequence[str], writable: frozenset[str]
         with open(f"{folder}/fdinfo/{number}", "rb") as file:
             if not _LOCK.search(file.read()):
                 continue
-        process = os.pidfd_open(int(folder.split("/")[2]))
+        process = _open_process(folder)
         try:
             copy = copy_descriptor(process, int(number))
         finally:
@@ -52,3 +53,12 @@ def _release_process(folder: str, roots: Sequence[str], writable: frozenset[str]
             fcntl.fcntl(copy, _OFD_SETLK, _WHOLE_FILE)
         finally:
             os.close(copy)
+
+
+def _open_process(folder: str) -> int:
+    """Open a process, or a thread where the folder is that of one: the first thread has ended, with its descriptors.
+
+    Raises OSError; for a thread also before Linux 6.9, which has no PIDFD_THREAD.
+    """
+    pid, thread = folder.split("/")[2], folder.rpartition("/")[2]
+    return os.pidfd_open(int(thread), 0 if thread == pid else _PIDFD_THREAD)

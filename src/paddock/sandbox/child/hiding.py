@@ -6,7 +6,8 @@
     /deploy/prod.yaml    only that path below the searched folder
 
 Upper and lower case are the same, because some file systems do not distinguish them. What a link of such a name leads
-to, and other names of the same file (hard links), are hidden, too. `shown` rules win: a shown folder is not entered.
+to, and other names of the same file (hard links), are hidden, too; so is `aws/credentials` if `.aws` is a link to
+`aws`. `shown` rules win: a shown folder is not entered.
 
 The search happens at each start, because people and programs make files at any time. A supervisor remembers the names
 in a folder until the folder changes. Looking is bounded, and a workspace beyond the bound is refused: a program could
@@ -131,6 +132,8 @@ class _RuleIndex(NamedTuple):
     ends: tuple[str, ...]
     others: re.Pattern[str] | None
     with_wildcards: Sequence[_Rule]
+    deep: Sequence[_Rule]
+    """Rules with several names, the first of which may name a link to a folder."""
 
     def find(self, name: str) -> list[_Rule]:
         """Return the rules whose last name is this one, in lower case, in the order in which they decide."""
@@ -162,7 +165,8 @@ def _index_rules(hidden: tuple[str, ...], shown: tuple[str, ...]) -> _RuleIndex:
         else:
             others.add(_compile_part(last).pattern)
     form = re.compile("|".join(others), re.DOTALL) if others else None
-    return _RuleIndex(plain, tuple(starts), tuple(ends), form, with_wildcards)
+    deep = [rule for rule in rules if len(rule.parts) > 1 and not rule.shows]
+    return _RuleIndex(plain, tuple(starts), tuple(ends), form, with_wildcards, deep)
 
 
 class _Listing(NamedTuple):
@@ -174,6 +178,8 @@ class _Listing(NamedTuple):
     """Folders in it that are searched, too."""
     candidates: tuple[tuple[str, bool], ...]
     """Names, other than shown ones, whose last name a rule has; whether each is a folder."""
+    links: tuple[str, ...]
+    """Links whose name a rule has before its last one."""
 
 
 class _Search:
@@ -184,41 +190,55 @@ class _Search:
         self._parts = top.lower().strip("/").split("/")
         self._rules = _index_rules(tuple(rules.hidden), tuple(rules.shown))
         self._known: dict[str, _Listing] = {}
+        self._names = 0
+        """Names that this search has looked at."""
 
     def find(self) -> list[HiddenPath]:
         """Return what is to hide now. Raises TooLargeError; OSError if the folder cannot be read."""
         os.close(open_itself(self._top))  # no link may stand in its place
         known: dict[str, _Listing] = {}
         found: dict[str, HiddenPath] = {}
-        now, names = time.time_ns(), 0
+        now, self._names = time.time_ns(), 0
         pending = [""]
         while pending:
             folder = pending.pop()
-            try:
-                listing = self._list(folder, now)
-            except PermissionError:
-                if not folder:
-                    raise
-                self._add_closed(folder, found)
-                continue
-            except OSError as error:  # another process has just removed or replaced it
-                if not folder:
-                    raise
-                if not isinstance(error, (FileNotFoundError, NotADirectoryError)) and not _is_link(error):
-                    raise
+            listing = self._try_to_list(folder, now, found)
+            if listing is None:
                 continue
             known[folder] = listing
-            names += listing.names + _FOLDER_NAMES
-            if names > MAX_NAMES:
-                raise TooLargeError(f"the folder holds more than {MAX_NAMES:,} names")
+            self._count(listing.names + _FOLDER_NAMES * (1 + len(listing.links)))
             pending += listing.folders
             for name, is_folder in listing.candidates:
                 self._add(_join(folder, name), found, is_folder=is_folder)
+            for name in listing.links:
+                self._add_through_link(_join(folder, name).split("/"), found)
             if len(found) > MAX_HIDDEN:
                 raise TooLargeError(f"there are more than {MAX_HIDDEN:,} of them")
         self._known = known
         self._add_other_names(found)
         return list(found.values())
+
+    def _count(self, names: int) -> None:
+        self._names += names
+        if self._names > MAX_NAMES:
+            raise TooLargeError(f"the folder holds more than {MAX_NAMES:,} names")
+
+    def _try_to_list(self, folder: str, now: int, found: dict[str, HiddenPath]) -> _Listing | None:
+        """Return the listing of a folder; None if it is closed or no longer there. Raises TooLargeError; OSError."""
+        try:
+            return self._list(folder, now)
+        except PermissionError:
+            if not folder:
+                raise
+            self._add_closed(folder, found)
+        except OSError as error:  # another process has just removed or replaced it
+            if not folder:
+                raise
+            if error.errno == errno.ENAMETOOLONG:
+                raise TooLargeError(f"folders are nested too deep in {folder.partition('/')[0]}") from error
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+                raise
+        return None
 
     def _list(self, folder: str, now: int) -> _Listing:
         """Return the listing of a folder, read anew unless it is as before. Raises OSError."""
@@ -230,13 +250,18 @@ class _Search:
         try:
             stamp = _stamp_of(os.fstat(opened), now)  # before the names, so that a later change is seen
             with os.scandir(opened) as entries:
-                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-            return self._sort(folder, stamp, found)
+                found = [
+                    (entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in entries
+                ]
+            links = [name for name, _, is_link in found if is_link and self._may_lead_to_hidden(name)]
+            return self._sort(folder, stamp, [entry[:2] for entry in found], links)
         finally:
             os.close(opened)
 
-    def _sort(self, folder: str, stamp: tuple[int, ...], entries: Sequence[tuple[str, bool]]) -> _Listing:
-        plain, starts, ends, others, _ = self._rules
+    def _sort(
+        self, folder: str, stamp: tuple[int, ...], entries: Sequence[tuple[str, bool]], links: Sequence[str]
+    ) -> _Listing:
+        plain, starts, ends, others, *_ = self._rules
         candidates = [
             entry
             for entry in entries
@@ -255,7 +280,12 @@ class _Search:
                 if is_folder and not rules.get((name, True))
             ),
             tuple(entry for entry, rule in rules.items() if rule is None or not rule.shows),
+            tuple(links),
         )
+
+    def _may_lead_to_hidden(self, name: str) -> bool:
+        name = name.lower()
+        return any(_fits(part, name) for rule in self._rules.deep for part in rule.parts[:-1])
 
     def _find_rule(self, path: str, *, is_folder: bool) -> _Rule | None:
         """Return the rule that decides on a path; None without one."""
@@ -271,17 +301,48 @@ class _Search:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             facts = os.lstat(whole)
             if stat.S_ISLNK(facts.st_mode):
-                target = os.path.realpath(whole)
-                facts = os.lstat(target)
-                is_folder = stat.S_ISDIR(facts.st_mode)
-                if stat.S_ISLNK(facts.st_mode):  # it leads to itself
-                    return
-                if target.startswith(f"{self._top}/") and self.is_hidden(path, target, is_folder=is_folder):
-                    found[target] = HiddenPath(target, facts.st_dev, facts.st_ino, is_folder)
+                self._add_target(path, found)
             elif stat.S_ISDIR(facts.st_mode) == is_folder and self.is_hidden(
                 path, whole, is_folder=is_folder
             ):
                 found[whole] = HiddenPath(whole, facts.st_dev, facts.st_ino, is_folder)
+
+    def _add_target(self, path: str, found: dict[str, HiddenPath]) -> None:
+        """Add what a path with a link in it leads to, if that is in the searched folder and a rule has the path."""
+        with contextlib.suppress(OSError):  # a program cannot open it, either
+            target = os.path.realpath(f"{self._top}/{path}")
+            facts = os.lstat(target)
+            is_folder = stat.S_ISDIR(facts.st_mode)
+            leads_to_itself = stat.S_ISLNK(facts.st_mode)
+            if leads_to_itself or not target.startswith(f"{self._top}/"):
+                return
+            if self.is_hidden(path, target, is_folder=is_folder):
+                found[target] = HiddenPath(target, facts.st_dev, facts.st_ino, is_folder)
+
+    def _add_through_link(self, link: Sequence[str], found: dict[str, HiddenPath]) -> None:
+        """Add what rules with several names hide below a link to a folder, such as `.aws/credentials`."""
+        lower = [name.lower() for name in link]
+        for rule in self._rules.deep:
+            for count in range(1, len(rule.parts)):
+                if rule.is_anchored and count != len(link):
+                    continue
+                names = (*self._parts, *lower)[-count:]
+                if all(map(_fits, rule.parts, names)):
+                    self._add_rest(link, rule.parts[count:], found)
+
+    def _add_rest(self, path: Sequence[str], rest: Sequence[str], found: dict[str, HiddenPath]) -> None:
+        """Add what the last parts of a rule name below a path that leads through a link."""
+        if not rest:
+            self._add_target("/".join(path), found)
+            return
+        names = [rest[0]]
+        if not _WILDCARDS.isdisjoint(rest[0]):
+            with contextlib.suppress(OSError):
+                names = os.listdir("/".join((self._top, *path)))
+            self._count(len(names))
+        for name in names:
+            if _fits(rest[0], name.lower()):
+                self._add_rest((*path, name), rest[1:], found)
 
     def is_hidden(self, path: str, content: str, *, is_folder: bool) -> bool:
         """Return whether a path is hidden; for a rule about contents, the file `content` decides."""
@@ -294,11 +355,11 @@ class _Search:
         return rule is not None and rule.shows
 
     def _add_closed(self, folder: str, found: dict[str, HiddenPath]) -> None:
-        """Add a folder that its owner, this process's user, has closed: a program could open it."""
+        """Add a folder that a program could open as its owner, or whose files it could open by their names."""
         path = f"{self._top}/{folder}"
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             facts = os.lstat(path)
-            if facts.st_uid == os.geteuid() and stat.S_ISDIR(facts.st_mode):
+            if stat.S_ISDIR(facts.st_mode) and (facts.st_uid == os.geteuid() or os.access(path, os.X_OK)):
                 found[path] = HiddenPath(path, facts.st_dev, facts.st_ino, is_folder=True)
 
     def _add_other_names(self, found: dict[str, HiddenPath]) -> None:
@@ -339,7 +400,7 @@ def find_hidden(folders: Iterable[str], rules: HidingRules, granted: Iterable[st
     Raises TooLargeError, and OSError if a folder cannot be read.
     """
     found: dict[str, HiddenPath] = {}
-    for top in dict.fromkeys(folders):
+    for top in dict.fromkeys(folders) if rules.hidden else ():
         key = top, rules
         search = _SEARCHES[key] = _SEARCHES.pop(key, None) or _Search(top, rules)
         while len(_SEARCHES) > _MAX_SEARCHED:
@@ -365,10 +426,6 @@ def _is_below_another(path: str, found: Mapping[str, HiddenPath]) -> bool:
 
 def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
-
-
-def _is_link(error: OSError) -> bool:
-    return error.errno == errno.ELOOP
 
 
 def _stamp_of(facts: os.stat_result, now: int) -> tuple[int, ...]:

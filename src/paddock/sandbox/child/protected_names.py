@@ -56,7 +56,8 @@ PROTECTED: dict[str, tuple[str, ...]] = {
         *(".devcontainer", ".devcontainer.json", ".gitpod.yml", ".replit", ".idx", ".codesandbox"),
         *(".exrc", ".nexrc", ".vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".local.vimrc"),
         *(".vim/vimrc", ".vim/plugin", ".vim/ftplugin", ".vim/autoload"),
-        *(".vim/after", ".vim/coc-settings.json"),
+        *(".vim/after", ".vim/coc-settings.json", ".vim/pack/*/start/*/plugin"),
+        *(".local/share/nvim/site/plugin", ".local/share/nvim/site/pack/*/start/*/plugin"),
         *(".config/vim", ".config/nvim", ".config/lvim", ".ideavimrc", ".config/ideavim"),
         *(".dir-locals.el", ".dir-locals-2.el", ".emacs", ".emacs.el", ".emacs.d/init.el"),
         *(".emacs.d/early-init.el", ".emacs.d/custom.el", ".emacs.d/lisp", ".spacemacs", ".doom.d"),
@@ -66,6 +67,7 @@ PROTECTED: dict[str, tuple[str, ...]] = {
         *(".config/zed", ".config/lapce-stable", ".config/sublime-text/Packages/User"),
         *(".config/*/User/*.json", ".config/*/User/profiles", ".config/*/User/snippets"),
         *(".config/*/User/globalStorage/*/settings", ".config/JetBrains/*/*.vmoptions"),
+        *(".*-server/data/Machine/settings.json", ".local/share/code-server/User/*.json"),
     ),
     "Commit hooks": (
         *(".husky", ".huskyrc*", ".pre-commit-config.yaml", ".pre-commit-config.yml", "prek.toml"),
@@ -103,7 +105,13 @@ PROTECTED: dict[str, tuple[str, ...]] = {
     "Python": (
         *(".pdbrc", ".pdbrc.toml", ".pdbrc.py", ".pythonrc", ".pythonrc.py", ".pythonstartup", ".pypirc"),
         *(".ipython/profile_*/startup", ".ipython/profile_*/*_config.*", ".ipython/extensions"),
-        *(".jupyter/*_config.*", ".jupyter/custom", ".config/jupyter", ".config/bpython", ".config/ptpython"),
+        *(
+            ".jupyter/*_config.*",
+            ".jupyter/custom",
+            ".config/jupyter",
+            ".local/share/jupyter/kernels/*/kernel.json",
+        ),
+        *(".config/bpython", ".config/ptpython"),
         ".local/lib/python*/site-packages/*.pth",  # Python runs their lines at each start
         ".local/lib/python*/site-packages/*customize.py",
         *(".pip", ".config/pip", ".config/uv", ".config/pypoetry", ".config/pdm", ".condarc", ".mambarc"),

@@ -11,8 +11,9 @@ A supervisor of root itself has real-time priority over its job while the job ru
                    -> time that the job was stalled
                    -> mean number of threads, and of sessions, that wanted a processor -> nice values
 
-A job is *stalled* while a thread of it waits for a processor and none of it runs. A job cannot pretend that: its own
-threads keep each other waiting only while one of them runs.
+A job is *stalled* while a thread of it waits for a processor and none of it runs. Its own threads
+keep each other waiting only while one of them runs. A job can pretend it only by many short children that it does not
+wait for: without a control group, the kernel counts their time nowhere.
 """
 
 import contextlib

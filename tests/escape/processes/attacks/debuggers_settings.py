@@ -13,6 +13,8 @@ TOOLS = (
     *(".dir-locals.el", ".aider.conf.yml", ".openhands/setup.sh", ".clinerules/hooks/PreToolUse"),
     *(".cargo/config.toml", ".yarnrc.yml", ".mise.toml", ".tool-versions", "_darcs/prefs/defaults"),
     *(".reviewboardrc", ".lintstagedrc.json", ".git/rebase-merge/git-rebase-todo", ".replit", ".gitpod.yml"),
+    *(".vim/pack/a/start/b/plugin/c.vim", ".vscode-server/data/Machine/settings.json"),
+    *(".local/share/nvim/site/plugin/c.lua", ".local/share/jupyter/kernels/a/kernel.json"),
 )
 for name in TOOLS:
     path = FACTS["workspace"] + "/" + name
