@@ -87,8 +87,8 @@ cannot change it. A file that runs in place in the workspace uses the packages o
 
 Letter case does not matter, and common names are accepted everywhere. `shell` is also `bash` and `sh`, and
 `node` is also `nodejs`, `js` and `javascript`. Others are `py`, `python3`, `ts`, `golang`, `c++`, `c#`, `rb`,
-`rs`, `pl` and `kt`. There is one exception. Over HTTP, `javascript` and `typescript` without a `kind` are programs of the V8 guest, and a
-session in `javascript` is one of the guest. Write `node` for Node.js there.
+`rs`, `pl` and `kt`. There is one exception. Over HTTP, `javascript` and `typescript` without a `kind` are
+programs of the V8 guest, and a session in `javascript` is one of the guest. Write `node` for Node.js there.
 
 ## Further languages
 
