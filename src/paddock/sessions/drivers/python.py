@@ -51,7 +51,7 @@ class _Driver(_Display):
         self.abandoned = []
         """Loops that run no more, with tasks that did not end when they were interrupted."""
         builtins.display = self.display
-        builtins.get_ipython = _get_shell
+        builtins.get_ipython = _Shell
         signal.signal(signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
@@ -427,15 +427,11 @@ def _ignore(_number, _frame):
     """Do nothing at an interrupt that comes too late."""
 
 
-def _get_shell():
-    """Return what lines of notebooks use, to these lines alone: libraries would take it for IPython's shell."""
-    return _Shell() if sys._getframe(1).f_globals.get("__name__") == "__main__" else None
-
-
 class _Shell:
-    """What programs find that ask whether they run in a notebook."""
+    """What programs and libraries find that ask whether they run in a notebook, such as pandas and tqdm."""
 
     kernel = None
+    config = ()
 
     def run_line_magic(self, name, line="", *_):
         if name != "matplotlib":  # figures are shown anyway
