@@ -62,7 +62,7 @@ def test_common_names_of_languages_are_known(workspace, name):
     [
         (("cobl", "-c", "1"), 127, "there is no runtime cobl; there are node, typescript, python, "),
         (("pyton", "-c", "1"), 127, "there is no runtime pyton; did you mean python?\n"),
-        (("C+", "-c", "1"), 127, "there is no runtime c+; did you mean c?\n"),
+        (("C+", "-c", "1"), 127, "there is no runtime c+; did you mean cpp?\n"),
         (("JavaScrip", "-c", "1"), 127, "there is no runtime javascrip; did you mean node?\n"),
         (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program ran out of time\n  hint: it had 200 ms; runtimes.timeout_ms is the maximum\n"),
         (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.timeout_ms in the settings decides this; "),
@@ -83,7 +83,7 @@ def test_exit_codes_that_are_not_the_programs(workspace, args, code, told):
         (("shell", "--", "echo"), "Shell runtime requires the code parameter."),
         (
             ("python",),
-            "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for ",
+            "There is nothing to run: give a FILE, a language with -c CODE, - for a program on standard input, or -- COMMAND.",
         ),
         (("python", "x.py", "-c", "1"), "Give either -c CODE or FILE; arguments of the program follow --."),
         (("python", "-", "--stdin"), "The program and --stdin cannot both come from standard input."),
@@ -145,9 +145,7 @@ def test_writing_that_the_workspace_forbids(workspace):
         126,
         "access workspace-write to the workspace is not granted (granted: none)",
     )
-    assert (
-        paddock(workspace, "shell", "-c", "ls; pwd | cut -c1-13")[1] == "code.sh\nhome\ntmp\n/tmp/paddock-\n"
-    )
+    assert paddock(workspace, "shell", "-c", "ls; pwd | cut -c1-13")[1] == "code.sh\n/tmp/paddock-\n"
 
 
 def test_json_is_one_line(workspace):

@@ -80,7 +80,7 @@ NATURAL = {
     "members of data": ("const rs = [{}]; return rs.map((r) => r.items.length)", NONE),
     "a loop over no list": ("function load() { return 1 }\nfor (const i of load()) console.log(i)", NONE),
     "an object taken apart": ("const [first] = {}; return first", NONE),
-    "awaited": (f"const r = await {CALL}; return r.items.length", NONE),
+    "awaited": (f"const r = await {CALL}; return r.items.length", "servers.odd.echo returned a text, without `items`"),
     "a parameter of the same name": (f"const r = {CALL}; await r\nreturn [{{}}].map((r) => r.items.length)", NONE),
     "what follows the promise": (f"return await {CALL}.then((v) => v.items.length)", NONE),
     "a function that is not async": ("function load() { return {} }\nconst r = load(); return r.a.length", NONE),

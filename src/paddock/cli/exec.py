@@ -246,12 +246,12 @@ def _find_program(named: _Named, settings: Settings | None) -> _Program:
 
     known = recipes({} if settings is None else settings.runtimes.recipes)
     program = _find_command(named, known) or _find_file(named, known)
-    if program is None:
-        if named.runtime is None or (named.code is None and named.file is None and not named.args):
-            raise click.UsageError(_NOTHING_TO_RUN)
+    if program is None and named.runtime is not None:
         program = _Program(read_language(named.runtime), *named[1:])
-    if settings is not None:
+    if program is not None and settings is not None:
         require_runtime(program.runtime, settings.runtimes)
+    if program is None or (program.code is None and program.file is None and not program.args):
+        raise click.UsageError(_NOTHING_TO_RUN)
     return program
 
 

@@ -55,6 +55,7 @@ def test_an_error_speaks_of_the_users_line(place: Place, mode: str) -> None:
                 "    return issues.items.map(i => i)",
                 "                        ^",
                 "  calls completed before the error: 1 (odd.echo ok); nothing is in flight",
+                "  hint: servers.odd.echo returned an array, without `items`",
                 "--- console (1 line)",
                 "[warn] now",
             ]
@@ -64,6 +65,7 @@ def test_an_error_speaks_of_the_users_line(place: Place, mode: str) -> None:
                 "message": "Cannot read properties of undefined (reading 'map')",
                 "line": 3,
                 "column": 21,
+                "hint": "servers.odd.echo returned an array, without `items`",
             }
             assert (data["status"], data["happened"], result.is_error) == ("failed", "calls_completed", True)
 
