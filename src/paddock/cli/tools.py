@@ -298,13 +298,13 @@ def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing:
     servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]
-    if server not in servers:
+    if server not in servers and not (server == unknown.name and unknown.nearest):
         error = UnknownServer(server, servers, config.absent)
         return "\n  ".join(filter(None, (f"{unknown.name}: {error}", error.hint)))
     if server in listing.failures:
         why = f"server {server} did not list its tools"
     elif server == unknown.name:
-        why = "the server has no tools"
+        why = "the server has no tools" if server in servers else "a tool is named SERVER.TOOL"
     else:
         why = "there is no such tool"
     near = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""

@@ -14,7 +14,7 @@ from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.sandbox import KernelSandbox
 
 REFUSED = {
-    "landlock": "hidden files: [Errno 40] Too many levels of symbolic links: '{path}'",
+    "landlock": "Landlock rules: [Errno 40] Too many levels of symbolic links: '{path}'",
     "namespaces": "[Errno 40] Too many levels of symbolic links: '{path}'",
 }
 
