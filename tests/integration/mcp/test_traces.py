@@ -75,7 +75,7 @@ def test_the_wait_for_an_answer_is_a_span_beside_that_of_the_request(place: Plac
         place.settings(telemetry(collector.url) + rule)
         done = run(place, f'await servers.odd.echo({{text: "{SECRET}"}}).catch(() => 0)')
         assert (done.returncode, done.stderr) == (0, "")
-    root, waited, call = (collector.named()[name] for name in ("guest", "approval", "server"))
+    root, waited, call = (collector.named()[name] for name in ("guest", "approval", "server odd echo"))
     assert {span.parent_span_id for span in (waited, call)} == {root.span_id}
     told, of_call = attributes(waited), attributes(call)
     assert told.pop("paddock.ms") * 1e6 == pytest.approx(
