@@ -169,6 +169,8 @@ def _complete(
         raise reject_fields([("language", text)])
     if faults := list_misplaced(kind, given):
         raise reject_fields(faults)
+    if kind == "exec" and "language" not in given:
+        raise reject_fields([("language", 'give `language`, for example "python"')])
     return kind, given
 
 

@@ -79,6 +79,7 @@ def test_a_body_of_another_media_type(api: ApiClient) -> None:
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
+        ({"kind": "exec"}, 'language: give `language`, for example "python"'),
         ({}, 'language: give `language`, for example "python"; or `kind`, `server` and `tool`, or `tool`'),
         ({"language": "javascript"}, "code: this field is required"),
         ({"kind": "compute"}, "code: this field is required"),

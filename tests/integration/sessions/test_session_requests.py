@@ -38,7 +38,10 @@ INVALID: dict[str, tuple[Callable[[BlockingPaddock, BlockingSession], Any], str]
         lambda _, s: s.run("1", files=["a"]),
         "files must be a dict of contents by path, but is a list",
     ),
-    "packages": (lambda p, _: p.exec("python", "1", packages="pandas"), "packages must be a list of texts, but is a str"),
+    "packages": (
+        lambda p, _: p.exec("python", "1", packages="pandas"),
+        "packages must be a list of texts, but is a str",
+    ),
     "patterns": (lambda _, s: s.run("1", outputs=[""]), "outputs.0: String should have at least 1 character"),
     "language": (
         lambda p, _: p.session(),
