@@ -63,6 +63,8 @@ def test_m2_home_is_found(ws: Path, run: Run) -> None:
 
 
 def test_m3_a_script_that_is_nowhere(ws: Path, run: Run) -> None:
+    for folder in (ws, ws.parent / "home"):
+        (folder / ".mentu/scripts").mkdir(parents=True)
     done = run("hello")
     assert (done.returncode, done.stdout) == (1, "")
     assert first_line(done.stderr) == "Script not found: hello"

@@ -1,6 +1,6 @@
 """Batches of programs: on this machine, or on a Ray cluster."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -40,7 +40,12 @@ async def map_programs(
     origin = Origin(sender.workspace, sender.caller.actor, sender.caller.surface)
     runner = Runner(sender.running.execute_request, origin, sender.settings.runtimes)
     parallel = read_whole_number("max_parallel", max_parallel)
-    checked = _check_each(programs) if isinstance(programs, AsyncIterable) else map(_check_program, programs)
+    if isinstance(programs, AsyncIterable):
+        checked = _check_each(programs)
+    else:
+        checked = map(_check_program, programs)
+        if isinstance(programs, Sequence):  # a mistake is found before the first program runs
+            checked = [*checked]
     if engine == "local":
         results = runner.map(checked, parallel)
     else:

@@ -66,7 +66,7 @@ def test_a_judged_program_is_buffered_and_alone_in_its_directory(judge):
             "python",
             "python",
             "import os; os.mkdir('tmp'); os.mkdir('home')\n" + PROBE,
-            expect="False ['code.py', 'home', 'tmp']",
+            expect="False ['home', 'program.py', 'tmp']",
         ),
         program(
             "shell",

@@ -114,7 +114,11 @@ def check_answers(hostile: ApiServer, operation: APIOperation, mode: GenerationM
         kept = (case.headers or {}).items()
         case.headers = {name: value for name, value in kept if name.lower() not in OWN_HEADERS}
         answer = case.call(base_url=hostile.url, headers=headers)
-        case.validate_response(answer, checks=[*CHECKS, OF_MODE[mode]])
+        assert case.meta is not None
+        mutated = {each.parameter for each in case.meta.phase.data.mutations}
+        # What is sent can be right: with the server's token, and without a parameter that has no value.
+        is_certain = mode is GenerationMode.POSITIVE or not mutated <= {"Authorization", None}
+        case.validate_response(answer, checks=[*CHECKS, OF_MODE[mode]] if is_certain else CHECKS)
         assert answer.status_code != 500, answer.text
 
     check()

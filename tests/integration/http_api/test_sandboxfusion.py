@@ -187,7 +187,7 @@ def test_files_go_in_and_out(grader: Grader) -> None:
     )
     wanted = ["out/b", "in/a.txt", "missing", "out", "pipe"]
     answer = grader.run(code, files=files, fetch_files=wanted)
-    assert (answer["status"], answer["run_result"]["stdout"]) == ("Failed", "['program.py', 'in']\n")
+    assert (answer["status"], answer["run_result"]["stdout"]) == ("Failed", "['in', 'program.py']\n")
     assert answer["files"] == {"out/b": encode("FROM OUTSIDE"), "in/a.txt": encode("from outside")}
 
 
@@ -271,7 +271,7 @@ print(attempt(lambda: open("/etc/paddock", "w")))
         (b"{", "json_invalid", ["body", 0]),
         (b"[]", "model_attributes_type", ["body"]),
         (b'{"language": "python"}', "missing", ["body", "code"]),
-        (b'{"code": "1", "language": "js"}', "literal_error", ["body", "language"]),
+        (b'{"code": "1", "language": "cobol"}', "literal_error", ["body", "language"]),
         (b'{"code": "1", "language": "python", "memory_limit_MB": null}', "int_type", ["body", "memory_limit_MB"]),
         (b'{"code": "1", "language": "python", "memory_limit_MB": 1.5}', "int_from_float", ["body", "memory_limit_MB"]),
         (b'{"code": "1\\ud800", "language": "python"}', "json_invalid", ["body", 17]),

@@ -317,7 +317,7 @@ def test_a_program_stands_still_while_a_person_is_asked(tmp_path, port, session)
 
     async def ask(_):
         async with asyncio.timeout(PATIENCE_S):
-            while find_states() != {"T"}:  # noqa: ASYNC110 - /proc announces nothing
+            while find_states() != {"t"}:  # noqa: ASYNC110 - /proc announces nothing
                 await asyncio.sleep(0.01)
         found.append(find_states())
         return Answer(verdict="once", by="ada")
@@ -327,7 +327,7 @@ def test_a_program_stands_still_while_a_person_is_asked(tmp_path, port, session)
     with open_programs(tmp_path, allow("localhost", port, effect="ask"), asker=ask) as paddock:
         outcome = paddock.exec("python", named + fetch, network="hosts", session=session)
         assert list_shown(outcome) == f"localhost:{port} /\n"
-        assert found == [{"T"}]
+        assert found == [{"t"}]
 
 
 def test_questions_are_bounded_however_many_hosts_a_program_names(tmp_path):

@@ -89,7 +89,7 @@ def test_it_is_paused_once_it_has_used_its_processor_time(workspace: Path) -> No
         assert opened.session is not None
         with p.session(id=opened.session.id) as s:
             until = time.monotonic() + PATIENCE_S
-            while "T" not in find_spinning(25):
+            while "t" not in find_spinning(25):
                 assert time.monotonic() < until
             assert s.run("1 + 1").text == "2\n"
 
@@ -100,7 +100,7 @@ def test_a_flood_of_output_is_paused_and_cut(workspace: Path) -> None:
     with BlockingPaddock(workspace, overrides=overrides) as p, p.session("python", background=True) as s:
         s.run(program)
         until = time.monotonic() + PATIENCE_S
-        while "T" not in find_spinning(1):
+        while "t" not in find_spinning(1):
             assert time.monotonic() < until
         text = s.run("import os; os.kill(os.getpid(), 9)").text
     assert 0 < len(text) < 1 << 20
