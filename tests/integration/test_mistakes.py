@@ -230,7 +230,7 @@ def test_lines_of_a_stream_that_is_empty(place):
 @pytest.mark.parametrize(
     ("args", "code", "told"),
     [
-        (("nothing", "--json"), 2, "No such command 'nothing'."),
+        (("nothing", "--json"), 2, "No such command 'nothing'. See `paddock --help`."),
         (("run", "--json"), 2, "Missing argument 'NAME|PATH|-'."),
         (("run", "./none.js", "--json"), 1, "Script not found: ./none.js\n  searched:\n    {0}/none.js"),
         (("exec", "pyton", "-c", "1", "--json"), 127, "there is no runtime pyton; did you mean python?"),

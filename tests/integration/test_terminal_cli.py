@@ -55,7 +55,8 @@ def on_terminal(cwd: Path, environment: Mapping[str, str], *arguments: str, colu
     [
         (("runn",), "Error: No such command 'runn'. Did you mean 'run'?\n"),
         (("servers", "lst"), "Error: No such command 'lst'. Did you mean 'list'?\n"),
-        (("xyzzy",), "Error: No such command 'xyzzy'.\n"),
+        (("vault", "remove"), "Error: No such command 'remove'. Did you mean 'delete'?\n"),
+        (("xyzzy",), "Error: No such command 'xyzzy'. See `paddock --help`.\n"),
     ],
 )
 def test_an_unknown_command_gets_the_nearest_name(

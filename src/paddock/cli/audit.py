@@ -158,7 +158,7 @@ def show(
     directory = _find_directory(workspace, flags)
     newest_first = _find_records(directory, RecordFilter(name=id_))
     if not newest_first:
-        raise Failure(f"No record of {id_} in {directory}")
+        raise Failure(f"No record of {id_} in {directory}; `paddock audit tail` shows the newest")
     count = options.choose_limit(limit, everything=everything or as_json)
     calls = [record for record in newest_first if record.parent == id_]
     hidden = {record.id for record in calls[count:]} if count else set[str]()

@@ -87,7 +87,9 @@ def print_request(url: str, id_: str, *, limit: int | None, as_json: bool) -> No
                 return await _print_all(select_records(_chain(first, found)), as_json=as_json, empty="")
 
     if not asyncio.run(run()):
-        raise Failure(f"No record of {id_} in the database of cluster.url")
+        raise Failure(
+            f"No record of {id_} in the database of cluster.url; `paddock audit tail --cluster` shows the newest"
+        )
 
 
 def print_verdict(settings: Settings, keys: Sequence[str], known: Sequence[Path], *, as_json: bool) -> None:

@@ -5,6 +5,14 @@ import click
 from paddock.texts import find_nearest
 
 
+_SYNONYMS = {
+    **dict.fromkeys(("remove", "rm", "revoke", "unregister"), ("delete", "close")),
+    **dict.fromkeys(("add", "create"), ("set", "register", "new", "install")),
+    **dict.fromkeys(("ls", "get"), ("list", "show")),
+}
+"""Commands of other tools, and those that do the same here."""
+
+
 class Group(click.Group):
     """A group of commands whose help has whole sentences. The error for an unknown command names the nearest one."""
 
@@ -22,9 +30,12 @@ class Group(click.Group):
         """Return the command at the start of the arguments. Raises UsageError, with the nearest name."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            near = find_nearest(args[0], known)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
+            synonyms = (each for each in _SYNONYMS.get(args[0], ()) if each in known)
+            if near := [*find_nearest(args[0], known), *synonyms]:
+                hint = f"Did you mean '{near[0]}'?"
+            else:
+                hint = f"See `{ctx.command_path} --help`."
+            ctx.fail(f"No such command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -135,7 +135,8 @@ def test_show_finds_a_request_or_a_record_on_any_node(paddock: Run) -> None:
     absent = paddock("audit", "show", "--cluster", "01JD3W0ZV6N4YQ1R2X5T7B8C9D")
     assert (absent.returncode, absent.stderr) == (
         1,
-        "No record of 01JD3W0ZV6N4YQ1R2X5T7B8C9D in the database of cluster.url\n",
+        "No record of 01JD3W0ZV6N4YQ1R2X5T7B8C9D in the database of cluster.url; `paddock audit tail --cluster` "
+        "shows the newest\n",
     )
 
 

@@ -10,6 +10,8 @@ from paddock.audit.ledger import Ledger
 from paddock.cli.root import command
 from paddock.model.ids import new_id
 
+NEWEST = "; `paddock audit tail` shows the newest\n"
+
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -50,7 +52,7 @@ def test_tail_and_show(directory: Path) -> None:
         in nonsense.stderr
     )
     unknown = audit("show", "nothing")
-    assert (unknown.exit_code, unknown.stderr) == (1, f"No record of nothing in {directory}\n")
+    assert (unknown.exit_code, unknown.stderr) == (1, f"No record of nothing in {directory}{NEWEST}")
 
 
 def test_numbers_and_ids_may_be_as_large_as_they_can(directory: Path) -> None:
@@ -58,7 +60,7 @@ def test_numbers_and_ids_may_be_as_large_as_they_can(directory: Path) -> None:
         record = ledger.append("decided", new_id(), {"status": "denied"})
     latest = "7" + "Z" * 25
     unknown = audit("show", latest)
-    assert (unknown.exit_code, unknown.stderr) == (1, f"No record of {latest} in {directory}\n")
+    assert (unknown.exit_code, unknown.stderr) == (1, f"No record of {latest} in {directory}{NEWEST}")
     tail = audit("tail", "-n", str(2**64), "--json")
     assert [each["id"] for each in json.loads(tail.stdout)] == [record]
 
