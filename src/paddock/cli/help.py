@@ -4,7 +4,6 @@ import click
 
 from paddock.texts import find_nearest
 
-
 _SYNONYMS = {
     **dict.fromkeys(("remove", "rm", "revoke", "unregister"), ("delete", "close")),
     **dict.fromkeys(("add", "create"), ("set", "register", "new", "install")),
