@@ -268,10 +268,10 @@ class Gate:
             return await self._run_decided(request, decision, watchers)
         queued = time.perf_counter()
         async with admission as admitted:
-            waited = watchers._replace(queue_ms=_count_ms(queued))
+            waits = {"queue_ms": _count_ms(queued)}
             if isinstance(admitted, RawResult):
-                return self._end_without_run(request, decision, admitted, {"queue_ms": waited.queue_ms})
-            return await self._run_decided(request, admitted, waited)
+                return self._end_without_run(request, decision, admitted, waits)
+            return await self._run_decided(request, admitted, watchers._replace(waits=waits))
 
     def _resolve(self, request: ExecutionRequest) -> ExecutionRequest:
         """Replace an alias by the tool's own name, which rules, questions and the record use."""
@@ -331,7 +331,7 @@ class Gate:
         facts = self._outgoing.facts(identity_facts(request, decision))
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
-        waits = {"queue_ms": watchers.queue_ms}
+        waits: dict[str, float] = {} if watchers.waits is None else watchers.waits
         if watchers.claim is not None:
             claiming = time.perf_counter()
             known = await watchers.claim.take(request, decision, watchers.stop)
@@ -339,11 +339,11 @@ class Gate:
             if known is not None:
                 return self._end_without_run(request, decision, known, waits)
         sink.claim(request.id, facts, parent=request.parent)
-        started = time.perf_counter()
+        queued_ms, started = waits.get("queue_ms", 0), time.perf_counter()
         result = shown = CANCELLED
         written = b""
         try:
-            running = self._run_safely(request, decision, watchers)
+            running = self._run_safely(request, decision, watchers._replace(waits=waits))
             result = shown = await (running if watchers.claim is None else watchers.claim.run(running))
             if watchers.on_result is not None and not self._is_renamed(request, result):
                 watchers.on_result(result)
@@ -351,7 +351,7 @@ class Gate:
             if not request.parent:
                 shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
         finally:
-            ms = _count_ms(started)
+            ms = _count_ms(started) - (waits.get("queue_ms", 0) - queued_ms)  # an engine may have queues, too
             end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
             if end.get("violations"):  # a program chooses these paths
                 end |= self._outgoing.facts({"violations": end["violations"]})

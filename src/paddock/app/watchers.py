@@ -26,8 +26,8 @@ class Watchers(NamedTuple):
     """Receives standard output before secrets are removed, to compare it inside of Paddock. It is never shown."""
     claim: "RequestClaim | None" = None
     """Its claim among the machines of a cluster."""
-    queue_ms: float = 0
-    """Time that it waited for its turn, in milliseconds."""
+    waits: "dict[str, float] | None" = None
+    """How long it waited for its turn (`queue_ms`) and for its claim (`claim_ms`), in milliseconds, once it has."""
     patient: bool = False
     """Whether a program waits for its slot as long as that takes."""
     max_wait_ms: int | None = None

@@ -152,8 +152,7 @@ class GuestEngine:
         begin: "Callable[[Worker], Execution | Computation]",
         stop: asyncio.Event | None,
     ) -> RawResult:
-        slots = self._slots[job.depth]
-        await slots.acquire()
+        slots = await self._take_turn(job)
         try:
             worker = await self._pool.take(profile)
         except BaseException:
@@ -172,6 +171,14 @@ class GuestEngine:
             # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
             # and the result need not wait for that.
             asyncio.get_running_loop().call_soon(worker.end)
+
+    async def _take_turn(self, job: GuestJob) -> _Slots:
+        """Wait for a slot, and tell the job how long that took. Return where to give it back."""
+        slots, queued = self._slots[job.depth], time.perf_counter()
+        await slots.acquire()
+        if job.waits is not None:
+            job.waits["queue_ms"] = round((time.perf_counter() - queued) * 1000, 3)
+        return slots
 
     def _begin(self, worker: Worker) -> None:
         self._busy_poll.programs += 1
@@ -207,8 +214,7 @@ class GuestEngine:
             program = await self._parser.parse(job.work.source, job.work.language, session=True)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
-        slots = self._slots[job.depth]
-        await slots.acquire()
+        slots = await self._take_turn(job)
         worker = held.worker
         placed = _Placed(slots, worker)
         self._begin(worker)

@@ -77,3 +77,5 @@ class GuestJob:
     """The clock of its wall time."""
     sink: ResultSink | None = None
     """Stores a result over its limit."""
+    waits: dict[str, float] | None = None
+    """Receives how long it waited for its turn, `queue_ms`, in milliseconds."""

@@ -48,7 +48,7 @@ _PLAIN_FACTS = (
         "limit",
         "cached",
     ),
-    *("compile_ms", "ms", "cpu_ms", "peak_bytes", "bytes_in", "bytes_out", "calls"),
+    *("queue_ms", "claim_ms", "compile_ms", "ms", "cpu_ms", "peak_bytes", "bytes_in", "bytes_out", "calls"),
 )
 """Facts that become attributes unchanged: numbers, and Paddock's own names."""
 _NAMED_KINDS = {"tool": "tool", "sdk": "method", "runtime": "runtime"}

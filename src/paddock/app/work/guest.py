@@ -148,6 +148,7 @@ class Guest(Kind[GuestRun]):
             depth=request.depth,
             clock=context.clock_of(request),
             sink=sink,
+            waits=watchers.waits,
         )
         calls = HostCalls(
             context.carry_out_child,
