@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-_MAX_CHARS = 200
+from paddock.settings.protection import quote_rule
+
 _MAX_RULES = 200
 _MAX_STARS = 2
 """Maximum number of `*` in a name: a workspace's file is untrusted, and the cost of a match grows with it."""
@@ -95,11 +96,7 @@ ALWAYS_SHOWN = (
 
 def check_rule(rule: str) -> str:
     """Return a name or path to hide or to show. Raises ValueError if it is none."""
-    shown = f"{rule[:_MAX_CHARS]!r}"
-    if len(rule) > _MAX_CHARS:
-        raise ValueError(f"{shown}... has more than {_MAX_CHARS} characters; {_EXAMPLES}")
-    if not rule.isprintable():
-        raise ValueError(f"{shown} contains a control character; {_EXAMPLES}")
+    shown = quote_rule(rule, _EXAMPLES)
     parts = rule.removeprefix("/").removesuffix("/").split("/")
     if not {"", ".", "..", "~"}.isdisjoint(parts):
         raise ValueError(f"{shown} is not a name or a path, without . and ..; {_EXAMPLES}")

@@ -10,13 +10,19 @@ _WILDCARDS = frozenset("*?[")
 _EXAMPLES = "write for example ci/deploy.sh, .github/workflows/** or **/.envrc"
 
 
-def check_rule(rule: str) -> str:
-    """Return a path or pattern relative to the workspace. Raises ValueError if it is none."""
+def quote_rule(rule: str, examples: str) -> str:
+    """Return an entry in quotes. Raises ValueError, with the examples, if it is too long or not printable."""
     shown = f"{rule[:_MAX_CHARS]!r}"
     if len(rule) > _MAX_CHARS:
-        raise ValueError(f"{shown}... has more than {_MAX_CHARS} characters; {_EXAMPLES}")
+        raise ValueError(f"{shown}... has more than {_MAX_CHARS} characters; {examples}")
     if not rule.isprintable():
-        raise ValueError(f"{shown} contains a control character; {_EXAMPLES}")
+        raise ValueError(f"{shown} contains a control character; {examples}")
+    return shown
+
+
+def check_rule(rule: str) -> str:
+    """Return a path or pattern relative to the workspace. Raises ValueError if it is none."""
+    shown = quote_rule(rule, _EXAMPLES)
     inner = rule.removeprefix("**/").removesuffix("/**")
     parts = inner.split("/")
     if rule.startswith(("/", "~")) or not {"", ".", ".."}.isdisjoint(parts):
