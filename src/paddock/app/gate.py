@@ -351,7 +351,8 @@ class Gate:
             if not request.parent:
                 shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
         finally:
-            ms = _count_ms(started) - (waits.get("queue_ms", 0) - queued_ms)  # an engine may have queues, too
+            queued_ms = waits.get("queue_ms", 0) - queued_ms  # an engine may have queues, too
+            ms = round(_count_ms(started) - queued_ms, 3)
             end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
             if end.get("violations"):  # a program chooses these paths
                 end |= self._outgoing.facts({"violations": end["violations"]})

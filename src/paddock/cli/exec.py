@@ -279,6 +279,8 @@ def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
     if Path(file).is_file():
         what = f"{file}: no language has the suffix of this file; name one: paddock exec RUNTIME {file}"
         raise click.UsageError(what)
+    if "/" in file:
+        raise click.UsageError(f"{file}: there is no such file")
     return None
 
 

@@ -73,9 +73,12 @@ def read_texts(value: object, name: str) -> list[str]:
 
 
 def check_programs(programs: object) -> None:
-    """Raise RequestError for programs of a batch that are not an iterable, or a text, which is an iterable of texts."""
-    lists_texts = isinstance(programs, str | bytes)
-    kinds = () if lists_texts else (Iterable, AsyncIterable)
+    """Raise RequestError for programs of a batch that are not an iterable, or that are a text or one program.
+
+    Python iterates over the characters of a text, and over the fields of a program.
+    """
+    is_one = isinstance(programs, str | bytes | Value)
+    kinds = () if is_one else (Iterable, AsyncIterable)
     check_type(programs, kinds, "programs", f"an iterable, each item {A_PROGRAM}")
 
 

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import re
+import reprlib
 import secrets
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -107,6 +108,12 @@ class Result(Value):
     """Its forms by media type (RFC 6838), `text/plain` always among them; images in base64 (RFC 4648)."""
     handles: dict[str, str] = Field(default_factory=dict)
     """Handles of the stored forms, by media type; without plain text."""
+
+    def __repr__(self) -> str:
+        """Return its media types and the beginning of its text. Its forms may have megabytes."""
+        return f"<Result {', '.join(self.data)} · {reprlib.repr(self.text)}>"
+
+    __str__ = __repr__
 
     @property
     def text(self) -> str:

@@ -28,7 +28,7 @@ from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import Toolchain
 from paddock.runtimes.workdir import WORKDIR
 from paddock.sandbox.protocol import GuardingSandbox, Streams
-from paddock.texts import ESCAPED_LINE_ENDS, has_escaped_line_ends
+from paddock.texts import ESCAPED_LINE_ENDS, FENCED, has_escaped_line_ends
 
 if TYPE_CHECKING:
     from paddock.sandbox.protocol import SandboxSlot
@@ -140,9 +140,11 @@ class RunningTask:
         if ended.limit == "wall" and self.toolchain.is_cold:
             compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
             return slow(work.runtime) if compiles else ""
-        if work.code is not None and ended.status is Status.FAILED and has_escaped_line_ends(work.code):
-            said = self.with_errors(ended).stderr
-            if phase == "compile" or _PARSE_ERROR_PATTERN.search(said.head + said.tail):
+        if work.code is not None and ended.status is Status.FAILED:
+            if work.code.lstrip().startswith("```"):
+                return FENCED
+            said = self.with_errors(ended).stderr if has_escaped_line_ends(work.code) else None
+            if said and (phase == "compile" or _PARSE_ERROR_PATTERN.search(said.head + said.tail)):
                 return ESCAPED_LINE_ENDS
         runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
         has_input = work.stdin is not None

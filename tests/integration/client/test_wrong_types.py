@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.support.wrong_types import WRONG, find_foreign_error, find_foreign_error_of, list_calls
 
-from paddock import BlockingPaddock, Paddock, PaddockError
+from paddock import BlockingPaddock, Paddock, PaddockError, Program
 from paddock.model.errors import ConfigurationError, RequestError
 
 
@@ -60,11 +60,16 @@ def test_connecting(value):
             'code="print(1)"), but is a str',
         ),
         (
+            Program(language="shell", code="1"),
+            'programs must be an iterable, each item a `Program`, such as Program(language="python", '
+            'code="print(1)"), but is a Program',
+        ),
+        (
             [{"language": "python", "code": "1"}],
             'each of programs must be a `Program`, such as Program(language="python", code="print(1)"), but is a dict',
         ),
     ],
-    ids=["texts", "text", "dicts"],
+    ids=["texts", "text", "program", "dicts"],
 )
 def test_programs_of_another_type(tmp_path, settings, given, message):
     with BlockingPaddock(tmp_path, settings=settings) as p, pytest.raises(RequestError) as caught:

@@ -1,9 +1,9 @@
-"""Programs in which a backslash and an `n` stand for line ends: the parser's message alone does not say so."""
+"""Programs with a backslash and an `n` for line ends, or in a fence: the parser's message alone does not say so."""
 
 import pytest
 
 from paddock import BlockingPaddock
-from paddock.texts import ESCAPED_LINE_ENDS
+from paddock.texts import ESCAPED_LINE_ENDS, FENCED
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,8 @@ from paddock.texts import ESCAPED_LINE_ENDS
         ("javascript", r"let a = 1\nconsole.log(a)", ESCAPED_LINE_ENDS),
         ("ruby", r"a = 1\nputs a", ESCAPED_LINE_ENDS),
         ("c", r"int main(void) {\nreturn 0; }", ESCAPED_LINE_ENDS),
+        ("python", "```python\nprint(1)\n```", FENCED),
+        ("c", "```c\nint main(void) { return 0; }\n```", FENCED),
         ("python", r"raise ValueError('a\n')", ""),
         ("python", r"print('a\n'", ""),
     ],

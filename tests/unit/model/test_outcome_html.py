@@ -58,3 +58,8 @@ def test_an_outcome_is_one_line() -> None:
         str(Outcome(**failed))
         == f"<Outcome failed · 12.3 ms · E: {('a' + chr(10) + 'b') * 26 + 'a' + chr(10)!r}>"
     )
+
+
+def test_a_value_is_written_as_one_line_whatever_its_size():
+    figure = Result(data={"text/plain": "<Figure size 640x480>", "image/png": "iVBORw0KGgo" * 10_000})
+    assert repr(figure) == "<Result text/plain, image/png · '<Figure size 640x480>'>"

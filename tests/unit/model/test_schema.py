@@ -57,6 +57,7 @@ TOOL = Schema(
                 '`mode` must be one of "run", "read_only", not the text "Read_Only"; did you mean "read_only"?',
             ),
         ),
+        ({"code": "", "limits": {"ms": 5}}, ("`limits.ms` is unknown; did you mean `wall_ms`?",)),
         ({"code": "", "limits": {"wall": 5}}, ("`limits.wall` is unknown; did you mean `wall_ms`?",)),
         (
             {"code": "", "limits": {"wall_ms": 0}},
