@@ -174,9 +174,9 @@ class BlockingPaddock:
         The iterator of the programs may wait, or use this Paddock itself: it runs in another thread.
         """
         check_programs(programs)
-        if not isinstance(programs, Sequence):  # a sequence is checked before anything starts
-            programs = _iterate_in_thread(programs)
-        return self._map(programs, max_parallel=max_parallel, engine=engine)
+        # A sequence is checked before anything starts.
+        given = programs if isinstance(programs, Sequence) else _iterate_in_thread(programs)
+        return self._map(given, max_parallel=max_parallel, engine=engine)
 
     @staticmethod
     def _make_opening(
