@@ -479,7 +479,7 @@ def _find_lacking_file(task: RunningTask, ended: ProcessResult) -> str:
         return ""
     said = task.with_errors(ended).stderr
     text, user = f"{said.head}\n{said.tail}", task.sandbox.user(task.job.grants())
-    return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user)
+    return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user, task.sandbox.hiding)
 
 
 async def _put_files(texts: Mapping[str, str], folder: Path) -> None:
