@@ -108,8 +108,8 @@ script tools, commands of the SDK, and servers with `confine`. They are hidden i
   `node_modules` contain. A file that may hold a secret beside other content, such as `terraform.tfstate` or
   `.git/config`, is not hidden either. Add it to `workspace.hide`.
 * **Where.** Paddock searches the whole workspace at each start, also in a deep folder. It follows a link of
-  such a name, and finds other names of the same file (hard links). In a toolchain, or in a path that you grant
-  by itself, nothing is hidden.
+  such a name. It finds other names of the same file (hard links), also in folders that are shown. In a
+  toolchain, or in a path that you grant by itself, nothing is hidden.
 * **Changes.** A program with write access cannot change, replace, move or remove a hidden file, and cannot
   rename a folder above it. In `namespaces` such a folder is a mount: moving a file out of it takes a copy
   (`EXDEV`). In `landlock` a program cannot make, rename or remove anything in a folder that contains a hidden

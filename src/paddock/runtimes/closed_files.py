@@ -18,6 +18,7 @@ from paddock.model.work_files import check_relative
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import identity_of
 from paddock.sandbox.child import permissions
+from paddock.sandbox.child.hiding import NOTHING, HidingRules, is_hidden
 from paddock.sandbox.child.paths import open_itself
 
 _DENIED_PATTERN = re.compile(
@@ -56,13 +57,16 @@ def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> st
     return ""
 
 
-def find_left_file(stderr_text: str, job: ProgramTask, user: int | None) -> str:
-    """Return how to get the file of the workspace that a program did not find in its separate directory, or ""."""
+def find_left_file(stderr_text: str, job: ProgramTask, user: int | None, rules: HidingRules = NOTHING) -> str:
+    """Return how to get the file of the workspace that a program did not find in its separate directory, or "".
+
+    Files that the `rules` hide are left out.
+    """
     if job.terms.grants.access == "none" or not job.work.has_workdir:
         return ""
     for line in islice(filter(_ABSENT_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
         for name in islice(_list_candidates(line), _MAX_NAMES):
-            if _is_readable_file(name, job, user):
+            if _is_readable_file(name, job, user, rules):
                 shown = shlex.quote(name)
                 return (
                     f"{shown} is in the workspace, and this program works in a separate directory: give it the file "
@@ -71,13 +75,14 @@ def find_left_file(stderr_text: str, job: ProgramTask, user: int | None) -> str:
     return ""
 
 
-def _is_readable_file(name: str, job: ProgramTask, user: int | None) -> bool:
+def _is_readable_file(name: str, job: ProgramTask, user: int | None, rules: HidingRules) -> bool:
     if os.path.isabs(name) or _find_closed(name, job, user) is not None:
         return False
     try:
         check_relative(name)
         with _open_below(name, job.workspace) as file:
-            return stat.S_ISREG(os.fstat(file).st_mode)
+            real, top = os.readlink(f"/proc/self/fd/{file}"), os.path.realpath(job.workspace)
+            return stat.S_ISREG(os.fstat(file).st_mode) and not is_hidden(real, top, rules)
     except (OSError, ValueError):
         return False
 

@@ -48,6 +48,7 @@ from paddock.runtimes.workdir import (
 )
 from paddock.sandbox import spec
 from paddock.sandbox.fork_server import Slot
+from paddock.sandbox.hidden_files import find_hidden_name
 from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.protocol import GuardingSandbox, Streams
 from paddock.sandbox.sandbox import KernelSandbox
@@ -477,9 +478,11 @@ def _find_lacking_file(task: RunningTask, ended: ProcessResult) -> str:
     """Return the hint on the file of the workspace that a failed program may not use, or was not given; or ""."""
     if ended.status is not Status.FAILED:
         return ""
-    said = task.with_errors(ended).stderr
-    text, user = f"{said.head}\n{said.tail}", task.sandbox.user(task.job.grants())
-    return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user)
+    ended = task.with_errors(ended)
+    if find_hidden_name(ended):  # whatever its mode is, it would stay hidden
+        return ""
+    text, user = f"{ended.stderr.head}\n{ended.stderr.tail}", task.sandbox.user(task.job.grants())
+    return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user, task.sandbox.hiding)
 
 
 async def _put_files(texts: Mapping[str, str], folder: Path) -> None:

@@ -5,15 +5,16 @@ import hashlib
 import os
 import stat
 import unicodedata
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from paddock.files import write_below
 from paddock.model.work_files import INPUT_BYTES, InputFile, check_relative
-from paddock.sandbox import state_paths
+from paddock.sandbox import spec, state_paths
 from paddock.sandbox.child import permissions
+from paddock.sandbox.child.hiding import find_hidden
 from paddock.sandbox.child.paths import open_itself
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def make_workdir(
 
     `own` are the program's own files, which are written there later. Raises InputFileError.
     """
-    files = {file.path: _read_file(file, task, sandbox) for file in task.work.files}
+    files = _read_files(task, sandbox)
     for name in own:
         if any(name.casefold() == path.split("/")[0].casefold() for path in files):
             raise InputFileError(f"{name!r} is the program's own file; give yours another name")
@@ -95,12 +96,11 @@ def add_files(task: "ProgramTask", sandbox: "GuardingSandbox", folder: Path) -> 
 
     None of them is written through a link, and an existing file is replaced.
     """
-    for file in task.work.files:
+    for path, data in _read_files(task, sandbox).items():
         try:
-            data = _read_file(file, task, sandbox)
-            write_below(folder, file.path, data, for_user=folder.stat(follow_symlinks=False).st_uid)
+            write_below(folder, path, data, for_user=folder.stat(follow_symlinks=False).st_uid)
         except OSError as error:
-            raise InputFileError(f"{file.path} cannot be written: {error.strerror}") from None
+            raise InputFileError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def read_below(folder: Path, path: str, most: int) -> bytes:
@@ -149,20 +149,41 @@ def _find_listed(path: str, root: int) -> str:
     raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
 
 
-def _read_file(file: InputFile, task: "ProgramTask", sandbox: "GuardingSandbox") -> bytes:
+def _read_files(task: "ProgramTask", sandbox: "GuardingSandbox") -> dict[str, bytes]:
+    """Return the content of each input file by its path. Raises InputFileError."""
+    hidden = _find_hidden(task, sandbox) if any(file.workspace for file in task.work.files) else []
+    return {file.path: _read_file(file, task, sandbox, hidden) for file in task.work.files}
+
+
+def _find_hidden(task: "ProgramTask", sandbox: "GuardingSandbox") -> list[str]:
+    """Return the paths that are hidden from the program. Raises InputFileError."""
+    grants = task.grants()
+    granted = spec.list_granted(grants)
+    try:
+        found = find_hidden(spec.list_searched(grants, granted), sandbox.hiding, granted)
+    except OSError as error:
+        raise InputFileError(f"files of the workspace cannot be copied: {error}") from None
+    return [each.path for each in found]
+
+
+def _read_file(
+    file: InputFile, task: "ProgramTask", sandbox: "GuardingSandbox", hidden: Sequence[str]
+) -> bytes:
     if file.data is not None:
         return file.data
     assert file.workspace is not None
     try:
-        return _read_below(task.workspace, file.workspace, sandbox, sandbox.user(task.grants()))
+        return _read_below(task.workspace, file.workspace, sandbox, sandbox.user(task.grants()), hidden)
     except OSError as error:
         raise InputFileError(
             f"{file.workspace} of the workspace cannot be copied: {error.strerror}"
         ) from None
 
 
-def _read_below(workspace: Path, path: str, sandbox: "GuardingSandbox", user: int | None) -> bytes:
-    """Return a file of the workspace, if the program, which runs as `user`, could read it."""
+def _read_below(
+    workspace: Path, path: str, sandbox: "GuardingSandbox", user: int | None, hidden: Sequence[str]
+) -> bytes:
+    """Return a file of the workspace, if the program, which runs as `user`, could read it and it is not `hidden`."""
     root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = open_itself(path, root)
@@ -175,6 +196,11 @@ def _read_below(workspace: Path, path: str, sandbox: "GuardingSandbox", user: in
         own = state_paths.keeper(sandbox.own, real)
         if own or any(state_paths.is_below(real, str(file.path)) for file in sandbox.files):
             raise InputFileError(f"{path} of the workspace belongs to Paddock itself, and no program gets it")
+        if any(state_paths.is_below(real, each) for each in hidden):
+            raise InputFileError(
+                f"{path} of the workspace is hidden from programs, because it holds secrets (workspace.hide); a person "
+                "can show it with `show` under [workspace] in the user's paddock.toml"
+            )
         if user is not None and (
             permissions.find_barrier(os.path.dirname(real), user)
             or not permissions.may_read(facts, user, {user})

@@ -20,13 +20,30 @@ _BESIDE_HIDDEN = (
 )
 
 
+def find_hidden_name(ended: ProcessResult) -> str:
+    """Return the name of the hidden file at which a program may have failed, by its last output, or ""."""
+    stderr = _read_errors(ended)
+    if not _was_denied(stderr):
+        return ""
+    names = (
+        name for name in ended.hidden if re.search(rf"(?<![\w.]){re.escape(name.lower())}(?![\w.])", stderr)
+    )
+    return next(names, "")
+
+
 def explain_hidden(ended: ProcessResult, access: Access) -> str:
     """Return a hint if a program may have failed at a file that is hidden from it, by its last output, or ""."""
-    stderr = (ended.stderr.head + ended.stderr.tail).lower()
-    if not ended.hidden or not any(words in stderr for words in _NO_ACCESS):
-        return ""
-    for name in ended.hidden:
-        if re.search(rf"(?<![\w.]){re.escape(name.lower())}(?![\w.])", stderr):
-            return _HIDDEN.format(name=name, pattern=shlex.quote(name))
+    if name := find_hidden_name(ended):
+        return _HIDDEN.format(name=name, pattern=shlex.quote(name))
     beside = ended.sandbox.tier == "landlock" and access == "workspace-write"
-    return _BESIDE_HIDDEN.format(name=ended.hidden[0]) if beside else ""
+    if not ended.hidden or not beside or not _was_denied(_read_errors(ended)):
+        return ""
+    return _BESIDE_HIDDEN.format(name=ended.hidden[0])
+
+
+def _read_errors(ended: ProcessResult) -> str:
+    return (ended.stderr.head + ended.stderr.tail).lower()
+
+
+def _was_denied(stderr: str) -> bool:
+    return any(words in stderr for words in _NO_ACCESS)

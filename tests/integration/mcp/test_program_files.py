@@ -86,3 +86,22 @@ def test_what_is_no_file_is_refused(place: Place) -> None:
     assert "Artifact not found: runtime-x-1-0123456789abcdef" in told[3]
     assert "'/a' is absolute; give a path relative to the working directory" in told[4]
     assert all(each.is_error for each in (twice, bad, linked, missing, absolute))
+
+
+def test_no_name_of_a_hidden_file_is_copied(place: Place) -> None:
+    (place.workspace / ".env").write_text("SECRET")
+    (place.workspace / "other").hardlink_to(place.workspace / ".env")
+    (place.workspace / ".ssh").mkdir()
+    (place.workspace / ".ssh" / "config").write_text("SECRET")
+    names = [".env", "other", ".ssh/config"]
+    asked = [
+        {"code": "print(open('a').read())", "files": [{"path": "a", "workspace": name}]} for name in names
+    ]
+    absent = {"code": "open('.env')", "outputs": ["*"]}
+    *copied, failed = run(place, *asked, absent)
+    assert [each.content[0].text.partition("Invalid: ")[2] for each in copied] == [
+        f"{name} of the workspace is hidden from programs, because it holds secrets (workspace.hide); a person can show "
+        "it with `show` under [workspace] in the user's paddock.toml"
+        for name in names
+    ]
+    assert "--file-in" not in failed.content[0].text

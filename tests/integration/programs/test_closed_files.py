@@ -27,6 +27,17 @@ def test_a_file_of_root_is_named_to_who_reads_it(as_root, open_programs, runtime
     )
 
 
+def test_a_hidden_file_of_root_is_not_opened_to_all(as_root, open_programs):
+    programs = open_programs("landlock")
+    (programs.workspace / ".env").write_text("SECRET")
+    (programs.workspace / ".env").chmod(0o600)
+    outcome = programs.run("shell", "cat .env")
+    assert outcome.error.hint == (
+        ".env is hidden from programs, because it holds secrets (workspace.hide); a person can show it with `paddock "
+        "exec --show .env`, or for agents with `show` under [workspace] in the user's paddock.toml"
+    )
+
+
 def test_a_file_that_is_not_granted_for_writing_is_another_matter(as_root, open_programs):
     programs = open_programs("landlock")
     (programs.workspace / "open.csv").write_text("1,2\n")

@@ -105,6 +105,23 @@ CONTENTS = {
 }
 
 
+def test_other_names_of_a_hidden_file_are_found_in_shown_folders(tmp_path):
+    make(tmp_path, ".env", "node_modules/own/.env", "node_modules/own/index.js")
+    for folder in (".git", "node_modules/own/deep"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "copy").hardlink_to(tmp_path / ".env")
+    assert find(tmp_path) == [".env", ".git/copy", "node_modules/own/deep/copy"]
+
+
+def test_names_in_shown_folders_count_if_a_hidden_file_has_a_name_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(hiding, "MAX_NAMES", 50)
+    make(tmp_path, "work/.env", *(f"work/node_modules/{name}" for name in string.ascii_letters))
+    assert find(tmp_path / "work") == [".env"]
+    (tmp_path / "outside").hardlink_to(tmp_path / "work" / ".env")
+    with pytest.raises(TooLargeError, match="the folder holds more than 50 names"):
+        find(tmp_path / "work")
+
+
 @pytest.mark.parametrize(("content", "expected"), CONTENTS.items())
 def test_private_keys_are_known_by_what_they_hold(content, expected, tmp_path):
     assert holds_private_key(content.encode("latin-1")) is expected

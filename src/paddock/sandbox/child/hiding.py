@@ -235,7 +235,7 @@ class _Search:
             if not folder:
                 raise
             if error.errno == errno.ENAMETOOLONG:
-                raise TooLargeError(f"folders are nested too deep in {folder.partition('/')[0]}") from error
+                raise _explain_depth(folder) from error
             if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
                 raise
         return None
@@ -363,21 +363,42 @@ class _Search:
                 found[path] = HiddenPath(path, facts.st_dev, facts.st_ino, is_folder=True)
 
     def _add_other_names(self, found: dict[str, HiddenPath]) -> None:
-        """Add the other names of hidden files (hard links) in the searched folders."""
-        linked: set[tuple[int, int]] = set()
-        for path, device, inode, is_folder in found.values():
-            with contextlib.suppress(OSError):
-                if not is_folder and os.lstat(path).st_nlink > 1:
-                    linked.add((device, inode))
-        inodes = {inode for _, inode in linked}
-        for folder in self._known if linked else ():
-            with contextlib.suppress(OSError), os.scandir(f"{self._top}/{folder}") as entries:
-                for entry in entries:
-                    if entry.inode() in inodes and entry.is_file(follow_symlinks=False):
+        """Add the other names of hidden files (hard links), also those in shown folders. Raises TooLargeError."""
+        missing = _count_other_names(found.values())
+        inodes = {inode for _, inode in missing}
+        pending = [*self._known]
+        for folder in pending:  # grows during the loop: shown folders come after all others
+            if not any(count > 0 for count in missing.values()):
+                return
+            entries = self._read_entries(folder, found)
+            if folder not in self._known:
+                self._count(len(entries) + _FOLDER_NAMES)
+            for entry in entries:
+                inner = _join(folder, entry.name)
+                path = f"{self._top}/{inner}"
+                if path in found or inner in self._known:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(inner)
+                elif entry.inode() in inodes and entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(OSError):
                         facts = entry.stat(follow_symlinks=False)
-                        path = f"{self._top}/{_join(folder, entry.name)}"
-                        if (facts.st_dev, facts.st_ino) in linked:
-                            found[path] = HiddenPath(path, facts.st_dev, facts.st_ino, is_folder=False)
+                        identity = facts.st_dev, facts.st_ino
+                        if identity in missing:
+                            found[path] = HiddenPath(path, *identity, is_folder=False)
+                            missing[identity] -= 1
+
+    def _read_entries(self, folder: str, found: dict[str, HiddenPath]) -> list[os.DirEntry[str]]:
+        """Return what a folder contains; nothing if it is closed or no longer there. Raises TooLargeError."""
+        try:
+            with os.scandir(f"{self._top}/{folder}") as entries:
+                return list(entries)
+        except PermissionError:
+            self._add_closed(folder, found)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise _explain_depth(folder) from error
+        return []
 
 
 def is_hidden(path: str, top: str, rules: HidingRules) -> bool:
@@ -422,6 +443,20 @@ def _is_below_another(path: str, found: Mapping[str, HiddenPath]) -> bool:
         if path in found:
             return True
     return False
+
+
+def _count_other_names(found: Iterable[HiddenPath]) -> dict[tuple[int, int], int]:
+    """Return how many more names each file with several names has, by its identity."""
+    missing: dict[tuple[int, int], int] = {}
+    for path, device, inode, is_folder in found:
+        with contextlib.suppress(OSError):
+            if not is_folder and (names := os.lstat(path).st_nlink) > 1:
+                missing[device, inode] = missing.get((device, inode), names) - 1
+    return missing
+
+
+def _explain_depth(folder: str) -> TooLargeError:
+    return TooLargeError(f"folders are nested too deep in {folder.partition('/')[0]}")
 
 
 def _join(folder: str, name: str) -> str:

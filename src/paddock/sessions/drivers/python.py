@@ -51,7 +51,7 @@ class _Driver(_Display):
         self.abandoned = []
         """Loops that run no more, with tasks that did not end when they were interrupted."""
         builtins.display = self.display
-        builtins.get_ipython = _Shell
+        self.names["get_ipython"] = _Shell
         signal.signal(signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
@@ -428,7 +428,10 @@ def _ignore(_number, _frame):
 
 
 class _Shell:
-    """What programs and libraries find that ask whether they run in a notebook, such as pandas and tqdm."""
+    """The shell that a program copied from a notebook asks for.
+
+    Libraries do not find it, as outside of a notebook: sympy and rich would ask for all that IPython's has.
+    """
 
     kernel = None
     config = ()
