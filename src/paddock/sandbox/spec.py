@@ -28,10 +28,15 @@ from paddock.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTE
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FILES = (
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "pki", "ca-certificates", "crypto-policies",
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ca-certificates", "crypto-policies",
     "passwd", "group", "nsswitch.conf", "localtime", "timezone", "mime.types", "os-release", "debian_version",
     "locale.alias", "inputrc", "terminfo", "magic", "fonts", "java", "perl", "python3", "R", "php", "ghc",
 )  # fmt: skip
+_ETC_CERTIFICATES = (
+    "ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf",
+    "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
+)  # fmt: skip
+"""Without the folders `private` beside them: a program that runs as root may read their keys."""
 _ETC_NAMES = ("hosts", "host.conf", "gai.conf", "protocols", "services")
 _ETC_RESOLVER = ("resolv.conf",)
 _MACHINE_FILES = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")
@@ -492,14 +497,17 @@ def is_system_path(path: str) -> bool:
     """Return whether every program can read a path, because it is the system's."""
     return any(
         state_paths.is_below(os.path.realpath(path), folder)
-        for folder in (*_SYSTEM_FOLDERS, "/etc/ssl", "/etc/pki")
+        for folder in (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in _ETC_CERTIFICATES))
     )
 
 
 @functools.lru_cache
 def _system(network: Network) -> tuple[str, ...]:
     names = (
-        _ETC_FILES + (_ETC_NAMES if network != "none" else ()) + (_ETC_RESOLVER if network == "full" else ())
+        _ETC_FILES
+        + _ETC_CERTIFICATES
+        + (_ETC_NAMES if network != "none" else ())
+        + (_ETC_RESOLVER if network == "full" else ())
     )
     return (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in names), *_MACHINE_FILES)
 

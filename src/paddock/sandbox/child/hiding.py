@@ -20,6 +20,7 @@ import functools
 import os
 import re
 import stat
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -412,6 +413,8 @@ def is_hidden(path: str, top: str, rules: HidingRules) -> bool:
     return search.is_hidden("/".join(parts), path, is_folder=False)
 
 
+_LOCK = threading.Lock()
+"""Searches keep what they found, and the threads of one process share them."""
 _SEARCHES: OrderedDict[tuple[str, HidingRules], _Search] = OrderedDict()
 
 
@@ -420,6 +423,11 @@ def find_hidden(folders: Iterable[str], rules: HidingRules, granted: Iterable[st
 
     Raises TooLargeError, and OSError if a folder cannot be read.
     """
+    with _LOCK:
+        return _find_in(folders, rules, granted)
+
+
+def _find_in(folders: Iterable[str], rules: HidingRules, granted: Iterable[str]) -> list[HiddenPath]:
     found: dict[str, HiddenPath] = {}
     for top in dict.fromkeys(folders) if rules.hidden else ():
         key = top, rules

@@ -1,0 +1,32 @@
+"""What programs read of /etc: certificates, and no private keys, also where they run as root."""
+
+import asyncio
+
+import pytest
+
+from paddock import Paddock
+from paddock.model.outcome import SandboxFacts
+from paddock.sandbox.sandbox import KernelSandbox
+
+READ = """
+import os, ssl
+print(len(ssl.create_default_context().get_ca_certs()) > 50)
+try:
+    print(os.listdir("/etc/ssl/private"))
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tier", "error"), [("namespaces", "FileNotFoundError"), ("landlock", "PermissionError")]
+)
+def test_programs_read_certificates_and_no_private_keys(tmp_path, tier, error):
+    async def run():
+        async with (
+            KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox,
+            Paddock(tmp_path, sandbox=sandbox) as paddock,
+        ):
+            return await paddock.exec("python", READ, access="none")
+
+    assert asyncio.run(run()).text == f"True\n{error}\n"
