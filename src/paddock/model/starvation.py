@@ -5,12 +5,15 @@ again. The cause must lie outside of the program, or a program could avoid its v
 which a thread of it waited for a processor and none of its threads had one.
 
 An endless loop on a busy machine is slow, too, and its verdict should be that it is endless. Therefore a program counts
-as starved only if it had less than a third of its share.
+as starved only if it had less than a third of its share, and others took most of the rest: a start, or a file that is
+read, takes time as well.
 """
 
 from typing import NamedTuple
 
-_MAX_LOST = 2 / 3
+_MIN_HAD = 1 / 3
+"""Part of its share with which a program is not starved."""
+_MAX_LOST = 1 / 2
 """Maximum part of its share that a program may lose to others without being starved."""
 _MIN_LOST_MS = 250
 """Minimum time that others took. Every machine withholds less than this at times; it matters for short limits alone."""
@@ -35,13 +38,14 @@ UNSPENT = Spent()
 
 
 def is_starved(spent: Spent, processors: float) -> bool:
-    """Return whether other processes took more than two thirds of a program's share.
+    """Return whether a program had less than a third of its share because other processes took more than half of it.
 
     Its share is one processor for all of its wall time, or less where the machine has less: `processors` may be a
     fraction, because a container may have a quota. Time that the quota alone withholds is no share.
     """
     share_ms = spent.wall_ms * min(1.0, processors)
-    return min(spent.stalled_ms, share_ms - spent.cpu_ms) > max(share_ms * _MAX_LOST, _MIN_LOST_MS)
+    lost_ms = min(spent.stalled_ms, share_ms - spent.cpu_ms)
+    return spent.cpu_ms < share_ms * _MIN_HAD and lost_ms > max(share_ms * _MAX_LOST, _MIN_LOST_MS)
 
 
 def describe_starvation(spent: Spent) -> str:

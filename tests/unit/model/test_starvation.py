@@ -12,6 +12,8 @@ from paddock.model.starvation import Spent, describe_starvation, is_starved
         (3000, 2990, 10, 2, False),  # an endless loop
         (3000, 1100, 1900, 2, False),  # an endless loop beside two others on each processor
         (3000, 900, 2100, 2, True),
+        (3000, 944, 1911, 2, True),  # its start took the rest
+        (3000, 944, 1400, 2, False),  # it slept for most of the rest
         (3000, 5, 20, 2, False),  # asleep
         (3000, 6000, 0, 2, False),
         (3000, 1100, 2100, 2, False),  # its own threads took a third of a processor
@@ -23,7 +25,7 @@ from paddock.model.starvation import Spent, describe_starvation, is_starved
         (0, 0, 0, 2, False),
     ],
 )
-def test_a_program_is_starved_if_others_took_more_than_two_thirds_of_its_share(
+def test_a_program_is_starved_if_it_had_less_than_a_third_and_others_most_of_the_rest(
     wall_ms, cpu_ms, stalled_ms, processors, starved
 ):
     assert is_starved(Spent(wall_ms, cpu_ms, stalled_ms), processors) is starved
