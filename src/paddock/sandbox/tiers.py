@@ -7,6 +7,7 @@ from versions. A tier that is not proved is not used. The next weaker one is use
 import json
 import os
 import pwd
+import resource
 import shutil
 import tempfile
 from pathlib import Path
@@ -109,7 +110,7 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
         *_examine_supervised_calls(tiers[1], job_user),
         group,
     )
-    layers = (*layers, *find_job_user(job_user))
+    layers = (*layers, *find_job_user(job_user), *find_stack_limit())
     users = "" if effective is None else _users(effective.tier, job_user)
     return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective, users=users)
 
@@ -458,3 +459,17 @@ def find_job_user(job_user: int | None) -> list[Layer]:
     detail = f"{name}, which cannot enter {', '.join(closed)} of PATH"
     fix = f"install toolchains outside of {', '.join(sorted(set(closed.values())))}, for instance with apt"
     return [Layer(name="PATH of programs", available=False, detail=detail, fix=fix)]
+
+
+def find_stack_limit() -> list[Layer]:
+    """Return the inherited hard limit of the stack, if this process cannot raise it (getrlimit(2))."""
+    lockdown.lift_stack_limit()
+    _, hard_bytes = resource.getrlimit(resource.RLIMIT_STACK)
+    if hard_bytes == resource.RLIM_INFINITY:
+        return []
+    detail = (
+        f"the hard limit is {hard_bytes} bytes, and Paddock cannot raise it; therefore a program with a larger stack "
+        "is ended by SIGSEGV, although its memory limit allows more"
+    )
+    fix = "start Paddock where `ulimit -Hs` prints unlimited; under systemd, set LimitSTACK=infinity"
+    return [Layer(name="stack of programs", available=False, detail=detail, fix=fix)]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import tempfile
 from pathlib import Path
 
@@ -212,6 +213,21 @@ def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeyp
         True,
         "programs run as user 54321, which can enter all of PATH",
     )
+
+
+@pytest.mark.parametrize("hard_bytes", [resource.RLIM_INFINITY, 1_048_576])
+def test_doctor_names_a_stack_limit_that_it_cannot_raise(hard_bytes, monkeypatch):
+    monkeypatch.setattr("paddock.sandbox.child.lockdown.lift_stack_limit", lambda: None)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (65_536, hard_bytes))
+    found = [(layer.name, layer.available, layer.detail, layer.fix) for layer in tiers.find_stack_limit()]
+    limited = (
+        "stack of programs",
+        False,
+        "the hard limit is 1048576 bytes, and Paddock cannot raise it; therefore a program with a larger stack is "
+        "ended by SIGSEGV, although its memory limit allows more",
+        "start Paddock where `ulimit -Hs` prints unlimited; under systemd, set LimitSTACK=infinity",
+    )
+    assert found == ([limited] if hard_bytes == 1_048_576 else [])
 
 
 @pytest.mark.parametrize(
