@@ -53,3 +53,4 @@ def test_the_wait_for_a_slot_is_no_part_of_the_run(tmp_path: Path, kind: str) ->
     assert (facts["kind"], facts["status"]) == (kind, "ok")
     assert facts["queue_ms"] >= 1
     assert facts["queue_ms"] + facts["ms"] <= total_ms
+    assert facts["ms"] == round(facts["ms"], 3)
