@@ -227,8 +227,9 @@ If the reader of the output is gone, the program ends with the exit code 141. A 
 * **Directories.** The working directory is the workspace, if it is granted. Otherwise it is a new directory
   with the files of the request and the program's own file, if the language needs it there. The home directory
   and `TMPDIR` are elsewhere, private, and deleted when the program ends.
-* **Stack.** The stack of the first thread may grow as large as the memory limit allows, whatever `ulimit -s`
-  is for Paddock itself. `limits.runtime.stack_bytes` sets a smaller maximum.
+* **Stack.** The stack of the first thread may grow as large as the memory limit allows, whatever `ulimit -Ss`
+  is for Paddock itself. `limits.runtime.stack_bytes` sets a smaller maximum. Only root with `CAP_SYS_RESOURCE` can
+  raise a hard limit (`ulimit -Hs`). If one remains, `paddock doctor` names it.
 * **Variables.** `PATH` is `/usr/local/bin:/usr/bin:/bin` and what the toolchain needs. The language is
   `C.UTF-8`. Pass variables of yours, including `TZ`, with `runtimes.environment`.
 * **Network.** Without the grant, creating a socket fails at once. Name resolution fails as if the network
