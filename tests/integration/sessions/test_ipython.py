@@ -159,11 +159,3 @@ def test_commands_in_a_plain_session_name_the_kernel(workspace: Path) -> None:
         "(In [3], line 1)",
         f"RuntimeError: %time is a command of IPython: {kernel}",
     ]
-
-
-def test_libraries_find_no_shell_in_a_plain_session(workspace: Path) -> None:
-    library = "def ask():\n    try:\n        get_ipython\n    except NameError:\n        return 'no shell'\n"
-    program = "get_ipython().run_line_magic('matplotlib', 'inline')\nimport library\nlibrary.ask()"
-    with BlockingPaddock(workspace, overrides=OVERRIDES) as p, p.session("python") as s:
-        s.files.write("library.py", library.encode())
-        assert s.run(program).text == "'no shell'\n"

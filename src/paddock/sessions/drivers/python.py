@@ -51,7 +51,7 @@ class _Driver(_Display):
         self.abandoned = []
         """Loops that run no more, with tasks that did not end when they were interrupted."""
         builtins.display = self.display
-        self.names["get_ipython"] = _Shell
+        builtins.get_ipython = _Shell
         signal.signal(signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
@@ -428,10 +428,7 @@ def _ignore(_number, _frame):
 
 
 class _Shell:
-    """The shell that a program copied from a notebook asks for.
-
-    Libraries do not find it, as outside of a notebook: sympy and rich would ask for all that IPython's has.
-    """
+    """What programs and libraries find that ask whether they run in a notebook, such as pandas and tqdm."""
 
     kernel = None
     config = ()
