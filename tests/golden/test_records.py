@@ -46,7 +46,7 @@ def test_the_identity_of_work_and_the_hash_of_its_decision() -> None:
 
 def test_the_facts_of_requests_of_each_kind(tmp_path: Path) -> None:
     async def run() -> list[Any]:
-        async with Paddock(tmp_path) as p:
+        async with Paddock(workspace, overrides={"audit.directory": str(tmp_path / "audit")}) as p:
             await p.execute("console.log(1); return await servers.odd.echo({ a: 1 })")
             await p.execute("null.x")
             await p.execute("return paddock.vault.get('none')")
@@ -63,6 +63,8 @@ def test_the_facts_of_requests_of_each_kind(tmp_path: Path) -> None:
             records = await p.find_records(limit=None)
             return [{"event": each.event, **each.fields} for each in reversed(records)]
 
-    write_servers(tmp_path, {"odd": make_entry("odd")})
-    assert run_paddock(tmp_path, "tool", "new", "greet").returncode == 0
-    check_golden("records.json", replace_volatile(asyncio.run(run()), {str(tmp_path): "<workspace>"}))
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    write_servers(workspace, {"odd": make_entry("odd")})
+    assert run_paddock(workspace, "tool", "new", "greet").returncode == 0
+    check_golden("records.json", replace_volatile(asyncio.run(run()), {str(workspace): "<workspace>"}))
