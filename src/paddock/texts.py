@@ -18,7 +18,7 @@ ESCAPED_LINE_ENDS = (
     "the program is one line with the two characters \\n between its statements; send line ends themselves, which JSON "
     "writes as \\n, and a shell as $'...\\n...'"
 )
-FENCED = "the program stands in a fence of Markdown; send it alone, without the lines that begin with ```"
+FENCED = "send the program alone, without the fence around it"
 _MAX_ESCAPED_CHARS = 4000
 """Maximum length of a line that is searched for strings, because the search takes quadratic time."""
 _STRING_PATTERN = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`""")

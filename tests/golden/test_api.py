@@ -1,4 +1,7 @@
-"""The OpenAPI document of `paddock serve http`, and the problems that it answers. Commands and tools: docs/."""
+"""The OpenAPI document of `paddock serve http`, and its answers to wrong requests.
+
+`docs/commands.md` and `docs/mcp-tools.md` are the golden files of help pages and of tools.
+"""
 
 from pathlib import Path
 from typing import Any

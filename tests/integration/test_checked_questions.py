@@ -163,7 +163,7 @@ INVALID_PROGRAMS: dict[str, tuple[RuntimeRun, Status, str]] = {
     "session": (
         RuntimeRun(runtime="python", code="1", session="s_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
         Status.INVALID,
-        "there is no such session, or it belongs to somebody else",
+        "there is no such session, or it belongs to another caller",
     ),
     "language without sessions": (
         RuntimeRun(runtime="rust", code="1", session="new"),

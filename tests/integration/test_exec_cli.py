@@ -240,7 +240,9 @@ def test_a_file_is_run_by_the_language_of_its_suffix(workspace):
         "./three.foo: no language has the suffix of this file; name one: paddock exec RUNTIME ./three.foo\n"
     )
     assert paddock(workspace, "./three.foo")[2].endswith(told)
-    assert paddock(workspace, "./none")[2].endswith("./none: there is no such file\n")
+    cure = "name the file of a program, or a runtime with -c CODE\n"
+    assert paddock(workspace, "./none")[2].endswith(f"./none: there is no such file; {cure}")
+    assert paddock(workspace, "./")[2].endswith(f"./: is a directory; {cure}")
     code, _, told = paddock(workspace, "none.py")
     assert (code, "none.py: cannot read this program: No such file or directory" in told) == (2, True)
 

@@ -339,7 +339,7 @@ class Gate:
             if known is not None:
                 return self._end_without_run(request, decision, known, waits)
         sink.claim(request.id, facts, parent=request.parent)
-        queued_ms, started = waits.get("queue_ms", 0), time.perf_counter()
+        queued_before_ms, started = waits.get("queue_ms", 0), time.perf_counter()
         result = shown = CANCELLED
         written = b""
         try:
@@ -351,7 +351,7 @@ class Gate:
             if not request.parent:
                 shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
         finally:
-            queued_ms = waits.get("queue_ms", 0) - queued_ms  # an engine may have queues, too
+            queued_ms = waits.get("queue_ms", 0) - queued_before_ms  # an engine may have a queue, too
             ms = round(_count_ms(started) - queued_ms, 3)
             end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
             if end.get("violations"):  # a program chooses these paths

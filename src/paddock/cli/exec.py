@@ -280,7 +280,8 @@ def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
         what = f"{file}: no language has the suffix of this file; name one: paddock exec RUNTIME {file}"
         raise click.UsageError(what)
     if "/" in file:
-        raise click.UsageError(f"{file}: there is no such file")
+        fault = "is a directory" if Path(file).is_dir() else "there is no such file"
+        raise click.UsageError(f"{file}: {fault}; name the file of a program, or a runtime with -c CODE")
     return None
 
 

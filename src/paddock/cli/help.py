@@ -4,12 +4,12 @@ import click
 
 from paddock.texts import find_nearest
 
-_SYNONYMS = {
+_COMMANDS_ELSEWHERE = {
     **dict.fromkeys(("remove", "rm", "revoke", "unregister"), ("delete", "close")),
     **dict.fromkeys(("add", "create"), ("set", "register", "new", "install")),
     **dict.fromkeys(("ls", "get"), ("list", "show")),
 }
-"""Commands of other tools, and those that do the same here."""
+"""Commands of other tools, and the commands that may do the same here."""
 
 
 class Group(click.Group):
@@ -26,11 +26,11 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command at the start of the arguments. Raises UsageError, with the nearest name."""
+        """Return the command at the start of the arguments. Raises UsageError, with the nearest name or the help."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            synonyms = (each for each in _SYNONYMS.get(args[0], ()) if each in known)
-            if near := [*find_nearest(args[0], known), *synonyms]:
+            same = (each for each in _COMMANDS_ELSEWHERE.get(args[0], ()) if each in known)
+            if near := [*find_nearest(args[0], known), *same]:
                 hint = f"Did you mean '{near[0]}'?"
             else:
                 hint = f"See `{ctx.command_path} --help`."

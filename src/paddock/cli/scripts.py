@@ -12,7 +12,7 @@ from paddock.saved_scripts import SUFFIXES, find, list_scripts, read
 
 _TEMPLATE = """\
 // Run it with: paddock run {name} --var NAME=world
-const name = paddock.vars.NAME ?? "nobody";
+const name = paddock.vars.NAME ?? "there";
 console.log(`Hello, ${{name}}!`);
 """
 

@@ -42,10 +42,10 @@ async def map_programs(
     parallel = read_whole_number("max_parallel", max_parallel)
     if isinstance(programs, AsyncIterable):
         checked = _check_each(programs)
+    elif isinstance(programs, Sequence):  # a mistake is found before the first program runs
+        checked = [*map(_check_program, programs)]
     else:
         checked = map(_check_program, programs)
-        if isinstance(programs, Sequence):  # a mistake is found before the first program runs
-            checked = [*checked]
     if engine == "local":
         results = runner.map(checked, parallel)
     else:

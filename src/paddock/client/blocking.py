@@ -171,10 +171,10 @@ class BlockingPaddock:
     ) -> "Generator[ProgramResult]":
         """Run many programs and yield their results as `Paddock.map` does.
 
-        The iterator of the programs may wait, or use this Paddock itself: it runs in another thread.
+        An iterator of programs may wait, or use this Paddock itself: it runs in another thread. A sequence is read as
+        a whole before the first program runs, and may do neither.
         """
         check_programs(programs)
-        # A sequence is checked before anything starts.
         given = programs if isinstance(programs, Sequence) else _iterate_in_thread(programs)
         return self._map(given, max_parallel=max_parallel, engine=engine)
 

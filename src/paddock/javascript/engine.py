@@ -173,11 +173,12 @@ class GuestEngine:
             asyncio.get_running_loop().call_soon(worker.end)
 
     async def _take_turn(self, job: GuestJob) -> _Slots:
-        """Wait for a slot, and tell the job how long that took. Return where to give it back."""
+        """Wait for a slot, and add that time to the job's waits. Return the slots that it belongs to."""
         slots, queued = self._slots[job.depth], time.perf_counter()
         await slots.acquire()
         if job.waits is not None:
-            job.waits["queue_ms"] = round((time.perf_counter() - queued) * 1000, 3)
+            own_ms = round((time.perf_counter() - queued) * 1000, 3)
+            job.waits["queue_ms"] = job.waits.get("queue_ms", 0) + own_ms
         return slots
 
     def _begin(self, worker: Worker) -> None:

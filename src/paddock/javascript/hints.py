@@ -167,7 +167,6 @@ _ALONE = "a computation has its input and nothing else: no modules, files, netwo
 _AT_ONCE = "a computation has no timers, and nothing to wait for"
 _INTL = "Intl is available with `limits.deterministic: false`"
 _PLAIN = "a computation is plain JavaScript, without types"
-_FENCE = "send the program alone, without the fence around it"
 _COMPUTING = {
     _EMIT: "console print alert process document output module exports",
     _READ: "input readInput stdin args argv paddock",
@@ -391,4 +390,4 @@ def advice_for_computations(error: ErrorInfo, source: str) -> str:
         near = site.before.rpartition("\n")[2][-_TYPE_CONTEXT_CHARS:] + site.after[:_TYPE_CONTEXT_CHARS]
         return _PLAIN if _TYPE_PATTERN.search(near) or _TYPE_PATTERN.match(line) else ""
     fenced = error.name == "TypeError" and error.excerpt.startswith("```")
-    return _FENCE if fenced else _of_a_method(error) if error.name == "TypeError" else ""
+    return FENCED if fenced else _of_a_method(error) if error.name == "TypeError" else ""

@@ -5,8 +5,8 @@ again. The cause must lie outside of the program, or a program could avoid its v
 which a thread of it waited for a processor and none of its threads had one.
 
 An endless loop on a busy machine is slow, too, and its verdict should be that it is endless. Therefore a program counts
-as starved only if it had less than a third of its share, and others took most of the rest: a start, or a file that is
-read, takes time as well.
+as starved only if it had less than a third of its share, and others took most of the rest. Not all of the rest: the
+start of a program and its input take time, too.
 """
 
 from typing import NamedTuple

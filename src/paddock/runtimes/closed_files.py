@@ -18,7 +18,7 @@ from paddock.model.work_files import check_relative
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import identity_of
 from paddock.sandbox.child import permissions
-from paddock.sandbox.child.hiding import NOTHING, HidingRules, is_hidden
+from paddock.sandbox.child.hiding import HidingRules, is_hidden
 from paddock.sandbox.child.paths import open_itself
 
 _DENIED_PATTERN = re.compile(
@@ -57,7 +57,7 @@ def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> st
     return ""
 
 
-def find_left_file(stderr_text: str, job: ProgramTask, user: int | None, rules: HidingRules = NOTHING) -> str:
+def find_left_file(stderr_text: str, job: ProgramTask, user: int | None, rules: HidingRules) -> str:
     """Return how to get the file of the workspace that a program did not find in its separate directory, or "".
 
     Files that the `rules` hide are left out.

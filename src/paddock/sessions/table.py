@@ -21,7 +21,7 @@ from paddock.settings.schema import SessionSettings
 
 _MAX_REMEMBERED = 1000
 """Maximum number of ended sessions whose reason is remembered."""
-_UNKNOWN = "there is no such session, or it belongs to somebody else"
+_UNKNOWN = "there is no such session, or it belongs to another caller"
 _REPLICA_ENDED = "the replica of the server that had it has ended"
 _PROCESS_ENDED = "the process of Paddock that had it has ended"
 _PROCESS_MARK = secrets.token_hex(8)

@@ -111,7 +111,7 @@ class RecipeVariant(Value):
     environment: Mapping[str, str] = Field(default_factory=dict)
     """Environment variables of the program."""
     live_environment: Mapping[str, str] = Field(default_factory=dict)
-    """Further environment variables of a program whose output a listener takes. Its language must not buffer it."""
+    """Further environment variables of a program whose output is streamed. Its language must not buffer the output."""
     files: Files = Field(default_factory=dict)
     """Further files in scratch, by name. With arguments alone, only those that the environment names."""
     shows: bool = False

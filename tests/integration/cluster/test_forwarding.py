@@ -245,7 +245,7 @@ def test_an_interpreter_belongs_to_its_token(replicas: ReplicaSet, apis: list[Ap
     with replicas.servers[1].client(TOKENS["bob"]) as bob:
         status, kind, text = bob.problem("GET", f"/v1/sessions/{opened}")
     assert (status, kind) == (404, "not-found")
-    assert text.startswith("There is no such session, or it belongs to somebody else.")
+    assert text.startswith("There is no such session, or it belongs to another caller.")
 
 
 def test_an_execution_is_found_and_cancelled_through_another_replica(apis: list[ApiClient]) -> None:

@@ -86,7 +86,7 @@ def test_an_unknown_session_is_not_found(api: ApiClient) -> None:
     missing = (
         404,
         "not-found",
-        "There is no such session, or it belongs to somebody else. Open another one with POST /v1/sessions.",
+        "There is no such session, or it belongs to another caller. Open another one with POST /v1/sessions.",
     )
     assert api.problem("GET", path) == missing
     assert api.problem("GET", f"{path}/files/a.txt") == missing

@@ -48,6 +48,6 @@ def test_a_handle_that_is_none_is_refused(place: Place) -> None:
                 'invalid\nexecute_code: `session`: it is not the handle of a session; give "new", '
                 'or a handle from an answer ("s_...")'
             )
-            assert "there is no such session, or it belongs to somebody else" in texts[1]
+            assert "there is no such session, or it belongs to another caller" in texts[1]
 
     asyncio.run(main())

@@ -16,7 +16,7 @@ class Page:
     def __repr__(self): return "page"
 Page()
 """
-UNKNOWN = "there is no such session, or it belongs to somebody else"
+UNKNOWN = "there is no such session, or it belongs to another caller"
 
 
 def use(place: Place, *programs: dict[str, Any]) -> list[Any]:

@@ -488,7 +488,7 @@ def test_a_handle_belongs_to_its_actor(workspace: Path) -> None:
                 ends.append((outcome.status.value, outcome.error.message))
             return ends
 
-    unknown = ("invalid", "there is no such session, or it belongs to somebody else")
+    unknown = ("invalid", "there is no such session, or it belongs to another caller")
     assert asyncio.run(main()) == [unknown, unknown]
 
 

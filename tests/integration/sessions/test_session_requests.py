@@ -113,7 +113,7 @@ def test_a_session_that_is_not_open_cannot_be_used_again(workspace: Path) -> Non
             pass
         for handle, message in (
             (s.id, "the session is lost: it was closed"),
-            ("s_" + "0" * 32, "there is no such session, or it belongs to somebody else"),
+            ("s_" + "0" * 32, "there is no such session, or it belongs to another caller"),
         ):
             with pytest.raises(PaddockError) as found, p.session(id=handle):
                 pass

@@ -357,7 +357,7 @@ def test_sessions_are_found_again_and_listed(workspace: Path) -> None:
         assert guessed.error is not None
         assert (guessed.status, guessed.error.message) == (
             Status.INVALID,
-            "there is no such session, or it belongs to somebody else",
+            "there is no such session, or it belongs to another caller",
         )
 
 
