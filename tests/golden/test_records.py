@@ -54,7 +54,9 @@ def test_the_facts_of_requests_of_each_kind(tmp_path: Path) -> None:
             await p.exec("python", "print(1)", files={"a.txt": b"a"}, outputs=["*.txt"])
             await p.exec("python", "import sys; sys.exit(3)")
             await p.exec("shell", "cat", stdin=b"1", env={"A": "b"}, args=["c"])
-            await p.exec("shell", "sleep 60", timeout_ms=2000)  # a loop could be `unavailable` on a busy machine
+            await p.exec(
+                "shell", "sleep 60", timeout_ms=2000
+            )  # a loop could be `unavailable` on a busy machine
             opened = await p.exec("python", "x = 1", session="new")
             await p.exec("python", "x", session=opened.session.id if opened.session else "")
             await p.exec("python", "1", network="full")
@@ -62,7 +64,10 @@ def test_the_facts_of_requests_of_each_kind(tmp_path: Path) -> None:
             await p.tool("greet", {"text": "a b"})
             records = await p.find_records(limit=None)
             return [
-                {"event": each.event, **{name: value for name, value in each.fields.items() if name != "queue_ms"}}
+                {
+                    "event": each.event,
+                    **{name: value for name, value in each.fields.items() if name != "queue_ms"},
+                }
                 for each in reversed(records)
             ]  # a busy machine can take a millisecond to give a free slot
 

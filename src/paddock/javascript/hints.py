@@ -15,7 +15,7 @@ from paddock.javascript.expressions import (
     split_names,
 )
 from paddock.model.outcome import ErrorInfo
-from paddock.texts import find_nearest
+from paddock.texts import FENCED, find_nearest
 
 _NO_MODULES = "a program is one text without modules; call tools through servers.<name>.<tool>(...)"
 _NO_NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"

@@ -210,7 +210,9 @@ def _find_nearest(name: str, known: list[str]) -> str | None:
     if len(name) > _MAX_SUGGESTION_CHARS:
         return None
     short = [each for each in known[:_MAX_SUGGESTION_NAMES] if len(each) <= _MAX_SUGGESTION_CHARS]
-    containing = [each for each in short if name.lower() in each.lower().split("_")]  # as `handle` for `artifact_handle`
+    containing = [
+        each for each in short if name.lower() in each.lower().split("_")
+    ]  # as `handle` for `artifact_handle`
     return next(iter(find_nearest(name, short) or containing[: len(containing) == 1]), None)
 
 

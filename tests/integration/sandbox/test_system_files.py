@@ -10,6 +10,7 @@ from paddock.sandbox.sandbox import KernelSandbox
 
 READ = """
 import os, ssl
+print(os.getuid())
 print(len(ssl.create_default_context().get_ca_certs()) > 50)
 try:
     print(os.listdir("/etc/ssl/private"))
@@ -21,12 +22,12 @@ except OSError as error:
 @pytest.mark.parametrize(
     ("tier", "error"), [("namespaces", "FileNotFoundError"), ("landlock", "PermissionError")]
 )
-def test_programs_read_certificates_and_no_private_keys(tmp_path, tier, error):
+def test_programs_of_root_read_certificates_and_no_private_keys(as_root, tmp_path, tier, error):
     async def run():
         async with (
-            KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox,
+            KernelSandbox(SandboxFacts(tier=tier), tier, job_user=0) as sandbox,
             Paddock(tmp_path, sandbox=sandbox) as paddock,
         ):
-            return await paddock.exec("python", READ, access="none")
+            return await paddock.exec("python", READ)
 
-    assert asyncio.run(run()).text == f"True\n{error}\n"
+    assert asyncio.run(run()).text == f"0\nTrue\n{error}\n"
