@@ -18,7 +18,7 @@ setup: $(READY) ## Install uv and everything else into .venv
 $(UV):
 	@PYTHON="$(PYTHON)" scripts/bootstrap
 
-$(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/javascript/js/package-lock.json
+$(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/engines/javascript/js/package-lock.json
 	@$(UV) sync --frozen --quiet --all-extras --no-extra ray
 	@touch $@
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-GUEST = Path("src/paddock/javascript/js")
+GUEST = Path("src/paddock/engines/javascript/js")
 NPM = (
     "ci",
     "--ignore-scripts",
@@ -81,7 +81,7 @@ return load("");
 
 
 class CustomBuildHook(BuildHookInterface):
-    """Write `src/paddock/javascript/js/vendor/` when it is missing or older than the lock file."""
+    """Write `src/paddock/engines/javascript/js/vendor/` when it is missing or older than the lock file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Make the vendored files current before hatchling collects files. Raises RuntimeError except on Linux."""

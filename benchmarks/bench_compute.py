@@ -6,7 +6,7 @@ from statistics import median
 from benchmarks import peers
 from benchmarks.measure import Line, Scale, at_least, at_most, interleaved, milliseconds, ratio
 from benchmarks.subject import Paddock, paddock
-from paddock.rendering.computation import build_envelope, convert_request
+from paddock.surfaces.rendering.computation import build_envelope, convert_request
 
 TITLE = "A pure computation"
 

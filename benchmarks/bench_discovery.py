@@ -17,13 +17,13 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.measure import Line, Scale, Target, milliseconds
-from paddock.catalog.queries import plan_queries
-from paddock.catalog.search import Index
-from paddock.catalog.semantic import Semantics
-from paddock.catalog.vector_cache import VectorCache
-from paddock.hub.catalog_tool import CatalogTool
-from paddock.hub.result import ToolInfo
-from paddock.hub.typescript import render_signature
+from paddock.engines.servers.catalog.queries import plan_queries
+from paddock.engines.servers.catalog.search import Index
+from paddock.engines.servers.catalog.semantic import Semantics
+from paddock.engines.servers.catalog.vector_cache import VectorCache
+from paddock.engines.servers.catalog_tool import CatalogTool
+from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.typescript import render_signature
 
 TITLE = "Discovery"
 NOTE = (

@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
 from benchmarks.subject import Paddock, paddock, replace_servers
-from paddock.app.gate import Gate
-from paddock.hub.result import ToolResult
+from paddock.engines.servers.result import ToolResult
+from paddock.gate.gate import Gate
 
 TITLE = "Host calls"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import Line, Scale, interleaved, ratio
-from paddock.audit.ledger import Ledger
-from paddock.audit.verify import verify
 from paddock.model.ids import new_id
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.verify import verify
 
 TITLE = "The ledger"
 

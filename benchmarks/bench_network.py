@@ -11,10 +11,10 @@ from ipaddress import IPv4Address
 from statistics import median
 
 from benchmarks.measure import Line, Scale, at_least, at_most, interleaved, milliseconds, ratio
+from paddock.confinement.network.connector import ProxyTerms
+from paddock.confinement.network.proxy import open_proxy
 from paddock.model.network import NetworkLimits, NetworkRule
-from paddock.network.connector import ProxyTerms
-from paddock.network.proxy import open_proxy
-from paddock.policy.network import decide_host, narrow_hosts
+from paddock.policy.decisions.network import decide_host, narrow_hosts
 
 TITLE = 'The proxy of a program with `network = "hosts"`, against the bare loopback'
 

@@ -17,7 +17,7 @@ from statistics import median
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds
 from paddock import BlockingPaddock
-from paddock.runtimes.package_environment import find_uv
+from paddock.engines.programs.package_environment import find_uv
 
 TITLE = "Packages of Python programs, against bare uv"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.measure import Line, Scale, interleaved, milliseconds, ratio
 from benchmarks.subject import Paddock, paddock, replace_servers
-from paddock.app.gate import Gate
-from paddock.hub.result import ToolResult
+from paddock.engines.servers.result import ToolResult
+from paddock.gate.gate import Gate
 
 TITLE = "Payloads"
 

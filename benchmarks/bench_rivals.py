@@ -14,9 +14,9 @@ from benchmarks.bench_host_calls import local_gate
 from benchmarks.measure import Line, Scale, interleaved, milliseconds, ratio
 from benchmarks.rivals import home, rival
 from benchmarks.subject import Paddock, paddock
-from paddock.app.gate import Gate
+from paddock.confinement.sandbox.sandbox import KernelSandbox
+from paddock.gate.gate import Gate
 from paddock.model.outcome import SandboxFacts
-from paddock.sandbox.sandbox import KernelSandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable

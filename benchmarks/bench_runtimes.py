@@ -18,16 +18,16 @@ from typing import Any, Self, TypeVar
 from platformdirs import user_state_path
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio, uncertainty
-from paddock.app.session import open_session
+from paddock.engines.programs.recipe import recipes
+from paddock.engines.programs.steps import Step, StepPaths, StepRunner, hello, steps
+from paddock.engines.programs.toolchain import Search, Toolchain, find
+from paddock.gate.session import open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Status
 from paddock.model.process import GIB, ProcessGrants, ProcessResult
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.runtimes.recipe import recipes
-from paddock.runtimes.steps import Step, StepPaths, StepRunner, hello, steps
-from paddock.runtimes.toolchain import Search, Toolchain, find
-from paddock.settings.recipes import Recipe
-from paddock.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
+from paddock.policy.settings.recipes import Recipe
+from paddock.policy.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
 TITLE = "Programs in language runtimes, against the bare toolchain"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import Line, Scale, at_least, at_most, cpu_seconds, interleaved, milliseconds, ratio
+from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
-from paddock.sandbox.sandbox import KernelSandbox
 
 TITLE = "Confined processes: /bin/true"
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Line, Scale, at_least
-from paddock.audit.ledger import Ledger
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.ship import Shipper
 from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import verify_record
 from paddock.model.ids import new_id
+from paddock.record.ledger.ledger import Ledger
 
 TITLE = "The ledgers of many writers"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio
+from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.sandbox.sandbox import KernelSandbox
 
 TITLE = "Supervised system calls (tier landlock, programs that keep Paddock's user)"
 

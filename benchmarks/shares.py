@@ -14,8 +14,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from paddock import Case, Paddock, Program
+from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts
-from paddock.sandbox.sandbox import KernelSandbox
 
 if TYPE_CHECKING:
     from paddock.model.sandbox import Tier

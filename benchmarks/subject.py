@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paddock.app.cluster import open_cluster
-from paddock.app.gate import Gate
-from paddock.app.session import Session, open_session
-from paddock.app.work.kind import Servers
+from paddock.gate.cluster import open_cluster
+from paddock.gate.gate import Gate
+from paddock.gate.session import Session, open_session
+from paddock.gate.work.kind import Servers
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.settings.cluster import ClusterSettings
-from paddock.settings.schema import AuditSettings, GrantSettings, GuestSettings, Settings
+from paddock.policy.settings.cluster import ClusterSettings
+from paddock.policy.settings.schema import AuditSettings, GrantSettings, GuestSettings, Settings
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from paddock.sandbox.child.protected_names import PROTECTED
-from paddock.sandbox.tiers import RESIDUAL_RISKS, SIGNAL_RISK
+from paddock.confinement.sandbox.child.protected_names import PROTECTED
+from paddock.confinement.sandbox.tiers import RESIDUAL_RISKS, SIGNAL_RISK
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"

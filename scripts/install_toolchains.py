@@ -18,10 +18,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paddock.runtimes import directories
-from paddock.runtimes.recipe import recipes
-from paddock.runtimes.toolchain import MissingToolchain, Search, Toolchain, find
-from paddock.runtimes.warm import warm
+from paddock.engines.programs import directories
+from paddock.engines.programs.recipe import recipes
+from paddock.engines.programs.toolchain import MissingToolchain, Search, Toolchain, find
+from paddock.engines.programs.warm import warm
 
 PINS = Path(__file__).resolve().parent.parent / "tests" / "toolchains"
 PINNED_FILES = ("package.json", "package-lock.json", "requirements.txt", "csc.cs")

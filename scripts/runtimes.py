@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.runtimes.recipe import recipes
-from paddock.settings.recipes import Recipe, RecipeVariant
+from paddock.engines.programs.recipe import recipes
+from paddock.policy.settings.recipes import Recipe, RecipeVariant
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "runtimes.md"
 
 HEAD = """\
 # Runtimes
 
-<!-- Written by scripts/runtimes.py from src/paddock/runtimes/recipes.toml; `make check` compares.
+<!-- Written by scripts/runtimes.py from src/paddock/engines/programs/recipes.toml; `make check` compares.
 Change the recipes. -->
 
 Paddock contains no language. It runs programs with the toolchains of the machine. `paddock runtimes` lists

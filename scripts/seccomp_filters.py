@@ -1,6 +1,6 @@
 """Generate the seccomp filters that Paddock ships as data: `python scripts/seccomp_filters.py [--check]`.
 
-The filters are plain BPF programs in src/paddock/sandbox/child/filters/, one per profile and architecture, so that no
+The filters are plain BPF programs in `confinement/sandbox/child/filters/`, one per profile and architecture, so that no
 libseccomp is needed where Paddock runs. `--check` compares instead of writing and exits with 1 on a difference.
 
 `guest` is an allow-list: V8 without compilers needs little more than memory, time and its one socket, and a worker that
@@ -15,10 +15,10 @@ this list are missing, as they are on an older kernel: who wants one has another
 architecture, x32 included, kill.
 
 `supervised` stands beside a job's filter where the job's user may own files outside of its grants. It notifies a
-supervisor of calls for which Landlock has no rule (`paddock.sandbox.child.call_broker`). A refusal of the other filter
+supervisor of calls for which Landlock has no rule (`call_broker.py`). A refusal of the other filter
 takes precedence. `watches` stands there for every other job of that tier. `sockets` stands beside the filter of a job
 in a jail that has its own network or may write, and notifies of the calls that name a socket, and of those that give a
-file the powers of its group (`paddock.sandbox.child.socket_broker`).
+file the powers of its group (`socket_broker.py`).
 """
 
 import errno
@@ -31,9 +31,9 @@ from pathlib import Path
 
 import pyseccomp as seccomp
 
-from paddock.sandbox.child import call_broker, socket_broker
+from paddock.confinement.sandbox.child import call_broker, socket_broker
 
-TARGET = Path(__file__).parent.parent / "src/paddock/sandbox/child/filters"
+TARGET = Path(__file__).parent.parent / "src/paddock/confinement/sandbox/child/filters"
 ARCHITECTURES = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}
 PROT_EXEC = 4
 UNBOUNDED = (0x01, 0x100)
@@ -144,7 +144,7 @@ NETLINK, NETLINK_ROUTE = 16, 0
 SOL_SOCKET, SO_SNDBUF = 1, 7
 """Who enlarges what a socket holds hears that it is done: `anonymous_memory` counts on the default."""
 CORE = 4
-"""RLIMIT_CORE, which keeps the machine's handler of crashes from being started (`paddock.sandbox.child.lockdown`)."""
+"""RLIMIT_CORE, which keeps the machine's handler of crashes from being started (`lockdown.py`)."""
 SET_USER_ID, SET_GROUP_ID = 0o4000, 0o2000
 CREATE = (0o100, 0o20000000)
 """Flags of open that make a file: O_CREAT, and the bit of O_TMPFILE that O_DIRECTORY is not."""

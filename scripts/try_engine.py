@@ -15,7 +15,11 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("tests/unit/javascript", "tests/integration/compute", "tests/integration/test_guest_*.py")
+TESTS = (
+    "tests/unit/engines/javascript",
+    "tests/integration/engines/javascript/compute",
+    "tests/integration/test_guest_*.py",
+)
 PIN = re.compile(r'"mini-racer==[^"]+"')
 
 

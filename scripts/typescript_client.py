@@ -14,9 +14,9 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from paddock.http_api.app import ROUTERS
-from paddock.http_api.openapi import build_document
-from paddock.http_api.service_routes import OPEN_PATHS
+from paddock.surfaces.http_api.app import ROUTERS
+from paddock.surfaces.http_api.openapi import build_document
+from paddock.surfaces.http_api.service_routes import OPEN_PATHS
 
 CLIENT = Path(__file__).resolve().parents[1] / "clients" / "typescript"
 TYPES = CLIENT / "src" / "schema.ts"

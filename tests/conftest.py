@@ -21,14 +21,14 @@ from tests.support.processes import running_workers
 from tests.support.servers import make_entry, write_servers
 from tests.support.session import SessionRunner
 
-from paddock.javascript import parse_cache, worker_client
+from paddock.engines.javascript import parse_cache, worker_client
+from paddock.engines.programs import outcome_mapping
+from paddock.foundation.own_files import take_repairs
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.own_files import take_repairs
-from paddock.runtimes import outcome_mapping
-from paddock.settings.schema import AuditSettings, GrantSettings, Settings
+from paddock.policy.settings.schema import AuditSettings, GrantSettings, Settings
 
 # A test must not depend on the machine's speed.
 hypothesis.settings.register_profile("paddock", deadline=None)

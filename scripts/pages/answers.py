@@ -1,10 +1,10 @@
 """How requests end: every status, and every exit code of the command line."""
 
-from paddock.cli.exec import exit_code
-from paddock.cli.run_request import EXIT_SIGNAL_BASE
 from paddock.model.computation import code
 from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.model.program import ProgramEnd
+from paddock.surfaces.cli.exec import exit_code
+from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE
 from pages.text import described, spoken, table
 
 EXIT_CODES = {

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from paddock.cli.clients.table import CLIENTS, Client, Platform
+from paddock.surfaces.cli.clients.table import CLIENTS, Client, Platform
 from pages.text import table
 
 HEAD = """\
 # MCP clients
 
-<!-- Written by scripts/reference.py from src/paddock/cli/clients/table.py; `make check` compares.
+<!-- Written by scripts/reference.py from src/paddock/surfaces/cli/clients/table.py; `make check` compares.
 Change the table. -->
 
 `paddock install CLIENT` adds Paddock to the configuration of an MCP client, as a server for the workspace.

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 import click
 
-from paddock.cli.root import command
+from paddock.surfaces.cli.root import command
 from pages.text import table
 
 HEAD = """\

@@ -11,7 +11,7 @@ import paddock
 from paddock.model import errors
 from paddock.model.base import Value
 from paddock.model.status import Status
-from paddock.settings.schema import Settings
+from paddock.policy.settings.schema import Settings
 from pages.text import described, spoken, table
 
 HEAD = """\

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from paddock.audit import sink
-from paddock.audit.line_format import FORMAT_VERSION
-from paddock.audit.sink import AuditRecord
+from paddock.record.ledger import sink
+from paddock.record.ledger.line_format import FORMAT_VERSION
+from paddock.record.ledger.sink import AuditRecord
 from pages.text import described, spoken, table
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "paddock"
@@ -114,7 +114,7 @@ FACTS = {
 HEAD = """\
 # The record
 
-<!-- Written by scripts/reference.py from src/paddock/app/audit_facts.py; `make check` compares. Change the texts
+<!-- Written by scripts/reference.py from src/paddock/gate/audit_facts.py; `make check` compares. Change the texts
 there or in scripts/pages/record.py. -->
 
 The ledger is a directory of files, one for each UTC day, with one record in each line as JSON. Each record

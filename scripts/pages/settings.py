@@ -11,9 +11,9 @@ from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
 from paddock.model.base import Value
-from paddock.settings.merge import OWNERS_ONLY
-from paddock.settings.recipes import Recipe, RecipeVariant
-from paddock.settings.schema import Settings
+from paddock.policy.settings.merge import OWNERS_ONLY
+from paddock.policy.settings.recipes import Recipe, RecipeVariant
+from paddock.policy.settings.schema import Settings
 from pages.text import described, spoken, table
 
 HEAD = """\

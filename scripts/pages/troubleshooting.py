@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from paddock.http_api.problems import TYPES
 from paddock.model.outcome import Status
+from paddock.surfaces.http_api.problems import TYPES
 from pages.messages import arguments_of, constants, table_of
 from pages.text import described, spoken, table
 
-_HINTS = "runtimes/outcome_mapping.py"
-_HIDDEN = "sandbox/hidden_files.py"
-_TIERS = "sandbox/tiers.py"
+_HINTS = "engines/programs/outcome_mapping.py"
+_HIDDEN = "confinement/sandbox/hidden_files.py"
+_TIERS = "confinement/sandbox/tiers.py"
 
 HEAD = """\
 # Troubleshooting
@@ -175,19 +175,19 @@ def _rows(anchor: str) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 (a t
         case "limits":
             yield from ((said, remedy) for said, remedy in table_of(_HINTS, "_LIMIT_MESSAGES").values())
         case "packages":
-            yield from _calls("PackagesError", "packages")
-            yield from _calls("PackagesError", "runtimes/package_environment.py")
+            yield from _calls("PackagesError", "engines/packages")
+            yield from _calls("PackagesError", "engines/programs/package_environment.py")
         case "busy":
             yield constants("model/starvation.py")["STARVED"], ""
-            yield from _calls("QueueFullError", "runtimes/admission_queue.py")
+            yield from _calls("QueueFullError", "engines/programs/admission_queue.py")
         case "sessions":
-            yield from ((text, "") for text in constants("sessions/table.py").values() if " " in text)
+            yield from ((text, "") for text in constants("engines/sessions/table.py").values() if " " in text)
         case "pins":
-            yield from _calls("ToolChanged", "hub/call_checks.py")
+            yield from _calls("ToolChanged", "engines/servers/calls/call_checks.py")
         case "http":
             yield from ((f"{each.status} {each.name}", each.title) for each in TYPES)
         case "doctor":
-            for text in constants("sandbox/child/preflight.py").values():
+            for text in constants("confinement/sandbox/child/preflight.py").values():
                 if " " in text:
                     yield text, ""
             for name, detail, fix in arguments_of("Layer", _TIERS, "name", "detail", "fix"):

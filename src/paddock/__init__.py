@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING
 from paddock._version import __version__
 
 if TYPE_CHECKING:
-    from paddock.audit.line_format import chain_record
-    from paddock.audit.sink import AuditRecord, AuditSink
-    from paddock.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
-    from paddock.client.blocking import BlockingPaddock
-    from paddock.client.executor import ProgramExecutor
-    from paddock.client.found_tools import FoundTool, FoundTools
-    from paddock.client.paddock import Paddock
-    from paddock.client.ray.dataset import PaddockBatch
-    from paddock.client.ray.executor import RayExecutor
-    from paddock.client.sessions import BlockingSession, InterpreterSession
+    from paddock.confinement.sandbox.checked import prove_sandbox
+    from paddock.confinement.sandbox.protocol import Sandbox, SandboxSlot, Streams
+    from paddock.engines.script_tools.prompts.service import PromptReply
+    from paddock.gate.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
     from paddock.model.errors import (
@@ -72,11 +66,17 @@ if TYPE_CHECKING:
     from paddock.model.status import Status
     from paddock.model.tool import ToolEnd, ToolTerms
     from paddock.model.work_files import OutputFile
-    from paddock.output.backends import ArtifactStore
-    from paddock.sandbox.checked import prove_sandbox
-    from paddock.sandbox.protocol import Sandbox, SandboxSlot, Streams
-    from paddock.script_tools.prompts.service import PromptReply
-    from paddock.settings.schema import Settings
+    from paddock.policy.settings.schema import Settings
+    from paddock.record.ledger.line_format import chain_record
+    from paddock.record.ledger.sink import AuditRecord, AuditSink
+    from paddock.record.output.backends import ArtifactStore
+    from paddock.surfaces.client.blocking import BlockingPaddock
+    from paddock.surfaces.client.executor import ProgramExecutor
+    from paddock.surfaces.client.found_tools import FoundTool, FoundTools
+    from paddock.surfaces.client.paddock import Paddock
+    from paddock.surfaces.client.ray.dataset import PaddockBatch
+    from paddock.surfaces.client.ray.executor import RayExecutor
+    from paddock.surfaces.client.sessions import BlockingSession, InterpreterSession
 
 if sys.platform != "linux":  # every import of the package runs this check; no other module needs one
     raise ImportError(
@@ -185,18 +185,18 @@ _MODULES = {
     "Answer": "paddock.model.approval",
     "ApprovalError": "paddock.model.errors",
     "ArtifactError": "paddock.model.errors",
-    "ArtifactStore": "paddock.output.backends",
+    "ArtifactStore": "paddock.record.output.backends",
     "ArtifactTooLarge": "paddock.model.errors",
-    "AuditRecord": "paddock.audit.sink",
-    "AuditSink": "paddock.audit.sink",
-    "BlockingPaddock": "paddock.client.blocking",
-    "BlockingSession": "paddock.client.sessions",
+    "AuditRecord": "paddock.record.ledger.sink",
+    "AuditSink": "paddock.record.ledger.sink",
+    "BlockingPaddock": "paddock.surfaces.client.blocking",
+    "BlockingSession": "paddock.surfaces.client.sessions",
     "CallRecord": "paddock.model.outcome",
     "CapturedStream": "paddock.model.program",
-    "Case": "paddock.batch.program",
-    "CaseResult": "paddock.batch.program",
-    "CaseVerdict": "paddock.batch.program",
-    "Checker": "paddock.batch.program",
+    "Case": "paddock.gate.batch.program",
+    "CaseResult": "paddock.gate.batch.program",
+    "CaseVerdict": "paddock.gate.batch.program",
+    "Checker": "paddock.gate.batch.program",
     "ConfigurationError": "paddock.model.errors",
     "ConsoleLine": "paddock.model.outcome",
     "Cursor": "paddock.model.artifact",
@@ -205,12 +205,12 @@ _MODULES = {
     "ErrorInfo": "paddock.model.outcome",
     "Excerpt": "paddock.model.artifact",
     "FlagError": "paddock.model.errors",
-    "FoundTool": "paddock.client.found_tools",
-    "FoundTools": "paddock.client.found_tools",
+    "FoundTool": "paddock.surfaces.client.found_tools",
+    "FoundTools": "paddock.surfaces.client.found_tools",
     "Frame": "paddock.model.outcome",
     "Grants": "paddock.model.limits",
     "GuestLimits": "paddock.model.limits",
-    "InterpreterSession": "paddock.client.sessions",
+    "InterpreterSession": "paddock.surfaces.client.sessions",
     "InvalidArguments": "paddock.model.errors",
     "InvalidHandle": "paddock.model.errors",
     "LedgerError": "paddock.model.errors",
@@ -222,29 +222,29 @@ _MODULES = {
     "OutputFile": "paddock.model.work_files",
     "OutputFound": "paddock.model.artifact",
     "OutputQuery": "paddock.model.artifact",
-    "Paddock": "paddock.client.paddock",
-    "PaddockBatch": "paddock.client.ray.dataset",
+    "Paddock": "paddock.surfaces.client.paddock",
+    "PaddockBatch": "paddock.surfaces.client.ray.dataset",
     "PaddockError": "paddock.model.errors",
     "PlannedCall": "paddock.model.outcome",
     "ProcessGrants": "paddock.model.process",
     "ProcessLimits": "paddock.model.process",
     "ProcessResult": "paddock.model.process",
     "ProcessUsage": "paddock.model.process",
-    "Program": "paddock.batch.program",
+    "Program": "paddock.gate.batch.program",
     "ProgramEnd": "paddock.model.program",
-    "ProgramExecutor": "paddock.client.executor",
+    "ProgramExecutor": "paddock.surfaces.client.executor",
     "ProgramGrants": "paddock.model.program",
     "ProgramLimits": "paddock.model.program",
-    "ProgramResult": "paddock.batch.program",
+    "ProgramResult": "paddock.gate.batch.program",
     "ProgramTerms": "paddock.model.program",
-    "PromptReply": "paddock.script_tools.prompts.service",
+    "PromptReply": "paddock.engines.script_tools.prompts.service",
     "Question": "paddock.model.approval",
-    "RayExecutor": "paddock.client.ray.executor",
+    "RayExecutor": "paddock.surfaces.client.ray.executor",
     "RequestError": "paddock.model.errors",
     "Result": "paddock.model.session",
-    "Sandbox": "paddock.sandbox.protocol",
+    "Sandbox": "paddock.confinement.sandbox.protocol",
     "SandboxFacts": "paddock.model.outcome",
-    "SandboxSlot": "paddock.sandbox.protocol",
+    "SandboxSlot": "paddock.confinement.sandbox.protocol",
     "ScriptNotFound": "paddock.model.errors",
     "SdkError": "paddock.model.errors",
     "SdkFailed": "paddock.model.errors",
@@ -255,11 +255,11 @@ _MODULES = {
     "ServerUnavailable": "paddock.model.errors",
     "SessionEnd": "paddock.model.session",
     "SessionInfo": "paddock.model.session",
-    "Settings": "paddock.settings.schema",
+    "Settings": "paddock.policy.settings.schema",
     "SignalError": "paddock.model.errors",
     "Status": "paddock.model.status",
     "StoreUnavailable": "paddock.model.errors",
-    "Streams": "paddock.sandbox.protocol",
+    "Streams": "paddock.confinement.sandbox.protocol",
     "TierReport": "paddock.model.sandbox",
     "ToolChanged": "paddock.model.errors",
     "ToolEnd": "paddock.model.tool",
@@ -271,8 +271,8 @@ _MODULES = {
     "UnknownTool": "paddock.model.errors",
     "Usage": "paddock.model.outcome",
     "VaultError": "paddock.model.errors",
-    "chain_record": "paddock.audit.line_format",
-    "prove_sandbox": "paddock.sandbox.checked",
+    "chain_record": "paddock.record.ledger.line_format",
+    "prove_sandbox": "paddock.confinement.sandbox.checked",
 }
 """The module of each public name. It is imported at the name's first use, which keeps `import paddock` fast."""
 

@@ -6,6 +6,6 @@ if __name__ == "__main__":
     if __spec__ is not None and not sys.flags.safe_path:
         # Remove the current directory: a program may have left a file there that shadows a module imported below.
         del sys.path[0]
-    from paddock.cli import main
+    from paddock.surfaces.cli import main
 
     main()

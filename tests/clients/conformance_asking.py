@@ -17,7 +17,15 @@ from mcp_types import (
     TextContent,
 )
 
-from paddock.mcp_server.toolbox import Arguments, Caller, Inquire, Tool, ToolAnswer, object_schema, text_block
+from paddock.surfaces.mcp_server.toolbox import (
+    Arguments,
+    Caller,
+    Inquire,
+    Tool,
+    ToolAnswer,
+    object_schema,
+    text_block,
+)
 
 PREFIX = "test_input_required_result_"
 VALUES = [{"const": f"value{each}", "title": f"Choice {each}"} for each in (1, 2, 3)]

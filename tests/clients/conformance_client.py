@@ -25,15 +25,15 @@ from typing import Any, Literal, TypeVar
 import httpx2
 import mcp.client.session
 
-from paddock.hub.auth import guarded_http
-from paddock.hub.auth.client_config import OAuth
-from paddock.hub.auth.code_flow import AuthorizationPrompt, log_in
-from paddock.hub.config import HttpServer
-from paddock.hub.person import PERSON, ServerForm
-from paddock.hub.pool import Hub
+from paddock.engines.secrets.stored_logins import KeptLogins
+from paddock.engines.servers.auth import guarded_http
+from paddock.engines.servers.auth.client_config import OAuth
+from paddock.engines.servers.auth.code_flow import AuthorizationPrompt, log_in
+from paddock.engines.servers.calls.pool import Hub
+from paddock.engines.servers.config import HttpServer
+from paddock.engines.servers.person import PERSON, ServerForm
 from paddock.model.errors import PaddockError, ServerError, ServerUnauthorized
-from paddock.secrets.stored_logins import KeptLogins
-from paddock.settings.schema import Settings
+from paddock.policy.settings.schema import Settings
 
 T = TypeVar("T")
 

@@ -16,25 +16,27 @@ import uvicorn
 from conformance_asking import ask, asking_tools
 from mcp.shared.uri_template import UriTemplate
 
-from paddock.app.cluster import Cluster, open_cluster
-from paddock.app.pending_approvals import PendingApprovals
-from paddock.app.questions import FileQuestions
 from paddock.cluster.peers import find_peers
-from paddock.http_api.context import HOP_KEY, TENANT_KEY
-from paddock.http_api.forwarding import Forwarding
-from paddock.mcp_server.elicitation import ElicitationRounds
-from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
-from paddock.mcp_server.http.app import KnownHosts, build_application
-from paddock.mcp_server.http.hosts import HostNames
-from paddock.mcp_server.http.probes import Probes
-from paddock.mcp_server.list_changes import ChangeNotifier
-from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
-from paddock.mcp_server.prompts import UnknownPromptError
-from paddock.mcp_server.prompts_resources import PromptsAndResources
-from paddock.mcp_server.protocol import build_protocol_server
-from paddock.mcp_server.requests import InFlightRequests
-from paddock.mcp_server.stored_output import UnknownResourceError
-from paddock.mcp_server.toolbox import (
+from paddock.gate.cluster import Cluster, open_cluster
+from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.questions import FileQuestions
+from paddock.model.outcome import ConsoleLine
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.http_api.context import HOP_KEY, TENANT_KEY
+from paddock.surfaces.http_api.forwarding import Forwarding
+from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
+from paddock.surfaces.mcp_server.http.abandoned import App, Receive, Scope, Send
+from paddock.surfaces.mcp_server.http.app import KnownHosts, build_application
+from paddock.surfaces.mcp_server.http.hosts import HostNames
+from paddock.surfaces.mcp_server.http.probes import Probes
+from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
+from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
+from paddock.surfaces.mcp_server.prompts import UnknownPromptError
+from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
+from paddock.surfaces.mcp_server.protocol import build_protocol_server
+from paddock.surfaces.mcp_server.requests import InFlightRequests
+from paddock.surfaces.mcp_server.stored_output import UnknownResourceError
+from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
     Caller,
     Inquire,
@@ -44,8 +46,6 @@ from paddock.mcp_server.toolbox import (
     object_schema,
     text_block,
 )
-from paddock.model.outcome import ConsoleLine
-from paddock.settings.schema import Settings
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="

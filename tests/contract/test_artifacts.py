@@ -18,12 +18,12 @@ import pytest
 
 from paddock.model.artifact import Handle, RunFacts
 from paddock.model.errors import InvalidHandle, UnknownArtifact
-from paddock.output import backends
-from paddock.output.artifacts import Artifacts, SweepReport
-from paddock.output.backends import ObjectStoreBackend
-from paddock.output.recorder import Recording
-from paddock.redaction.scanner import Scanner
-from paddock.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction.scanner import Scanner
+from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.record.output import backends
+from paddock.record.output.artifacts import Artifacts, SweepReport
+from paddock.record.output.backends import ObjectStoreBackend
+from paddock.record.output.recorder import Recording
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOME = Path("/home/u/my repo")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from paddock.audit.ledger import Ledger
-from paddock.audit.memory import MemoryAudit
-from paddock.audit.sink import AuditRecord, AuditSink
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.memory import MemoryAudit
+from paddock.record.ledger.sink import AuditRecord, AuditSink
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from paddock.cluster.database import Database
 from paddock.cluster.json_row import JsonRow
 from paddock.cluster.migrate import migrate
 from paddock.cluster.seals import Seals
-from paddock.files import JsonFile, Kept
+from paddock.foundation.files import JsonFile, Kept
 from paddock.model.errors import ConfigurationError
 
 Open = Callable[[], Kept]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from paddock import AuditRecord, LedgerError, chain_record
-from paddock.audit.checked import CheckedSink
-from paddock.audit.ledger import Ledger
+from paddock.confinement.sandbox.checked import check_sandbox
+from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts
-from paddock.output.backends import ArtifactStore, LocalBackend, ObjectStoreBackend
-from paddock.sandbox.checked import check_sandbox
-from paddock.sandbox.sandbox import KernelSandbox
+from paddock.record.ledger.checked import CheckedSink
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.output.backends import ArtifactStore, LocalBackend, ObjectStoreBackend
 from paddock.testing import (
     ARTIFACT_STORE_CHECKS,
     AUDIT_SINK_CHECKS,
@@ -56,7 +56,7 @@ def test_a_sink_of_the_caller_keeps_them_behind_the_seam(check: Callable[..., ob
 def test_an_artifact_store_keeps_its_promises(
     check: Callable[..., object], kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    from paddock.output.artifacts import _current_time
+    from paddock.record.output.artifacts import _current_time
 
     store: ArtifactStore
     if kind == "directory":

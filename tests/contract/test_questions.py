@@ -11,13 +11,13 @@ import pytest
 from tests.support.leases import hold_lease
 from tests.support.postgres import Postgres
 
-from paddock.app.pending_approvals import PendingApprovals
-from paddock.app.questions import FileQuestions, Questions, ask_and_wait
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import Node
 from paddock.cluster.questions import MAX_BODY_BYTES, SharedQuestions
 from paddock.cluster.seals import Seals
+from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.questions import FileQuestions, Questions, ask_and_wait
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import new_id

@@ -18,17 +18,17 @@ from mcp.client.stdio import stdio_client
 
 from paddock import BlockingPaddock as Paddock
 from paddock.model.artifact import LineRange, OutputQuery, RunFacts
-from paddock.output.artifacts import Artifacts
-from paddock.output.query import OpenArtifact, read_bytes
-from paddock.redaction.removal import Removal
-from paddock.redaction.scanner import Scanner
-from paddock.settings.schema import (
+from paddock.policy.redaction.removal import Removal
+from paddock.policy.redaction.scanner import Scanner
+from paddock.policy.settings.schema import (
     ArtifactSettings,
     AuditSettings,
     LimitSettings,
     RedactionSettings,
     Settings,
 )
+from paddock.record.output.artifacts import Artifacts
+from paddock.record.output.query import OpenArtifact, read_bytes
 
 BODY = "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9t0"
 TEXTS = {

@@ -16,9 +16,9 @@ from paddock.cluster.kept import KeptRows
 from paddock.cluster.migrate import migrate
 from paddock.cluster.seals import Seals
 from paddock.model.errors import ConfigurationError
-from paddock.tenants.token_file import StoredToken, TokenFile
-from paddock.tenants.token_store import KIND, FileTokens, SharedTokens, TokenStore
-from paddock.tenants.tokens import hash_token, make_token
+from paddock.surfaces.tenants.token_file import StoredToken, TokenFile
+from paddock.surfaces.tenants.token_store import KIND, FileTokens, SharedTokens, TokenStore
+from paddock.surfaces.tenants.tokens import hash_token, make_token
 
 
 class Ends(NamedTuple):

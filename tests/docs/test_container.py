@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from dockerfile_parse import DockerfileParser
 
-from paddock.runtimes.install import NotInstallableError, commands
-from paddock.runtimes.recipe import recipes
+from paddock.engines.programs.install import NotInstallableError, commands
+from paddock.engines.programs.recipe import recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()

@@ -76,7 +76,10 @@ def test_everything_imported_is_a_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     names = wanted(project)
     # They run in the interpreters of programs.
-    inside = {ROOT / "src/paddock" / name for name in ("sessions/drivers", "runtimes/python_display")}
+    inside = {
+        ROOT / "src/paddock" / name
+        for name in ("engines/sessions/drivers", "engines/programs/python_display")
+    }
     paths = (path for path in (ROOT / "src").rglob("*.py") if not inside.intersection(path.parents))
     imported = {name for path in paths for name in imports(path)}
     foreign = {PARTS.get(name, name) for name in imported - sys.stdlib_module_names - {"paddock"}}
@@ -101,12 +104,14 @@ def test_every_package_of_the_typescript_client_is_documented():
 
 def test_every_vendored_package_is_documented():
     rows = {name: licence for name, licence, _ in documented("Packed into the wheel")}
-    packages = json.loads((ROOT / "src/paddock/javascript/js/package-lock.json").read_text())["packages"]
+    packages = json.loads((ROOT / "src/paddock/engines/javascript/js/package-lock.json").read_text())[
+        "packages"
+    ]
     locked = {
         path.removeprefix("node_modules/"): package["license"] for path, package in packages.items() if path
     }
     assert rows == locked
-    assert set(locked) >= npm("src/paddock/javascript/js/package.json")
+    assert set(locked) >= npm("src/paddock/engines/javascript/js/package.json")
 
 
 def test_the_package_of_vendored_rules_is_documented():

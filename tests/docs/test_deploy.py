@@ -18,9 +18,9 @@ from tests.support.command import PADDOCK
 from tests.support.http_api import ApiPlace, ApiServer, read_problem
 from tests.support.processes import PATIENCE_S
 
-from paddock.http_api import service
-from paddock.http_api.service_routes import OPEN_PATHS, READINESS_PATHS
-from paddock.settings.schema import Settings
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.http_api import service
+from paddock.surfaces.http_api.service_routes import OPEN_PATHS, READINESS_PATHS
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = (ROOT / "deploy/paddock.service").read_text()

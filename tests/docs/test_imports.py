@@ -26,10 +26,10 @@ HEAVY = {
     "re2",
 }
 CONFINED = [
-    "paddock.javascript.child.fork_server",
-    "paddock.javascript.child.worker",
-    "paddock.javascript.child.parse_worker",
-    "paddock.sandbox.child.lockdown",
+    "paddock.engines.javascript.child.fork_server",
+    "paddock.engines.javascript.child.worker",
+    "paddock.engines.javascript.child.parse_worker",
+    "paddock.confinement.sandbox.child.lockdown",
 ]
 
 
@@ -47,7 +47,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
-@pytest.mark.parametrize("module", ["paddock", "paddock.cli", "paddock.settings.schema"])
+@pytest.mark.parametrize("module", ["paddock", "paddock.surfaces.cli", "paddock.policy.settings.schema"])
 def test_another_platform_than_linux_is_refused_at_the_door(platform, module):
     code = f"import sys; sys.platform = {platform!r}; import {module}"
     done = subprocess.run(
@@ -69,8 +69,11 @@ def test_confined_processes_load_the_standard_library_alone(module):
 @pytest.mark.parametrize(
     ("folder", "allowed"),
     [
-        ("sandbox/child", {"paddock.sandbox.child"}),
-        ("javascript/child", {"paddock.javascript.child", "paddock.sandbox.child"}),
+        ("confinement/sandbox/child", {"paddock.confinement.sandbox.child"}),
+        (
+            "engines/javascript/child",
+            {"paddock.engines.javascript.child", "paddock.confinement.sandbox.child"},
+        ),
     ],
 )
 def test_child_processes_import_the_standard_library_and_their_own_folder(folder, allowed):

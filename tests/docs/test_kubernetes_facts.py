@@ -22,14 +22,14 @@ from tests.support.manifests import (
     selects,
 )
 
-from paddock.cli.root import command as paddock_command
-from paddock.http_api import service
-from paddock.http_api.app import ROUTERS
-from paddock.http_api.openapi import build_document
-from paddock.http_api.service_routes import OPEN_PATHS
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import MIB
-from paddock.settings.loader import FILE_NAME, SYSTEM_FILE, TOKEN_VARIABLE, load, user_file
+from paddock.policy.settings.loader import FILE_NAME, SYSTEM_FILE, TOKEN_VARIABLE, load, user_file
+from paddock.surfaces.cli.root import command as paddock_command
+from paddock.surfaces.http_api import service
+from paddock.surfaces.http_api.app import ROUTERS
+from paddock.surfaces.http_api.openapi import build_document
+from paddock.surfaces.http_api.service_routes import OPEN_PATHS
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PORT = 8700

@@ -13,11 +13,11 @@ import click
 import pytest
 import yaml
 
-from paddock.cli.root import command as paddock_command
-from paddock.hub.config import load_servers
-from paddock.schedules.schedule import Schedule
-from paddock.sequences.sequence import Sequence
-from paddock.settings.loader import load
+from paddock.engines.servers.config import load_servers
+from paddock.gate.schedules.schedule import Schedule
+from paddock.gate.sequences.sequence import Sequence
+from paddock.policy.settings.loader import load
+from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = {"python.md", "client-libraries.md", "clients.md", "commands.md", "mcp-tools.md", "runtimes.md"}

@@ -13,20 +13,20 @@ import pytest
 from pydantic import BaseModel
 
 import paddock
-from paddock.app.audit_facts import identity_facts
-from paddock.audit.ledger import Ledger
-from paddock.audit.sink import RECOVERED, STARTED
-from paddock.cli.root import command as paddock_command
+from paddock.engines.programs.recipe import recipes
+from paddock.gate.audit_facts import identity_facts
 from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.runtimes.recipe import recipes
-from paddock.settings.commands import SdkCommand
-from paddock.settings.keys import leaves
-from paddock.settings.recipes import Recipe, RecipeVariant
-from paddock.settings.rules import Rule
-from paddock.settings.schema import RedactionPattern, Repository, Settings
-from paddock.settings.serve import ServeToken
+from paddock.policy.settings.commands import SdkCommand
+from paddock.policy.settings.keys import leaves
+from paddock.policy.settings.recipes import Recipe, RecipeVariant
+from paddock.policy.settings.rules import Rule
+from paddock.policy.settings.schema import RedactionPattern, Repository, Settings
+from paddock.policy.settings.serve import ServeToken
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.sink import RECOVERED, STARTED
+from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src" / "paddock").rglob("*.py"))}
@@ -84,7 +84,9 @@ def test_every_setting_is_described():
         for name, field in kind.model_fields.items()
     } - {"runtimes.recipes.NAME.name"}
     expected = set(leaves(Settings())) - set(listed) | members
-    assert described == expected, f"write a docstring below the field in settings/schema.py, then {REWRITE}"
+    assert described == expected, (
+        f"write a docstring below the field in policy/settings/schema.py, then {REWRITE}"
+    )
 
 
 def test_every_status_is_described():
@@ -154,7 +156,7 @@ def test_every_command_and_option_is_described():
 
 
 def test_every_method_of_the_sdk_is_described():
-    glue = (ROOT / "src" / "paddock" / "javascript" / "js" / "bootstrap" / "sdk.js").read_text()
+    glue = (ROOT / "src" / "paddock" / "engines" / "javascript" / "js" / "bootstrap" / "sdk.js").read_text()
     names = set(re.findall(r'"([a-z]+\.[a-z]+)"', glue))
     assert names >= {"vault.get", "cir.capture", "sequence.run"}
     assert {name for name in names if f"{name}(" not in page("sdk.md")} == set(), "add it to docs/sdk.md"
@@ -181,7 +183,7 @@ def test_every_mcp_tool_is_described():
     }
     described = set(re.findall(r"^##+ `([\w.]+)` \{#", page("mcp-tools.md"), re.MULTILINE))
     assert len(names) >= 7
-    assert names - described == set(), f"list the tool in mcp_server/service.py, then {REWRITE}"
+    assert names - described == set(), f"list the tool in surfaces/mcp_server/service.py, then {REWRITE}"
     listed = re.findall(r"^\| \[`([\w.]+)`\]", page("mcp-tools.md"), re.MULTILINE)
     readme = (ROOT / "README.md").read_text().partition("| tool | ")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE) == listed, (

@@ -17,7 +17,7 @@ GENERATED = {"clients/typescript/src/schema.ts"}
 MACHINE_PATH = re.compile(r"/(?:work|root|farm|mnt|Users)/\w|/tmp/\w*jobs")
 REGISTRY = re.compile(r"registry\.npmjs|\bpypi\.org|pythonhosted|npmmirror|registry\.yarnpkg")
 LOCKS = {"uv.lock"}
-PUBLIC_REGISTRIES = ("src/paddock/packages/hosts.py", REGISTRY)
+PUBLIC_REGISTRIES = ("src/paddock/engines/packages/hosts.py", REGISTRY)
 """What an installation may reach if the user has configured no registry."""
 
 
@@ -81,8 +81,8 @@ def test_nothing_is_called_by_what_it_is_not():
     assert names & {"utils", "util", "helpers", "helper", "common", "manager", "misc"} == set()
 
 
-def test_the_guide_to_the_tree_names_every_room():
-    table = (ROOT / "docs" / "architecture.md").read_text().partition("## Rooms")[2]
+def test_the_guide_to_the_tree_names_every_floor():
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("## Floors")[2]
     package = ROOT / "src" / "paddock"
     rooms = {path.relative_to(package).parts[0] for path in modules()} - {"__init__.py"}
     named = re.findall(r"`(\w+(?:/|\.py))`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from paddock.javascript.child import fork_server
+from paddock.engines.javascript.child import fork_server
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYSCALL = LIBC.syscall

@@ -8,11 +8,11 @@ import socket
 import struct
 from pathlib import Path
 
-from paddock.javascript.engine import GuestEngine
-from paddock.javascript.job import GuestJob, HostReply, OnReply
-from paddock.javascript.parse import Program
-from paddock.javascript.source_map import SourceMap
-from paddock.javascript.worker_client import Worker, WorkerExit, WorkerUsage
+from paddock.engines.javascript.engine import GuestEngine
+from paddock.engines.javascript.job import GuestJob, HostReply, OnReply
+from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.source_map import SourceMap
+from paddock.engines.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
 from paddock.model.request import GuestRun

@@ -16,9 +16,9 @@ import pytest
 from tests.support.command import CONTAINED
 from tests.support.processes import PATIENCE_S, descendants, has_ended, open_files
 
-from paddock.app.session import open_session
+from paddock.gate.session import open_session
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.settings.schema import AuditSettings, Settings
+from paddock.policy.settings.schema import AuditSettings, Settings
 
 # The first process of a pid namespace inherits every orphan: when it has no child left, nothing is left.
 PARENT_DIES = """
@@ -41,8 +41,8 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.settings.schema import AuditSettings, Settings
-from paddock.app.session import open_session
+from paddock.policy.settings.schema import AuditSettings, Settings
+from paddock.gate.session import open_session
 
 async def main(source, directory):
     async with open_session(Settings(audit=AuditSettings(directory=directory / "audit")), directory) as session:

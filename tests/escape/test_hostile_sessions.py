@@ -19,9 +19,9 @@ from tests.escape.puppet import (
     message,
 )
 
-from paddock.javascript import held_worker
-from paddock.javascript.engine import GuestEngine
-from paddock.javascript.job import GuestJob
+from paddock.engines.javascript import held_worker
+from paddock.engines.javascript.engine import GuestEngine
+from paddock.engines.javascript.job import GuestJob
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import RawResult
 

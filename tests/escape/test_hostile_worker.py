@@ -21,9 +21,9 @@ from tests.escape.puppet import (
     saying,
 )
 
-from paddock.javascript import frames
-from paddock.javascript.engine import GuestEngine
-from paddock.javascript.job import GuestJob
+from paddock.engines.javascript import frames
+from paddock.engines.javascript.engine import GuestEngine
+from paddock.engines.javascript.job import GuestJob
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.request import GuestRun
 

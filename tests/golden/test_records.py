@@ -9,11 +9,11 @@ from tests.support.golden import check_golden, replace_volatile
 from tests.support.servers import make_entry, write_servers
 
 from paddock import Paddock
-from paddock.app.audit_facts import identity_facts
-from paddock.app.work import KINDS
+from paddock.gate.audit_facts import identity_facts
+from paddock.gate.work import KINDS
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.decision import Policy
-from paddock.settings.schema import Settings
+from paddock.policy.decisions.decision import Policy
+from paddock.policy.settings.schema import Settings
 
 WORKS: dict[str, Any] = {
     "guest": GuestRun(source="return 1"),

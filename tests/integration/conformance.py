@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from .mcp import npm
+from .surfaces.mcp_server import npm
 
 _SUITE = "@modelcontextprotocol/conformance"
 _RESULT = re.compile(r"^([✓✗]) ([\w/.-]+): \d+ passed", re.MULTILINE)

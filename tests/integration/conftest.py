@@ -8,7 +8,7 @@ import pytest
 from tests.support.command import OWN_PLACES
 
 from paddock import BlockingPaddock, Settings
-from paddock.settings.schema import AuditSettings
+from paddock.policy.settings.schema import AuditSettings
 
 
 @pytest.fixture

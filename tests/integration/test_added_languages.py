@@ -9,7 +9,7 @@ from mcp.client.stdio import stdio_client
 from tests.support.command import PADDOCK, run_paddock
 
 from paddock import BlockingPaddock, Status
-from paddock.settings.loader import load
+from paddock.policy.settings.loader import load
 
 RECIPE = """
 [runtimes.recipes.awk]

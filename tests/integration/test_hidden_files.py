@@ -9,10 +9,10 @@ from tests.support.command import make_environment, run_paddock
 from tests.support.servers import FOLDER, write_servers
 
 from paddock import Paddock, Settings, Status
-from paddock.app.session import open_session
+from paddock.confinement.sandbox.sandbox import KernelSandbox
+from paddock.gate.session import open_session
 from paddock.model.outcome import SandboxFacts
-from paddock.sandbox.sandbox import KernelSandbox
-from paddock.settings.schema import AuditSettings, ServerSettings, WorkspaceSettings
+from paddock.policy.settings.schema import AuditSettings, ServerSettings, WorkspaceSettings
 
 READ = "print(open('.env').read())"
 HINT = (

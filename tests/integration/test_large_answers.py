@@ -8,8 +8,8 @@ from tests.support.session import execute_alone
 
 from paddock.model.limits import MIB
 from paddock.model.request import GuestRun
-from paddock.settings.profiles import ExecuteLimits, LimitSettings
-from paddock.settings.schema import AuditSettings, ServerSettings, Settings
+from paddock.policy.settings.profiles import ExecuteLimits, LimitSettings
+from paddock.policy.settings.schema import AuditSettings, ServerSettings, Settings
 
 SWELLS = "ask for less at once, or raise `servers.answer_values`."
 TEXT_SWELLS = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`."

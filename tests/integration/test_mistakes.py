@@ -102,7 +102,7 @@ def of_nobody(uid):
     raise KeyError(uid)
 
 pwd.getpwuid = of_nobody
-from paddock.cli import main
+from paddock.surfaces.cli import main
 main()
 """
 

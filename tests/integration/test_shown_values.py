@@ -8,7 +8,7 @@ import pytest
 from tests.support.command import PATIENT, run_paddock
 
 from paddock import BlockingPaddock, Outcome
-from paddock.runtimes.shown_values import may_show
+from paddock.engines.programs.shown_values import may_show
 
 OVERRIDES: dict[str, Any] = {"runtimes": {"timeout_ms": 120_000, "python": {"environment": sys.prefix}}}
 SHOWS = """\

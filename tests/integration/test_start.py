@@ -14,7 +14,7 @@ from tests.support.processes import PATIENCE_S
 _REPORT = """
 import json, sys
 sys.argv[1:] = {arguments!r}
-from paddock.javascript.launch import Launcher
+from paddock.engines.javascript.launch import Launcher
 early = []
 def noted(begin):
     def begun(self, *profile):
@@ -23,7 +23,7 @@ def noted(begin):
     return begun
 Launcher.prestart_fork_server = noted(Launcher.prestart_fork_server)
 Launcher.prestart_parse_worker = noted(Launcher.prestart_parse_worker)
-from paddock.cli import main
+from paddock.surfaces.cli import main
 try:
     main()
 except SystemExit as end:
@@ -74,27 +74,32 @@ LIBRARIES = {
 
 ROOMS = {
     *(
-        "paddock.sandbox.tiers",
-        "paddock.sandbox.spec",
-        "paddock.sequences",
-        "paddock.hub.config",
-        "paddock.catalog.semantic_choice",
-        "paddock.hub.pool",
+        "paddock.confinement.sandbox.tiers",
+        "paddock.confinement.sandbox.spec",
+        "paddock.gate.sequences",
+        "paddock.engines.servers.config",
+        "paddock.engines.servers.catalog.semantic_choice",
+        "paddock.engines.servers.calls.pool",
     ),
     *(
         "paddock.model.artifact",
-        "paddock.output.digest.digest",
-        "paddock.schema.check",
-        "paddock.redaction.values",
+        "paddock.record.output.digest.digest",
+        "paddock.foundation.schema.check",
+        "paddock.policy.redaction.values",
     ),
     *(
-        "paddock.runtimes.engine",
-        "paddock.runtimes.toolchain",
-        "paddock.output.artifacts",
-        "paddock.output.query",
+        "paddock.engines.programs.engine",
+        "paddock.engines.programs.toolchain",
+        "paddock.record.output.artifacts",
+        "paddock.record.output.query",
     ),
-    *("paddock.sdk.notes", "paddock.secrets.vault", "paddock.rendering.computation", "paddock.client"),
-    *("paddock.mcp_server", "paddock.telemetry", "paddock.script_tools"),
+    *(
+        "paddock.engines.sdk.notes",
+        "paddock.engines.secrets.vault",
+        "paddock.surfaces.rendering.computation",
+        "paddock.surfaces.client",
+    ),
+    *("paddock.surfaces.mcp_server", "paddock.record.telemetry", "paddock.engines.script_tools"),
 }
 """Rooms of work that such a program does not ask for."""
 
@@ -126,7 +131,7 @@ def test_a_script_that_was_read_before_needs_no_reader(tmp_path: Path) -> None:
 
 def test_a_computation_loads_what_it_needs(tmp_path: Path) -> None:
     start = started(tmp_path, "compute", stdin='{"source": "emit(read_input())", "input": "1"}')
-    assert start.modules & (LIBRARIES | ROOMS) == {"paddock.rendering.computation"}
+    assert start.modules & (LIBRARIES | ROOMS) == {"paddock.surfaces.rendering.computation"}
     assert start.settings == []
     assert start.early == [["prestart_fork_server", "guest"]]
 
@@ -165,7 +170,7 @@ def test_a_command_loads_nothing_that_other_packages_would_have_validation_load(
     (tmp_path / "plugin.py").write_text("import sys; sys.stderr.write('loaded'); it = None\n")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
     plain = "from pydantic import BaseModel\nclass A(BaseModel): pass"
-    start = "import sys; sys.argv[1:] = ['doctor', '--json']; from paddock.cli import main; main()"
+    start = "import sys; sys.argv[1:] = ['doctor', '--json']; from paddock.surfaces.cli import main; main()"
     told = {}
     for name, code in (("plain", plain), ("start", start)):
         done = subprocess.run(
@@ -187,7 +192,7 @@ def test_what_lives_long_looks_for_garbage_as_often_as_other_processes(tmp_path,
     code = (
         "import gc, sys; sys.argv[1:] = {!r}; usual = gc.get_threshold(); given = gc.set_threshold; "
         "gc.set_threshold = lambda *to: (given(*to), print(to == usual, flush=True)); "
-        "from paddock.cli import main; main()"
+        "from paddock.surfaces.cli import main; main()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code.format(list(arguments))],

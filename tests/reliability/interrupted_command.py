@@ -14,7 +14,7 @@ from pathlib import Path
 
 from killed_server import ODD, below, reaped, temporary
 
-from paddock.audit.verify import verify
+from paddock.record.ledger.verify import verify
 
 PADDOCK = Path(sys.executable).with_name("paddock")
 COMMANDS = {

@@ -16,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-from paddock.audit.verify import verify
 from paddock.model.errors import UnknownArtifact
-from paddock.output.artifacts import Artifacts
-from paddock.output.query import OpenArtifact
-from paddock.redaction.scanner import Scanner
-from paddock.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction.scanner import Scanner
+from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.record.ledger.verify import verify
+from paddock.record.output.artifacts import Artifacts
+from paddock.record.output.query import OpenArtifact
 
 ODD = Path(__file__).resolve().parents[1] / "servers/odd.py"
 FORKS = "fork() for 1 .. 2; print 'x' x 90_000; sleep 1"

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.audit.ledger import Ledger
-from paddock.audit.verify import verify
+from paddock.gate.schedules.last_runs import LastRuns
+from paddock.gate.schedules.schedule import Scheduler
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.output.artifacts import Artifacts
-from paddock.redaction.scanner import Scanner
-from paddock.schedules.last_runs import LastRuns
-from paddock.schedules.schedule import Scheduler
-from paddock.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction.scanner import Scanner
+from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.verify import verify
+from paddock.record.output.artifacts import Artifacts
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from paddock.app.session import open_session
+from paddock.confinement.sandbox import interpreter
+from paddock.gate.session import open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.sandbox import interpreter
-from paddock.settings.schema import AuditSettings, Settings
+from paddock.policy.settings.schema import AuditSettings, Settings
 
 JUMPING = """
-import paddock.javascript.child.bootstrap as glue, time
+import paddock.engines.javascript.child.bootstrap as glue, time
 source = glue.source
 jumps = "{ const real = Date.now; let hours = 0; Date.now = () => real() + DIRECTION * 3600e3 * hours++; }"
 glue.source = lambda: jumps.replace("DIRECTION", "@") + source()

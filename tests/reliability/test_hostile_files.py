@@ -11,20 +11,20 @@ from cryptography.fernet import Fernet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.catalog.inferred_types import InferredTypes
-from paddock.hub.config import HttpServer, StdioServer, load_servers
-from paddock.hub.pins import Change, PinCheck, Pins, _hash_identity, memory_of
-from paddock.hub.result import ToolInfo, ToolResult
+from paddock.engines.script_tools.library import BrokenTool, Tool, ToolLibrary
+from paddock.engines.secrets.vault import FileVault
+from paddock.engines.servers.catalog.inferred_types import InferredTypes
+from paddock.engines.servers.config import HttpServer, StdioServer, load_servers
+from paddock.engines.servers.pins import Change, PinCheck, Pins, _hash_identity, memory_of
+from paddock.engines.servers.result import ToolInfo, ToolResult
+from paddock.gate.schedules.last_runs import LastRuns
 from paddock.model.artifact import Handle, OutputQuery
 from paddock.model.errors import ArtifactError, ConfigurationError, InvalidHandle, SdkError, VaultError
-from paddock.output.artifacts import Artifacts
-from paddock.output.query import query
-from paddock.redaction.scanner import Scanner
-from paddock.schedules.last_runs import LastRuns
-from paddock.script_tools.library import BrokenTool, Tool, ToolLibrary
-from paddock.secrets.vault import FileVault
-from paddock.settings.loader import load
-from paddock.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction.scanner import Scanner
+from paddock.policy.settings.loader import load
+from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.record.output.artifacts import Artifacts
+from paddock.record.output.query import query
 
 TEXTS = st.text(alphabet=st.characters(), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS

@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
-from paddock.audit.ledger import Ledger
-from paddock.audit.read import read
-from paddock.audit.verify import verify
-from paddock.hub.stdio import parse_message
-from paddock.mcp_server.stdio import LineReader, LineWriter
-from paddock.sandbox.child import cgroup
+from paddock.confinement.sandbox.child import cgroup
+from paddock.engines.servers.calls.stdio import parse_message
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.read import read
+from paddock.record.ledger.verify import verify
+from paddock.surfaces.mcp_server.stdio import LineReader, LineWriter
 
 KEYS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "code", "message", "2.0"])
 SCALARS = (

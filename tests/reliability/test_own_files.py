@@ -14,27 +14,27 @@ from typing import NamedTuple
 import pytest
 from cryptography.fernet import Fernet
 
-from paddock.audit.ledger import Ledger
-from paddock.catalog.inferred_types import InferredTypes
-from paddock.catalog.provisioning.service import load_registry, load_trust
-from paddock.hub.config import StdioServer
-from paddock.hub.pins import Pins, memory_of
-from paddock.hub.result import ToolInfo, ToolResult
-from paddock.javascript.parse_cache import ParseCache
-from paddock.mcp_server.http.endpoint import read_token
+from paddock.engines.javascript.parse_cache import ParseCache
+from paddock.engines.programs.cache import Cache
+from paddock.engines.sdk.notes import Signals
+from paddock.engines.sdk.webhooks import Webhooks
+from paddock.engines.secrets.stored_logins import KeptLogins
+from paddock.engines.secrets.vault import FileVault
+from paddock.engines.servers.catalog.inferred_types import InferredTypes
+from paddock.engines.servers.catalog.provisioning.service import load_registry, load_trust
+from paddock.engines.servers.config import StdioServer
+from paddock.engines.servers.pins import Pins, memory_of
+from paddock.engines.servers.result import ToolInfo, ToolResult
+from paddock.foundation.own_files import take_repairs
+from paddock.gate.schedules.last_runs import LastRuns
 from paddock.model.artifact import Handle
 from paddock.model.errors import PaddockError
-from paddock.output.artifacts import Artifacts
-from paddock.own_files import take_repairs
-from paddock.redaction.known import KnownSecrets
-from paddock.redaction.scanner import Scanner
-from paddock.runtimes.cache import Cache
-from paddock.schedules.last_runs import LastRuns
-from paddock.sdk.notes import Signals
-from paddock.sdk.webhooks import Webhooks
-from paddock.secrets.stored_logins import KeptLogins
-from paddock.secrets.vault import FileVault
-from paddock.settings.schema import ArtifactSettings, RedactionSettings, Settings
+from paddock.policy.redaction.known import KnownSecrets
+from paddock.policy.redaction.scanner import Scanner
+from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings, Settings
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.output.artifacts import Artifacts
+from paddock.surfaces.mcp_server.http.endpoint import read_token
 
 OTHER = 54321
 """A user that nobody is."""

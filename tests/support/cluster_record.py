@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tests.support.processes import PATIENCE_S
 
-from paddock.audit.ledger import Ledger
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.ship import Shipper
@@ -17,6 +16,7 @@ from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import RecordFinding
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
+from paddock.record.ledger.ledger import Ledger
 
 
 def write_records(directory: Path, count: int, *, at: float | None = None) -> None:

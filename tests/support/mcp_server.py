@@ -18,7 +18,7 @@ from tests.support.command import PADDOCK, make_environment
 from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_entry, write_servers
 
-from paddock.mcp_server import output_schemas
+from paddock.surfaces.mcp_server import output_schemas
 
 ERAS = ("legacy", "auto")
 """What a client of the library opens with: `initialize` of 2025-11-25, or whatever is newest, here 2026-07-28."""

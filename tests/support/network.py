@@ -21,12 +21,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.support.processes import PATIENCE_S
 
+from paddock.confinement.network.connector import ProxyTerms
+from paddock.confinement.network.outer_proxy import OuterProxy
+from paddock.confinement.network.proxy import open_proxy
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, NetworkLimits, NetworkRule
-from paddock.network.connector import ProxyTerms
-from paddock.network.outer_proxy import OuterProxy
-from paddock.network.proxy import open_proxy
-from paddock.policy.network import decide_host, narrow_hosts
+from paddock.policy.decisions.network import decide_host, narrow_hosts
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 

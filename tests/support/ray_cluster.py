@@ -18,7 +18,7 @@ import paddock
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = str(Path(paddock.__file__).parents[1])
-SCENARIOS = ROOT / "tests" / "integration" / "client_ray" / "scenarios.py"
+SCENARIOS = ROOT / "tests" / "integration" / "surfaces" / "client_ray" / "scenarios.py"
 
 
 def install_ray() -> Path:

@@ -80,7 +80,7 @@ class ReplicaSet:
 
 def make_token_settings(*names: str, approve: str = "") -> tuple[str, dict[str, str]]:
     """Return settings with tokens, and the tokens by name. `approve` may answer questions."""
-    from paddock.tenants.tokens import hash_token
+    from paddock.surfaces.tenants.tokens import hash_token
 
     tokens = {name: secrets.token_urlsafe(32) for name in names}
     tables = [

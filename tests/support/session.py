@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from paddock import BlockingPaddock, Paddock
-from paddock.app.session import Session, open_session
+from paddock.gate.session import Session, open_session
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
-from paddock.settings.schema import Settings
+from paddock.policy.settings.schema import Settings
 
 T = TypeVar("T")
 

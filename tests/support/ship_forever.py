@@ -4,10 +4,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from paddock.audit.ledger import Ledger
 from paddock.cluster.database import Database
 from paddock.cluster.ship import Shipper
 from paddock.model.ids import new_id
+from paddock.record.ledger.ledger import Ledger
 
 
 async def main(url: str, directory: Path, node: str) -> None:

@@ -10,15 +10,15 @@ from typing import Any, Self, TypeVar
 
 from tests.support.processes import PATIENCE_S
 
-from paddock.app.pending_approvals import PendingApprovals
+from paddock.gate.pending_approvals import PendingApprovals
 from paddock.model.approval import WaitingQuestion
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
-from paddock.settings.schema import ArtifactSettings, AuditSettings, Settings
-from paddock.settings.serve import ServeSettings
-from paddock.tenants import Tenant, Tenants
-from paddock.tenants.token_file import StoredToken, TokenFile
-from paddock.tenants.tokens import hash_token, make_token
+from paddock.policy.settings.schema import ArtifactSettings, AuditSettings, Settings
+from paddock.policy.settings.serve import ServeSettings
+from paddock.surfaces.tenants import Tenant, Tenants
+from paddock.surfaces.tenants.token_file import StoredToken, TokenFile
+from paddock.surfaces.tenants.tokens import hash_token, make_token
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from paddock import BlockingPaddock, InterpreterSession, Paddock, PaddockError
-from paddock.client.sessions import BlockingSession, BlockingSessionFiles, SessionFiles
+from paddock.surfaces.client.sessions import BlockingSession, BlockingSessionFiles, SessionFiles
 
 
 class Odd:

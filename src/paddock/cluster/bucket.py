@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from paddock.model.errors import ArtifactError
-from paddock.output.backends import ObjectStoreBackend
+from paddock.record.output.backends import ObjectStoreBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

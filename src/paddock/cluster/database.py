@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from paddock.model.errors import ConfigurationError, StoreUnavailable
-from paddock.texts import install_command
+from paddock.model.texts import install_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator

@@ -1,4 +1,4 @@
-"""One JSON object in a row that several machines share, changed by compare-and-set; see `paddock.files.Kept`.
+"""One JSON object in a row that several machines share, changed by compare-and-set; see `foundation.files.Kept`.
 
 {"text": "{...}", "seal": "9f86..."}      the object as JSON, and the seal of that text where machines have keys
 """

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from paddock.foundation.own_files import read_trusted
 from paddock.model.errors import ConfigurationError
-from paddock.own_files import read_trusted
 
 MIN_KEY_CHARS = 32
 _MAX_KEYS = 16

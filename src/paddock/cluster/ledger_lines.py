@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from paddock.audit.line_format import (
+from paddock.record.ledger.line_format import (
     GENESIS_HASH,
     DamagedError,
     Head,
@@ -19,7 +19,7 @@ from paddock.audit.line_format import (
     parse_record,
     read_published_head,
 )
-from paddock.audit.sink import AuditRecord
+from paddock.record.ledger.sink import AuditRecord
 
 CHAIN_DIGITS: Final = 16
 """Length of a chain's name: the first hexadecimal digits of the hash of its first record."""

@@ -7,7 +7,7 @@ from paddock.cluster.hops import Hops
 from paddock.cluster.replicas import Replicas
 from paddock.cluster.seals import open_seals
 from paddock.model.errors import ConfigurationError
-from paddock.settings.cluster import ClusterSettings
+from paddock.policy.settings.cluster import ClusterSettings
 
 
 class Peers(NamedTuple):

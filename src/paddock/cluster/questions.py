@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from paddock.cancellation import run_shielded
 from paddock.cluster.database import STATEMENT_S, Database
 from paddock.cluster.node import Node
 from paddock.cluster.seals import Seals
 from paddock.cluster.status import LEASE_S
+from paddock.foundation.cancellation import run_shielded
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError, StoreUnavailable
 from paddock.model.ids import find_mint_time
@@ -182,7 +182,7 @@ class SharedQuestions:
 
 
 class QuestionView:
-    """Some of the questions in a database, and one user who may ask; see `paddock.app.questions.Questions`."""
+    """Some of the questions in a database, and one user who may ask; see `paddock.gate.questions.Questions`."""
 
     def __init__(self, shared: SharedQuestions, tenant: str, chosen: _Filter) -> None:
         self._shared = shared

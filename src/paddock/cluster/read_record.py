@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from paddock.audit.line_format import DamagedError, parse_record
-from paddock.audit.search import RecordFilter
-from paddock.audit.sink import AuditRecord
 from paddock.cluster.database import Database
 from paddock.model import ids
 from paddock.model.base import Json
+from paddock.record.ledger.line_format import DamagedError, parse_record
+from paddock.record.ledger.search import RecordFilter
+from paddock.record.ledger.sink import AuditRecord
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -18,7 +18,7 @@ from paddock.cluster.node import MARK_CHARS, PURPOSE, compute_mark
 from paddock.cluster.seals import NO_SEALS, Seals
 from paddock.cluster.status import LEASE_S
 from paddock.model.errors import StoreUnavailable
-from paddock.settings.cluster import check_node_url
+from paddock.policy.settings.cluster import check_node_url
 
 _log = logging.getLogger("paddock.cluster")
 

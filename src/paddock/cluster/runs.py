@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from paddock.cancellation import unless_stopped
 from paddock.cluster.status import State
+from paddock.foundation.cancellation import unless_stopped
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.model.limits import KIB

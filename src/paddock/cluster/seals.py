@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from paddock.cluster.keys import read_keys
-from paddock.settings.cluster import ClusterSettings
+from paddock.policy.settings.cluster import ClusterSettings
 
 
 class Seals:

@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from paddock.audit.sink import MAX_FIELD_CHARS, AuditRecord
 from paddock.cluster.database import Database, clean_text
 from paddock.cluster.ledger_lines import ChainLine, LedgerLines, Position
 from paddock.model.errors import LedgerError, StoreUnavailable
+from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from paddock.audit.sink import timestamp
 from paddock.cluster.checkpoint import EMPTY_ROOT, ChainHead, Checkpoint, add_heads
 from paddock.cluster.database import Database
 from paddock.cluster.merkle import MerkleTree
 from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, SigningKey, open_note, read_note_text
-from paddock.files import replace_file
+from paddock.foundation.files import replace_file
+from paddock.foundation.own_files import read_own
 from paddock.model.errors import ArtifactError, LedgerError, StoreUnavailable
-from paddock.own_files import read_own
+from paddock.record.ledger.sink import timestamp
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -19,8 +19,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from paddock.foundation.own_files import read_secret
 from paddock.model.errors import ConfigurationError
-from paddock.own_files import read_secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

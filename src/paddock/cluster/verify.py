@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 import orjson
 from pydantic import computed_field
 
-from paddock.audit.verify import MAX_FINDINGS
 from paddock.cluster.checkpoint import EMPTY_ROOT, ChainHead, Checkpoint, add_heads
 from paddock.cluster.database import Database
 from paddock.cluster.ledger_lines import LedgerLines
@@ -30,6 +29,7 @@ from paddock.cluster.merkle import MerkleTree
 from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, VerificationKey, open_note
 from paddock.cluster.verify_chain import ChainCheck, LocalComparison, OnFinding, RecordRow
 from paddock.model.base import Value, count
+from paddock.record.ledger.verify import MAX_FINDINGS
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

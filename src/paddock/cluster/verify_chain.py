@@ -5,11 +5,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from paddock.audit.line_format import GENESIS_HASH, DamagedError, parse_record
-from paddock.audit.sink import RECOVERED, AuditRecord
 from paddock.cluster.ledger_lines import CHAIN_DIGITS, ChainLine, LedgerLines
 from paddock.cluster.ship import make_columns
 from paddock.model.base import count
+from paddock.record.ledger.line_format import GENESIS_HASH, DamagedError, parse_record
+from paddock.record.ledger.sink import RECOVERED, AuditRecord
 
 OnFinding = Callable[[int | None, str], None]
 """Receives the number of the record concerned, and what is wrong with it."""

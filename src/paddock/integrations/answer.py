@@ -8,10 +8,10 @@ from paddock.model.errors import RequestError
 from paddock.model.outcome import Outcome
 from paddock.model.status import Status
 from paddock.model.work_files import OutputFile
-from paddock.rendering.images import ShownImage, collect_images
-from paddock.rendering.program_response import list_notes
-from paddock.rendering.render import explain_outcome
-from paddock.rendering.terminal import escape_name, make_encodable
+from paddock.surfaces.rendering.images import ShownImage, collect_images
+from paddock.surfaces.rendering.program_response import list_notes
+from paddock.surfaces.rendering.render import explain_outcome
+from paddock.surfaces.rendering.terminal import escape_name, make_encodable
 
 _MAX_LISTED_FILES = 50
 

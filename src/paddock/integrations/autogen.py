@@ -8,14 +8,14 @@ from typing import Unpack
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from paddock.client.blocking import BlockingPaddock
 from paddock.integrations.answer import Answer, build_refusal
 from paddock.integrations.tool_session import SessionOptions, ToolSession
 from paddock.model.errors import RequestError
 from paddock.model.languages import read_language
 from paddock.model.status import Status
 from paddock.model.work_files import OutputFile
-from paddock.rendering.images import ShownImage
+from paddock.surfaces.client.blocking import BlockingPaddock
+from paddock.surfaces.rendering.images import ShownImage
 
 _RESTART_PROGRAM = "restart_session()"
 _RESTART = f"A code block with only `{_RESTART_PROGRAM}` starts a new session with the files that were given."

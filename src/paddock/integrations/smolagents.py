@@ -15,7 +15,7 @@ from paddock.integrations.tool_session import SessionOptions, SessionTool, ToolS
 from paddock.model.status import Status
 
 if TYPE_CHECKING:
-    from paddock.rendering.images import ShownImage
+    from paddock.surfaces.rendering.images import ShownImage
 
 _RESTART_PROGRAM = "restart_session()"
 _RESTART = f"A program with only `{_RESTART_PROGRAM}` starts a new session with the files that were given."

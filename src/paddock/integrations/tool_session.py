@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import from_json
 
-from paddock.client.arguments import InputData
-from paddock.client.blocking import BlockingPaddock
-from paddock.client.paddock import Paddock
-from paddock.client.sessions import InterpreterSession
-from paddock.client.whole_numbers import read_limits
 from paddock.integrations.answer import Answer, build_answer, build_refusal
 from paddock.model.base import Texts
 from paddock.model.errors import PaddockError, RequestError
@@ -22,9 +17,14 @@ from paddock.model.languages import read_language
 from paddock.model.network import Network
 from paddock.model.program import Access
 from paddock.model.session import Kernel
+from paddock.model.texts import explain
 from paddock.model.work_files import OutputFile
-from paddock.rendering.terminal import make_encodable
-from paddock.texts import explain
+from paddock.surfaces.client.arguments import InputData
+from paddock.surfaces.client.blocking import BlockingPaddock
+from paddock.surfaces.client.paddock import Paddock
+from paddock.surfaces.client.sessions import InterpreterSession
+from paddock.surfaces.client.whole_numbers import read_limits
+from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

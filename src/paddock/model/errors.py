@@ -38,7 +38,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from paddock.texts import find_nearest
+from paddock.model.texts import find_nearest
 
 if TYPE_CHECKING:
     from paddock.model.base import Json

@@ -1,1 +1,1 @@
-"""Decisions on requests, as pure functions of settings and request."""
+"""What the owner allows and what may not leave: decisions, settings, redaction."""

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from io import BytesIO
 
-from paddock.output.backends import ArtifactStore
+from paddock.record.output.backends import ArtifactStore
 from paddock.testing.require import require_equal, require_true
 
 _NAMES = ("stdout.gz", "stderr.gz")

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from paddock.audit.sink import CLAIM_AGE_S, CLAIM_SKEW_S, AuditRecord, AuditSink
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
+from paddock.record.ledger.sink import CLAIM_AGE_S, CLAIM_SKEW_S, AuditRecord, AuditSink
 from paddock.testing.require import require_equal, require_error, require_true
 
 _PAYLOADS: tuple[object, ...] = (

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from paddock.confinement.sandbox.protocol import Streams
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import CapturedStream
 from paddock.model.sandbox import Tier
-from paddock.sandbox.protocol import Streams
 
 
 class MemoryArtifacts:

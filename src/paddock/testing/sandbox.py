@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from paddock.files import make_temporary_directory
+from paddock.confinement.sandbox.checked import prove_sandbox
+from paddock.confinement.sandbox.protocol import Sandbox, Streams
+from paddock.foundation.files import make_temporary_directory
 from paddock.model.outcome import Status
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.sandbox.checked import prove_sandbox
-from paddock.sandbox.protocol import Sandbox, Streams
 from paddock.testing.require import require_equal, require_true
 
 T = TypeVar("T")

@@ -193,7 +193,7 @@ def test_an_address_of_the_machine_is_not_public_even_if_it_is_global():
 import resource
 from ipaddress import ip_address
 from paddock.model.host_names import Authority
-from paddock.network.dial import RefusedError, check_addresses
+from paddock.confinement.network.dial import RefusedError, check_addresses
 def show(text):
     try:
         check_addresses(Authority("h.example", 443), [ip_address(text)], [])

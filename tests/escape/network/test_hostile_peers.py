@@ -25,7 +25,7 @@ from tests.support.network import (
 )
 from tests.support.processes import PATIENCE_S, open_files
 
-from paddock.network.connector import MAX_QUESTIONS
+from paddock.confinement.network.connector import MAX_QUESTIONS
 
 HOST = "granted.example"
 SOON = {"idle_timeout_ms": 100, "connect_timeout_ms": 100}

@@ -11,8 +11,8 @@ import threading
 import pytest
 from tests.support.network import LOOPBACK, make_authority, make_hello, receive_all, receive_head, run_proxy
 
+from paddock.confinement.network.authority import CertificateAuthority
 from paddock.model.network import NetworkRule
-from paddock.network.authority import CertificateAuthority
 
 HOST, TOKEN = "granted.example", "s3cr3t-token-of-the-vault"
 ADD = 'add a [[network.rule]] with host = "granted.example", effect = "allow" and ports = [{port}] to the user\'s paddock.toml'
@@ -53,7 +53,7 @@ class World:
         self.folder = folder
         self.authority = make_authority(folder / "authority", HOST)
         monkeypatch.setenv("SSL_CERT_FILE", str(self.authority.file))
-        from paddock.network import tls
+        from paddock.confinement.network import tls
 
         tls._make_client_context.cache_clear()
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -358,7 +358,7 @@ def test_only_http_1_1_is_offered(world):
 
 
 def test_the_certificate_of_the_host_is_verified(world, monkeypatch):
-    from paddock.network import tls
+    from paddock.confinement.network import tls
 
     monkeypatch.delenv("SSL_CERT_FILE")
     tls._make_client_context.cache_clear()

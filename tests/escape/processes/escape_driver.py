@@ -17,10 +17,10 @@ from pathlib import Path
 import places
 import repositories
 
+from paddock.confinement.sandbox import spec
+from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.sandbox import spec
-from paddock.sandbox.sandbox import KernelSandbox
 
 ATTACKS = Path(__file__).parent / "attacks"
 CLIENTS = (

@@ -14,11 +14,11 @@ from pathlib import Path
 import endless
 import places
 
+from paddock.confinement.sandbox.child import namespaces
+from paddock.confinement.sandbox.io import Sink
+from paddock.confinement.sandbox.sandbox import KernelSandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.sandbox.child import namespaces
-from paddock.sandbox.io import Sink
-from paddock.sandbox.sandbox import KernelSandbox, Streams
 
 
 def strangers(sandbox: KernelSandbox) -> list[str]:

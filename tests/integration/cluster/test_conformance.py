@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.integration import conformance
-from tests.integration.mcp import npm
-from tests.integration.mcp.test_conformance import NOT_PASSED, REQUIRED
+from tests.integration.surfaces.mcp_server import npm
+from tests.integration.surfaces.mcp_server.test_conformance import NOT_PASSED, REQUIRED
 from tests.support.command import make_environment, run_paddock
 from tests.support.postgres import HaProxy, find_free_port
 from tests.support.replicas import write_keys

@@ -13,7 +13,7 @@ from tests.support.postgres import Postgres, find_free_port
 from paddock.cluster.database import Database, describe_failure
 from paddock.cluster.migrate import check_tables, list_migrations, migrate
 from paddock.model.errors import ConfigurationError, StoreUnavailable
-from paddock.settings.loader import user_file
+from paddock.policy.settings.loader import user_file
 
 NEWEST = list_migrations()[-1].number
 

@@ -11,13 +11,13 @@ from tests.support.leases import execute
 from tests.support.postgres import Postgres
 from tests.support.processes import PATIENCE_S
 
-from paddock.app.cluster import open_cluster
 from paddock.cluster import blocking, migrate
 from paddock.cluster.blocking import BlockingDatabase
 from paddock.cluster.database import Database, shut_down
+from paddock.gate.cluster import open_cluster
 from paddock.model.errors import StoreUnavailable
-from paddock.settings.cluster import ClusterSettings
-from paddock.settings.schema import AuditSettings, Settings
+from paddock.policy.settings.cluster import ClusterSettings
+from paddock.policy.settings.schema import AuditSettings, Settings
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.support.http_api import TOKEN, ApiServer
 from tests.support.manifests import FOLDER, POD_FACTS, build_shipped, list_pods, read_documents
 from tests.support.postgres import find_free_port
 
-from paddock.settings.loader import FILE_NAME
+from paddock.policy.settings.loader import FILE_NAME
 
 CI_TOKEN = "pdk_of-a-user-of-the-settings"
 

@@ -7,17 +7,17 @@ import pytest
 from tests.support.postgres import Postgres
 from tests.support.processes import PATIENCE_S
 
-from paddock.app.cluster import open_cluster
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import Node, NodeLease
 from paddock.cluster.postgres_runs import PostgresRunStore
 from paddock.cluster.runs import Claim, Ended, Lost, Started, StoredRuns
 from paddock.cluster.status import LEASE_S, read_status
+from paddock.gate.cluster import open_cluster
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 from paddock.model.ids import new_id
-from paddock.settings.cluster import ClusterSettings
-from paddock.settings.schema import Settings
+from paddock.policy.settings.cluster import ClusterSettings
+from paddock.policy.settings.schema import Settings
 
 
 def run(url: str, check: Callable[[Database], Awaitable[None]]) -> None:

@@ -13,10 +13,10 @@ from paddock.cluster.database import Database
 from paddock.cluster.json_row import JsonRow
 from paddock.cluster.migrate import migrate
 from paddock.cluster.seals import Seals
-from paddock.hub.call_checks import CallChecks
-from paddock.hub.config import StdioServer
-from paddock.hub.pins import PinCheck, Pins, is_sound
-from paddock.hub.result import ToolInfo
+from paddock.engines.servers.calls.call_checks import CallChecks
+from paddock.engines.servers.config import StdioServer
+from paddock.engines.servers.pins import PinCheck, Pins, is_sound
+from paddock.engines.servers.result import ToolInfo
 from paddock.model.errors import ConfigurationError
 
 SERVER = StdioServer("notes", "notes-server")

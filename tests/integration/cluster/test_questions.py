@@ -10,12 +10,12 @@ import pytest
 from tests.support.leases import end_lease, execute, hold_lease
 from tests.support.postgres import Postgres
 
-from paddock.app.questions import ask_and_wait
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import Node
 from paddock.cluster.questions import LOCAL, QuestionView, SharedQuestions
 from paddock.cluster.seals import Seals
+from paddock.gate.questions import ask_and_wait
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, StoreUnavailable
 from paddock.model.ids import new_id

@@ -9,17 +9,17 @@ import pytest
 from tests.support.cluster_record import fetch_lines, read_lines, ship_all, wait_for
 from tests.support.postgres import Postgres
 
-from paddock.app.cluster import open_cluster
-from paddock.app.session import Parts, Session, open_session
-from paddock.client.local_tools import add_function, make_local_server
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.ship import Shipper
 from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import verify_record
+from paddock.gate.cluster import open_cluster
+from paddock.gate.session import Parts, Session, open_session
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.settings.schema import Settings
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.client.local_tools import add_function, make_local_server
 
 SOURCE = "return await servers.look.list_events({})"
 EVENTS = "select event || ' ' || (parent is not null) from record order by seq"

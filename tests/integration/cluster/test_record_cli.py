@@ -13,10 +13,10 @@ from tests.support.cluster_record import make_record
 from tests.support.command import PADDOCK, Ended, run_paddock
 from tests.support.postgres import Postgres
 
-from paddock.audit.ledger import Ledger
 from paddock.cluster.database import Database
 from paddock.cluster.ship import Shipper
 from paddock.model.ids import new_id
+from paddock.record.ledger.ledger import Ledger
 
 Run = Callable[..., Ended]
 

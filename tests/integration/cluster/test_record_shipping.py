@@ -20,14 +20,14 @@ from tests.support.cluster_record import (
 )
 from tests.support.postgres import Postgres, find_free_port
 
-from paddock.audit.ledger import Ledger
-from paddock.audit.verify import verify
 from paddock.cluster.database import Database
 from paddock.cluster.ledger_lines import LedgerLines
 from paddock.cluster.migrate import migrate
 from paddock.cluster.ship import MAX_BATCH_BYTES, ChainFault, Shipper
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.verify import verify
 
 T = TypeVar("T")
 DAY_S = 86_400

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tests.support.cluster_record import ClusterRecord, list_files, list_places, make_record, write_records
 from tests.support.postgres import Postgres
 
-from paddock.audit.line_format import encode_record, new_entry, parse_record
-from paddock.audit.verify import MAX_FINDINGS
 from paddock.cluster.checkpoint import ChainHead, Checkpoint, add_heads
 from paddock.cluster.database import Database
 from paddock.cluster.merkle import MerkleTree
 from paddock.cluster.signed_note import SigningKey, VerificationKey, read_note_text
 from paddock.cluster.verify import KnownNote, RecordReport, check_record, verify_record
+from paddock.record.ledger.line_format import encode_record, new_entry, parse_record
+from paddock.record.ledger.verify import MAX_FINDINGS
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 Edit = Callable[[Connection], Awaitable[None]]

@@ -13,12 +13,12 @@ from tests.support.leases import execute
 from tests.support.postgres import Postgres
 
 from paddock.cluster.blocking import BlockingDatabase
+from paddock.gate.schedules.schedule import Scheduler
+from paddock.gate.schedules.shared_last_runs import SharedLastRuns
 from paddock.model.base import Json
 from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.schedules.schedule import Scheduler
-from paddock.schedules.shared_last_runs import SharedLastRuns
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -17,13 +17,13 @@ from paddock.cluster.kept import KeptRows
 from paddock.cluster.migrate import migrate
 from paddock.cluster.seals import Seals
 from paddock.model.errors import ConfigurationError, StoreUnavailable
-from paddock.settings.serve import MAX_TOKENS
-from paddock.tenants.errors import RateExceeded
-from paddock.tenants.rate import RateLimit
-from paddock.tenants.shared_rates import SharedRates
-from paddock.tenants.token_file import StoredToken
-from paddock.tenants.token_store import KIND, MAX_ROW_CHARS, SharedTokens
-from paddock.tenants.tokens import hash_token, make_token
+from paddock.policy.settings.serve import MAX_TOKENS
+from paddock.surfaces.tenants.errors import RateExceeded
+from paddock.surfaces.tenants.rate import RateLimit
+from paddock.surfaces.tenants.shared_rates import SharedRates
+from paddock.surfaces.tenants.token_file import StoredToken
+from paddock.surfaces.tenants.token_store import KIND, MAX_ROW_CHARS, SharedTokens
+from paddock.surfaces.tenants.tokens import hash_token, make_token
 
 KEYS = Seals([b"k" * 32])
 CREATED = datetime(2026, 1, 31, tzinfo=UTC)

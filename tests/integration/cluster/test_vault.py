@@ -13,9 +13,9 @@ from tests.support.leases import execute
 from tests.support.postgres import Postgres, find_free_port
 
 from paddock.cluster.blocking import BlockingDatabase
+from paddock.engines.secrets.cluster_vault import ClusterVault
+from paddock.engines.secrets.names import VALUE_BYTES
 from paddock.model.errors import NotASecret, VaultError
-from paddock.secrets.cluster_vault import ClusterVault
-from paddock.secrets.names import VALUE_BYTES
 
 SECRET = "s3cr3t-v4lue-é"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
-from tests.integration.clients.test_reserved_arguments import is_reserved
 from tests.integration.integrations.conversation import ENDLESS, PNG
+from tests.integration.surfaces.client_libraries.test_reserved_arguments import is_reserved
 
 from paddock import BlockingPaddock, PaddockError, RequestError
 from paddock.integrations.tool_session import Arguments, ToolSession

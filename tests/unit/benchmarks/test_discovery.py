@@ -4,7 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from paddock.catalog.search import Index
+from paddock.engines.servers.catalog.search import Index
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 discovery = importlib.import_module("benchmarks.bench_discovery")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from paddock.audit.ledger import Ledger
-from paddock.audit.line_format import Head, parse_record
 from paddock.cluster.ledger_lines import CHAIN_DIGITS, LedgerLines
 from paddock.cluster.ship import make_columns
 from paddock.cluster.verify_chain import ChainCheck, RecordRow
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.line_format import Head, parse_record
 
 Findings = list[tuple[int | None, str]]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from paddock.settings.commands import SdkCommand, template
+from paddock.policy.settings.commands import SdkCommand, template
 
 
 def command(*argv, **fields):

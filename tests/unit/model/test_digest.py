@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.output.digest.digest import Digest, Failure, digest
+from paddock.record.output.digest.digest import Digest, Failure, digest
 
 TSC = [
     "src/a.ts(3,5): error TS2322: Type 'string' is not assignable.",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.output.digest.faults import Fault, faults
+from paddock.record.output.digest.faults import Fault, faults
 
 SAID = {
     "python, two failures": (

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from paddock import Paddock, Program
-from paddock.client.remote.paddock import RemotePaddock
-from paddock.http_api import models
-from paddock.mcp_server.tools import programs
+from paddock.engines.sdk.requests import make_child_request
+from paddock.gate.sequences.sequence import Step
 from paddock.model.errors import SdkError
 from paddock.model.fields import PROGRAM_FIELDS, list_fields
 from paddock.model.limits import LimitOverrides
 from paddock.model.program import OutputOptions
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun
-from paddock.sdk.requests import make_child_request
-from paddock.sequences.sequence import Step
-from paddock.settings.schema import RuntimeSettings
+from paddock.policy.settings.schema import RuntimeSettings
+from paddock.surfaces.client.remote.paddock import RemotePaddock
+from paddock.surfaces.http_api import models
+from paddock.surfaces.mcp_server.tools import programs
 
 NO_PROGRAM = {"language", "runtime", "code", "file", "on_output", "stop", "self"}
 """Arguments of the library with another purpose."""

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from paddock.model.capture import HeadAndTail
 from paddock.model.program import CapturedStream
-from paddock.output.text import CUT_MARK, StreamSummary, gist, lines_of
+from paddock.record.output.text import CUT_MARK, StreamSummary, gist, lines_of
 
 
 def captured(text: str, kept: int = 1_000_000) -> CapturedStream:

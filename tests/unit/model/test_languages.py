@@ -2,11 +2,11 @@
 
 import pytest
 
-from paddock.batch.program import Program
+from paddock.gate.batch.program import Program
 from paddock.model.languages import ALIASES, read_guest_language, read_language
 from paddock.model.program import RUNTIMES
 from paddock.model.request import RuntimeRun
-from paddock.settings.rules import Rule
+from paddock.policy.settings.rules import Rule
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.output.redraw import SCREEN_ROWS, find_unfinished_frame, last_frame, last_frames, later_frames
-from paddock.output.text import LineSplitter
+from paddock.record.output.redraw import (
+    SCREEN_ROWS,
+    find_unfinished_frame,
+    last_frame,
+    last_frames,
+    later_frames,
+)
+from paddock.record.output.text import LineSplitter
 
 PROGRESS = "".join(f"\r{number:3}/300 {'#' * (number // 10)}" for number in range(1, 301))
 LAST = f"300/300 {'#' * 30}"

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
+from paddock.foundation.schema.check import Schema
 from paddock.model.numbers import ExactFloat
-from paddock.schema.check import Schema
 
 TOOL = Schema(
     {

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.schema.check import CostlyValueError, Schema
-from paddock.schema.cost import CostlySchemaError, SchemaCost
+from paddock.foundation.schema.check import CostlyValueError, Schema
+from paddock.foundation.schema.cost import CostlySchemaError, SchemaCost
 
 TOO_LONG = "the value is too large for its schema, or takes too long to check with it; pass less at once"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.schema.check import Schema
-from paddock.schema.dialect import is_known_dialect, list_anchors, normalize_schema
+from paddock.foundation.schema.check import Schema
+from paddock.foundation.schema.dialect import is_known_dialect, list_anchors, normalize_schema
 
 P = {"type": "object", "properties": {"id": {"type": "integer"}}}
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from paddock.schema import check as subject
-from paddock.schema.check import CostlyValueError, Schema
-from paddock.schema.cost import CostlySchemaError, SchemaCost
-from paddock.schema.pattern_cost import SIZES_KIB, measure_patterns
+from paddock.foundation.schema import check as subject
+from paddock.foundation.schema.check import CostlyValueError, Schema
+from paddock.foundation.schema.cost import CostlySchemaError, SchemaCost
+from paddock.foundation.schema.pattern_cost import SIZES_KIB, measure_patterns
 
 TOO_LONG = "the value is too large for its schema, or takes too long to check with it; pass less at once"
 UNTOLD = "the value does not match its schema, and is too large to tell where"

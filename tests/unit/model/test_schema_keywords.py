@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.schema.check import Schema
+from paddock.foundation.schema.check import Schema
 
 Json = dict[str, object]
 

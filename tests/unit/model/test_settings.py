@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from paddock.settings.keys import assemble_settings, leaves, list_defaults
-from paddock.settings.profiles import LimitSettings
-from paddock.settings.rules import Rule
-from paddock.settings.schema import AuditSettings, Settings
+from paddock.policy.settings.keys import assemble_settings, leaves, list_defaults
+from paddock.policy.settings.profiles import LimitSettings
+from paddock.policy.settings.rules import Rule
+from paddock.policy.settings.schema import AuditSettings, Settings
 
 
 def test_the_defaults_of_the_profiles() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from paddock.model.artifact import Excerpt
 from paddock.model.capture import HeadAndTail
-from paddock.output.text import (
+from paddock.record.output.text import (
     CUT_MARK,
     ExcerptCollector,
     LineSplitter,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.settings.units import read_duration_ms, read_size_bytes
+from paddock.policy.settings.units import read_duration_ms, read_size_bytes
 
 DURATION = "^must be a duration such as 500ms, 2.5s, 5m or 2h, in whole milliseconds$"
 SIZE = "^must be a size such as 500kB, 64MiB or 2GiB, in whole bytes$"

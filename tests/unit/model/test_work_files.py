@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from paddock.model.errors import UnknownArtifact
 from paddock.model.request import RuntimeRun
+from paddock.model.texts import explain
 from paddock.model.work_files import INPUT_BYTES, InputFile, OutputFile, normalize_path
-from paddock.texts import explain
 
 
 def refusal(files: list[dict[str, object]], **given: object) -> str:

@@ -1,0 +1,120 @@
+"""The main loop of a supervisor: it serves one job after another until the parent disconnects."""
+
+import contextlib
+import os
+import socket
+import time
+
+from paddock.confinement.sandbox.child import lockdown, process_tree, scratch, supervised_calls
+from paddock.confinement.sandbox.child.messages import MESSAGE_BYTES, STREAM_COUNT, JobSpec, StartError
+from paddock.confinement.sandbox.child.namespaces import MountRootCache
+from paddock.confinement.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
+from paddock.confinement.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
+
+FILTER_NAMES = (
+    "job",
+    "job-loopback",
+    "job-network",
+    supervised_calls.METADATA_FILTER,
+    supervised_calls.WATCH_FILTER,
+    supervised_calls.SOCKET_FILTER,
+)
+"""The system call filters of jobs."""
+
+_IDLE_S = 0.01
+"""Idle time after which a supervisor starts its next shim ahead, in seconds."""
+_REMOVE_WITHIN_S = 0.1
+
+
+def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -> None:
+    """Supervise the jobs that arrive over `server`, the socket to the parent, one after another, until it is closed.
+
+    A job is a `run` message with a job spec, three streams and, if it writes to a workspace, a file
+    (`protected_paths.ProtectedPaths`). A `prepare` message with a job spec may precede it. After the report, scratch
+    stays until `release`. `folder` holds the jobs' scratch directories. The `fork_server` removes what takes long, so
+    that the next job need not wait. A supervisor that could not kill all processes of a job accepts no other job.
+    """
+    lockdown.adopt_orphans()
+    others, roots = process_tree.OtherThreads(), MountRootCache(live_in_jail)
+    clean = True
+    last: JobSpec | None = None
+    shim: Shim | None = None
+    while clean:
+        if last is not None and is_idle(server, _IDLE_S):
+            shim = _start_shim_ahead(last, roots)
+        if not (call := _next_call(server)):
+            break
+        word, files = call
+        spec = last = JobSpec.from_file(os.dup(files[0]))
+        if shim is not None and not shim.alive:
+            shim.end()
+            shim = None
+        job = Supervisor(server, spec, roots, shim)
+        job.prepare_job(files[0])
+        files = files[1:]
+        if word == b"prepare":
+            if is_idle(server):
+                rehearse_start(spec)
+            if call := _next_call(server):
+                files = call[1]
+                spec = JobSpec.from_file(os.dup(files[0]))
+                job.renew_job()
+        try:
+            if call:
+                report = job.run_job(spec, list(files), others.count_processes(spec.user))
+                with contextlib.suppress(OSError):  # the parent may have died
+                    server.send(report.to_bytes())
+        finally:
+            clean = job.end_survivors()
+        _wait_for_release(server)
+        remove_scratch(spec.scratch, fork_server)
+        for path in job.rubbish:
+            _hand_over(path, fork_server)
+        shim = None
+    process_tree.kill_descendants(seconds=REPORT_WITHIN_S)  # keepers, and a shim that waits for a job
+    server.close()
+    os.rmdir(folder)
+
+
+def remove_scratch(path: str, fork_server: socket.socket) -> None:
+    """Remove a directory. If that takes long, rename it and let the fork server remove it."""
+    try:
+        scratch.remove_directory(path, until=time.monotonic() + _REMOVE_WITHIN_S)
+    except TimeoutError:
+        aside = f"{os.path.dirname(path)}-{os.urandom(8).hex()}"
+        os.rename(path, aside)
+        _hand_over(aside, fork_server)
+
+
+def _hand_over(path: str, fork_server: socket.socket) -> None:
+    try:
+        fork_server.send(os.fsencode(path))
+    except OSError:  # the fork server has died
+        scratch.remove_directory(path)
+
+
+def _start_shim_ahead(last: JobSpec, roots: MountRootCache) -> Shim | None:
+    """Return a shim for a job with the grants of the last one, which is the most likely next job; None on failure."""
+    try:
+        shim = Shim(last, roots.get_root(last))
+    except (OSError, StartError):
+        return None
+    rehearse_start(last)
+    return shim
+
+
+def _wait_for_release(server: socket.socket) -> None:
+    """Wait until the parent needs scratch no longer, or has died."""
+    with contextlib.suppress(ConnectionResetError):
+        while server.recv(MESSAGE_BYTES) not in {b"release", b""}:
+            pass
+
+
+def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
+    """Return the parent's next message and its descriptors; None at the end."""
+    while True:
+        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAM_COUNT)
+        if files:
+            return word, tuple(files)
+        if not word:
+            return None  # another message is a `stop` that arrived after the end of its job

@@ -1,0 +1,592 @@
+"""The supervisor of one job at a time: starts it, enforces its limits, kills all of its processes, reports its cost.
+
+    parent --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
+       |                    |  samples the tree every few milliseconds: deadline, CPU, memory, processes, scratch
+       |                    |  until the program ends, a limit is hit, or the parent sends a stop or disconnects
+       |                    |  sweep: kill and reap until no child is left (`process_tree.py`)
+       |                    |  restore protected paths
+       <-----report---------+  after the parent's release: remove scratch, wait for the next job
+
+The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
+outlives the fork server that forked it. If the parent (Paddock) dies, the socket is closed, and the supervisor first
+kills its job.
+The parent may pause a job: every process of it is stopped until the parent resumes it, with limits for this turn alone.
+It may also hold a job while a person is asked: then the time limit stands still together with every process.
+Times are of CLOCK_MONOTONIC. A report reaches the parent within the wall limit and the time of one sweep.
+"""
+
+import contextlib
+import errno
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from typing import NamedTuple
+
+from paddock.confinement.sandbox.child import (
+    file_locks,
+    freeze,
+    hiding,
+    partial_grants,
+    permissions,
+    process_tree,
+    protected_paths,
+)
+from paddock.confinement.sandbox.child.cgroup import JobCgroup
+from paddock.confinement.sandbox.child.jail import JailReport
+from paddock.confinement.sandbox.child.messages import (
+    EXTRA_THREADS,
+    MESSAGE_BYTES,
+    JobReport,
+    JobSpec,
+    StartError,
+)
+from paddock.confinement.sandbox.child.namespaces import MountRoot, MountRootCache
+from paddock.confinement.sandbox.child.post_mortem import find_limit
+from paddock.confinement.sandbox.child.protection import ProtectionRules
+from paddock.confinement.sandbox.child.shares import Shares, leave_priority, take_priority
+from paddock.confinement.sandbox.child.shim import Shim, ruleset_of
+from paddock.confinement.sandbox.child.snapshot import TooLargeError
+from paddock.confinement.sandbox.child.socket_calls import SocketCalls
+from paddock.confinement.sandbox.child.storage import StorageMeter
+from paddock.confinement.sandbox.child.supervised_calls import CallListener
+
+OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
+
+_FIRST_POLL_S, _POLL_GROWTH, _MAX_POLL_S = 0.005, 1.5, 0.02
+_FAST_GROWTH, _SOON_S = 8, 0.002
+"""If one sample finds so many more processes than ever before, the next sample follows soon."""
+_MAX_FEW_PROCESSES = 16
+"""Up to so many processes, the supervisor needs no priority over them to end them."""
+REPORT_WITHIN_S = 0.18
+"""Time after the deadline when processes that still live are reported as survivors; killing them continues."""
+_STOP_WITHIN_S = 0.25
+"""Maximum time until every process of a job has stopped at a pause."""
+_MAX_CHECK_S = 1.0
+"""Maximum time between two checks of a frozen job that may do something, in seconds."""
+_FROZEN_CPU_MS = 50
+"""Maximum CPU time of a frozen job that may be continued, in milliseconds."""
+_PATIENCE_S = 30.0
+_EXTRA_CPU_MS = 2000
+"""CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
+
+
+class Turn(NamedTuple):
+    """The part of a job between two pauses: when it began, its own limit, and what the job had used before."""
+
+    started: float = 0.0
+    cpu_ms: int = 0
+    """0 for the limit of the whole job."""
+    is_told: bool = False
+    """Whether the parent knows that the limit is exceeded."""
+    used_ms: float = 0.0
+    user_ms: float = 0.0
+    system_ms: float = 0.0
+
+
+class Supervisor:
+    """Starts, watches and ends one job. `server` is the socket to the parent."""
+
+    def __init__(
+        self, server: socket.socket, spec: JobSpec, roots: MountRootCache, shim: Shim | None
+    ) -> None:
+        self._server = server
+        self._given = self._spec = spec
+        self._roots = roots
+        self._shim = shim
+        self._report = JobReport()
+        self._failure: OSError | StartError | None = None
+        self._statuses: dict[int, int] = {}
+        self._pid = 0
+        self._tree = freeze.FrozenTree(spec.user, self._record_reaped)
+        self._ending: frozenset[int] = frozenset()
+        """The first process of a jail that ends by itself."""
+        self._calls: CallListener | SocketCalls | None = None
+        self._sample: process_tree.Sample | None = None
+        self._leaf: JobCgroup | None = None
+        self._shares = Shares()
+        self._before: protected_paths.ProtectedPaths | None = None
+        self._meter = StorageMeter(spec.scratch)
+        self._deadline = 0.0
+        self._look = _FIRST_POLL_S
+        self._turn = Turn()
+        self.rubbish: list[str] = []
+        """Folders that the job left and that are removed after its end."""
+
+    def prepare_job(self, file: int) -> None:
+        """Make what depends only on the grants: the jail and its shim. Close `file`, which holds the job spec."""
+        try:
+            root, self._spec = self._roots.get_root(self._spec), partial_grants.hide_files(self._spec)
+            if self._spec.hidden:
+                os.close(file)
+                file = self._spec.to_file()
+            if self._shim is not None and self._shim.root is not root:
+                self._shim.end()
+                self._shim = None
+            self._confine_shim(file, root)
+        except (OSError, StartError) as error:
+            self._failure = error
+        finally:
+            os.close(file)
+
+    def renew_job(self) -> None:
+        """Confine a prepared job anew if other files are to hide than when it was prepared."""
+        try:
+            found = partial_grants.hide_files(self._given).hidden
+        except (OSError, StartError) as error:
+            found, self._failure = self._spec.hidden, error
+        if self._failure is None and found != self._spec.hidden:
+            assert self._shim is not None
+            self._shim.end()
+            self._shim, self._spec = None, self._given
+            self.prepare_job(self._given.to_file())
+
+    def run_job(self, spec: JobSpec, files: list[int], others: int) -> JobReport:
+        """Run the job, kill all of its processes and return the report, which counts the `survivors`.
+
+        `files` are a job spec if it differs from the prepared one, the streams, and the shared file of a writable
+        workspace (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
+        """
+        self._spec = spec = spec._replace(
+            **{name: getattr(self._spec, name) for name in partial_grants.NARROWED}
+        )
+        started = time.monotonic()
+        report = self._report
+        report.hidden = hiding.spell_names(spec.hidden)
+        try:
+            if self._failure is not None:
+                raise self._failure
+            if spec.workspace:
+                rules = ProtectionRules._make(spec.protection)
+                self._before = protected_paths.ProtectedPaths(spec.workspace, files[-1], rules)
+                files.pop()
+            if self._leaf is not None:
+                self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
+                self._shares = Shares(weighted=self._leaf.is_weighted)
+            # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
+            self._meter.begin()
+            started = time.monotonic()
+            handle = self._start_program(files, others)
+            report.ended_by = self._watch_program(handle, started)
+            if report.ended_by == "wall":
+                self._measure_stall()
+            os.close(handle)
+        except (protected_paths.RecordError, TooLargeError) as error:
+            report.ended_by, report.why = "protected", str(error)
+        except OSError as error:
+            report.ended_by, report.why = "start", str(error)
+        except StartError as error:
+            report.ended_by, report.why, report.missing = error.ended_by, str(error), error.missing
+        _close(files)
+        report.stalled_ms = self._shares.stalled_ms
+        report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
+        self._tree.thaw(stopped=True)
+        if self._calls is not None:
+            self._calls.close()
+            # No call may change a protected path after its restoration.
+            process_tree.wait_for_end(self._calls.broker)
+        self._end_job()
+        return report
+
+    def end_survivors(self) -> bool:
+        """Kill the survivors, for which the report did not wait. Return whether all processes have ended."""
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        _, left = process_tree.kill_descendants(
+            seconds=_PATIENCE_S, reaped=self._record_reaped, spare=self._roots.keepers
+        )
+        if self._shim is not None:
+            self._shim.close()
+        if self._leaf is not None:
+            self._leaf.remove()
+        if self._before is not None:
+            if self._report.survivors:  # they may have changed files after the first restoration
+                self._before.restore()
+            self.rubbish = self._before.close()
+        return left == 0
+
+    def _confine_shim(self, file: int, root: MountRoot | None) -> None:
+        try:
+            ruleset = ruleset_of(self._spec)
+        except OSError as error:
+            raise StartError(f"Landlock rules: {error}") from error
+        if self._spec.group and self._leaf is None:
+            self._leaf = JobCgroup(self._spec.group, os.urandom(8).hex())
+        handles = {"ruleset": ruleset} if ruleset >= 0 else {}
+        if self._leaf is not None:
+            handles["cgroup"] = self._leaf.procs_path
+        waits = self._shim is not None or root is not None
+        if self._shim is None:  # as late as possible: memory written after a fork is copied
+            self._shim = Shim(self._spec, root, None if waits else handles)
+        if waits:
+            self._shim.confine(file, handles)
+        self._pid = self._shim.pid
+        if ruleset >= 0:
+            os.close(ruleset)
+
+    def _start_program(self, files: list[int], others: int) -> int:
+        """Send the program to the shim; return a descriptor that becomes readable at its end. Raises StartError."""
+        assert self._shim is not None
+        self._shim.start(others, tuple(files))
+        _close(files)
+        is_answered = not self._spec.supervised
+        while word := self._shim.read_message():
+            if "calls" in word:
+                is_answered = True
+                if word["calls"]:
+                    self._calls = self._listen_to_calls(self._shim.take_handle())
+            if "step" not in word:
+                self._pass_on_listener()
+                continue
+            if word["step"] == "exec":
+                if word["why"] == os.strerror(errno.ENOMEM):
+                    raise StartError("the program itself does not fit in its memory", ended_by="memory")
+                raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
+            raise StartError(f"{word['step']}: {word['why']}")
+        if not is_answered:  # its calls would wait for ever
+            raise StartError("supervised calls: the program ended before it started")
+        return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
+
+    def _listen_to_calls(self, listener: int) -> CallListener | SocketCalls:
+        assert self._shim is not None
+        if self._shim.root is None:
+            return CallListener(listener, self._spec)
+        return SocketCalls(listener, self._spec, self._shim.mounts, self._shim.root.fork_broker)
+
+    def _pass_on_listener(self) -> None:
+        """Send the parent the socket of the job's proxy, once the shim has sent it."""
+        assert self._shim is not None
+        if listener := self._shim.take_listener():
+            with listener, contextlib.suppress(OSError):  # the parent may have died
+                message = JobReport(ended_by="listening").to_bytes()
+                socket.send_fds(self._server, [message], [listener.fileno()])
+
+    def _out_of_reach(self) -> str:
+        spec = self._spec
+        if forbidden := permissions.why_forbidden(spec.argv[0]):
+            return forbidden
+        if spec.user is None:
+            return ""
+        return permissions.why_missing(spec.argv[0], spec.environment, spec.user)
+
+    def _watch_program(self, handle: int, started: float) -> str:
+        """Wait until the program ends or must be ended; return the reason."""
+        take_priority()
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.register(self._server, select.POLLIN)
+        if self._calls is not None:
+            poll.register(self._calls, select.POLLIN)
+        self._deadline = started + self._spec.ceilings.timeout_ms / 1000
+        self._turn = Turn(started)
+        self._shares.begin(started, None, 0.0)
+        sample_due = time.monotonic() + self._look
+        while True:
+            now = time.monotonic()
+            if now >= self._deadline:
+                return "wall"
+            ready = dict(poll.poll(1000 * max(0.0, min(sample_due, self._deadline) - now)))
+            if handle in ready:
+                leave_priority()
+                return "exit"
+            if self._server.fileno() in ready and (reason := self._obey_server(handle)):
+                return reason
+            self._serve_call(poll, ready)
+            if time.monotonic() >= sample_due:  # calls without end do not keep it from looking
+                self._tree.thaw()
+                if hit := self._ceiling_hit():
+                    return hit
+                sample_due = time.monotonic() + self._look
+
+    def _serve_call(self, poll: select.poll, ready: dict[int, int]) -> None:
+        """Pass on the supervised call that waits, if there is one."""
+        if self._calls is None or (event := ready.get(self._calls.fileno(), 0)) == 0:
+            return
+        # At another event no process is left that could make one.
+        if not (event & select.POLLIN and self._calls.pass_on()):
+            poll.unregister(self._calls)
+
+    def _obey_server(self, handle: int) -> str:
+        """Read a message of the parent and do what it says; return why the job ends, or ""."""
+        word, argument = self._read_message()
+        match word:
+            case "interrupt":
+                process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
+                return ""
+            case "continue":  # the job could not be held
+                return ""
+            case "hold":
+                return self._hold(handle)
+            case "pause":
+                return self._pause(handle)
+            case _:
+                return argument if word == "stop" else "cancelled"
+
+    def _hold(self, handle: int) -> str:
+        """Stop the job and its time limit until the parent continues it; return why the job ends, or "".
+
+        If not every process can be stopped, the job goes on, and so does its time.
+        """
+        began = time.monotonic()
+        if self._freeze():
+            self._sample = self._measure_usage()
+            ended_by, _ = self._wait_while_frozen(handle, "continue")
+            held_s = time.monotonic() - began
+            self._deadline += held_s
+            self._shares.skip(held_s)
+            self._turn = self._turn._replace(started=self._turn.started + held_s)
+            if ended_by:
+                return ended_by
+        self._tree.thaw()
+        return ""
+
+    def _pause(self, handle: int) -> str:
+        """Stop the job until the parent resumes it for another turn; return why the job ends, or ""."""
+        if not self._freeze():
+            self._report.why = "its processes could not be paused"
+            return "unpaused"
+        if hit := self._ceiling_hit():
+            return hit
+        self._measure_stall()
+        self._tell_pause()
+        ended_by, argument = self._wait_while_frozen(handle, "resume")
+        if ended_by:
+            return ended_by
+        self._begin_turn(*map(int, argument.split(",")))
+        self._tree.thaw()
+        return ""
+
+    def _freeze(self) -> bool:
+        # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
+        return self._tree.freeze(seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._jails_first)
+
+    @property
+    def _jails_first(self) -> int:
+        """The first process of a jail; 0 without a jail."""
+        return self._pid if self._spec.jail else 0
+
+    def _wait_while_frozen(self, handle: int, expected: str) -> tuple[str, str]:
+        """Wait for the `expected` message of the parent. Return why the job ends instead, or "", and the argument."""
+        leave_priority()
+        assert self._sample is not None
+        file_locks.release_locks([process.folder for process in self._sample.processes], self._spec)
+        frozen = select.poll()  # a stopped process makes no supervised call
+        frozen.register(handle, select.POLLIN)
+        frozen.register(self._server, select.POLLIN)
+        used_ms, check_s = self._used_ms, _FIRST_POLL_S
+        word, argument = "interrupt", ""
+        with freeze.notice_of_ends() as ends:
+            frozen.register(ends, select.POLLIN)
+            self._tree.note_ends()
+            while word == "interrupt":  # it came too late
+                ready = dict(frozen.poll(None if self._tree.is_settled else 1000 * check_s))
+                if handle in ready:
+                    return "exit", ""
+                if self._server.fileno() in ready:
+                    word, argument = self._read_message()
+                elif ready:
+                    os.read(ends, freeze.NOTICE_BYTES)
+                    self._tree.note_ends()
+                else:
+                    check_s = min(check_s * _POLL_GROWTH, _MAX_CHECK_S)
+                    if hit := self._check_frozen(used_ms):
+                        return hit, ""
+        if word != expected:
+            return (argument if word == "stop" else "cancelled"), ""
+        take_priority()
+        return "", argument
+
+    def _check_frozen(self, used_ms: float) -> str:
+        """Look at a job that may do something while it is frozen; return why it ends, or ""."""
+        hit = self._ceiling_hit()
+        if self._tree.is_traced or hit:
+            return hit
+        runs = self._tree.is_running(spare=self._roots.keepers, first=self._jails_first)
+        if not runs and self._used_ms <= used_ms + _FROZEN_CPU_MS:
+            return ""
+        self._report.why = "its processes continued during a pause"
+        return "unpaused"
+
+    def _read_message(self) -> tuple[str, str]:
+        """Return the word and the argument of the parent's next message; both are empty at its end."""
+        with contextlib.suppress(OSError):
+            word, _, argument = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
+            return word, argument
+        return "", ""
+
+    def _tell_pause(self) -> None:
+        """Report what the job has used since the last pause. Its final report does not count this again."""
+        report, sample = self._report, self._sample
+        assert sample is not None
+        user, system = sample.user_ms + report.cpu_user_ms, sample.system_ms + report.cpu_system_ms
+        turn = JobReport(
+            ended_by="paused",
+            wall_ms=(time.monotonic() - self._turn.started) * 1000,
+            cpu_user_ms=max(0.0, user - self._turn.user_ms),
+            cpu_system_ms=max(0.0, system - self._turn.system_ms),
+            stalled_ms=self._shares.stalled_ms,
+            peak_bytes=report.peak_bytes,
+            resident_bytes=sum(process.resident_bytes for process in sample.processes),
+            processes_peak=report.processes_peak,
+            hidden=report.hidden,
+        )
+        self._turn = Turn(used_ms=self._used_ms, user_ms=user, system_ms=system)
+        with contextlib.suppress(OSError):  # the parent may have died
+            self._server.send(turn.to_bytes())
+
+    def _begin_turn(self, timeout_ms: int, cpu_ms: int) -> None:
+        """Measure and limit what the job uses from now on by itself."""
+        now = time.monotonic()
+        self._turn = self._turn._replace(started=now, cpu_ms=cpu_ms)
+        self._deadline, self._look = now + timeout_ms / 1000, _FIRST_POLL_S
+        self._shares.begin(now, self._sample, self._used_ms)
+        self._report.peak_bytes = self._report.processes_peak = 0
+
+    def _ceiling_hit(self) -> str:
+        ceilings = self._spec.ceilings
+        sample = self._sample = self._measure_usage()
+        processes = len(sample.processes)
+        report = self._report
+        grown = processes > report.processes_peak + _FAST_GROWTH
+        report.processes_peak = max(report.processes_peak, processes)
+        if processes > ceilings.processes or sample.threads > ceilings.processes + EXTRA_THREADS:
+            return "processes"
+        if self._leaf is None and self._takes_too_much(sample):
+            return "memory"
+        process_tree.reap_orphans(self._pid, self._record_reaped)
+        if (
+            self._used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms)
+            and self._may_not_go_on()
+        ):
+            return "cpu"
+        self._shares.measure(time.monotonic(), sample, self._used_ms)
+        looks_on = self._meter.sample_memory(sample.processes, ceilings)
+        self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
+        found = self._meter.anonymous
+        report.peak_bytes = max(report.peak_bytes, found.memory)
+        taken = found.memory + found.page_tables
+        if self._leaf is None and taken > ceilings.memory_bytes:
+            report.peak_bytes = max(report.peak_bytes, taken)
+            return "memory"
+        return "scratch" if self._meter.measure_disk() > ceilings.scratch_bytes else ""
+
+    @property
+    def _used_ms(self) -> float:
+        """CPU time of the job at the last sample, in milliseconds."""
+        living_ms = self._sample.cpu_ms if self._sample is not None else 0.0
+        return living_ms + self._report.cpu_user_ms + self._report.cpu_system_ms
+
+    def _measure_stall(self) -> None:
+        """Measure the last time of this turn in which the job wanted a processor and had none."""
+        sample = self._sample = self._measure_usage()
+        self._shares.measure(time.monotonic(), sample, self._used_ms, last=True)
+
+    def _may_not_go_on(self) -> bool:
+        """Tell the parent, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
+        turn = self._turn
+        if not turn.cpu_ms or turn.is_told:
+            return True
+        self._turn = turn._replace(is_told=True, cpu_ms=turn.cpu_ms + _EXTRA_CPU_MS)
+        with contextlib.suppress(OSError):  # the parent may have died
+            self._server.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
+        return False
+
+    @property
+    def _spare(self) -> frozenset[int]:
+        """Children that do not belong to the job. The pid of one that was reaped may be that of a job's process."""
+        broker = self._calls.broker if self._calls is not None else 0
+        return self._roots.keepers | {broker} if broker else self._roots.keepers
+
+    def _measure_usage(self) -> process_tree.Sample:
+        return process_tree.measure_tree(spare=self._spare, first=self._jails_first)
+
+    def _takes_too_much(self, sample: process_tree.Sample) -> bool:
+        limit = self._spec.ceilings.memory_bytes
+        resident = process_tree.resident_bytes(sample.processes, limit)
+        self._report.peak_bytes = max(self._report.peak_bytes, resident)
+        return resident > limit
+
+    def _end_job(self) -> None:
+        """Kill and reap all processes within the time of the report, then complete the report."""
+        report = self._report
+        jail = self._shim.read_jail_report() if self._spec.jail and self._shim is not None else None
+        alive = jail is None and bool(self._pid) and self._pid not in self._statuses
+        if alive:
+            self._kill()
+        if self._leaf is not None:
+            self._leaf.kill()
+        if alive and self._spec.jail:
+            process_tree.wait_for_end(self._pid)
+        if report.processes_peak <= _MAX_FEW_PROCESSES:
+            leave_priority()
+        if jail is not None:
+            self._account_for_jail(jail)
+        killed, report.survivors = process_tree.kill_descendants(
+            seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
+            reaped=self._record_reaped,
+            spare=self._spare | self._ending,
+        )
+        status, left = (jail.status, jail.left) if jail is not None else (self._statuses.get(self._pid), 0)
+        # The group kill may leave nothing for the sweep to count. A program that exited was not killed.
+        report.killed = killed or left or int(alive and report.ended_by != "exit")
+        if self._deadline and status is not None:  # it has started
+            code = os.waitstatus_to_exitcode(status)
+            report.code, report.signal = (code, None) if code >= 0 else (None, -code)
+        report.processes_peak = max(report.processes_peak, 1)
+        if self._leaf is not None:
+            report.peak_bytes = max(report.peak_bytes, self._leaf.peak_bytes)
+            if report.ended_by == "exit" and self._leaf.ended_by_memory:
+                report.ended_by, report.why = "memory", OUT_OF_MEMORY
+        is_file_full = jail is not None and bool(jail.full_files)
+        report.ended_by = find_limit(self._spec, report, is_file_full=is_file_full) or report.ended_by
+        if self._before is not None:
+            self._put_back(self._before)
+
+    def _put_back(self, before: protected_paths.ProtectedPaths) -> None:
+        report = self._report
+        report.violations, left = before.restore()
+        if left:
+            paths = ", ".join(f"{path} ({why})" for path, why in left.items())
+            report.ended_by, report.why = (
+                "unrestored",
+                f"paths of the workspace could not be restored: {paths}",
+            )
+
+    def _account_for_jail(self, jail: JailReport) -> None:
+        """Add the cost of a jail in which only the first process is left, which ends by itself."""
+        self._ending = frozenset({self._pid})
+        report = self._report
+        report.cpu_user_ms += jail.user_ms
+        report.cpu_system_ms += jail.system_ms
+        report.peak_bytes = max(report.peak_bytes, jail.peak_bytes)
+
+    def _kill(self) -> None:
+        """Kill the job's first process and its group; in a jail this ends all processes."""
+        if self._spec.jail:
+            # The kernel then ends the others, and they are never reaped: sample their time now (pid_namespaces(7)).
+            sample = self._sample
+            if sample is None or len(sample.processes) <= _MAX_FEW_PROCESSES:
+                sample = self._measure_usage()
+            self._report.cpu_user_ms += sample.user_ms
+            self._report.cpu_system_ms += sample.system_ms
+        with contextlib.suppress(OSError):  # it has not been reaped, so that pid and group are still its own
+            os.killpg(self._pid, signal.SIGKILL)
+
+    def _record_reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
+        self._statuses[pid] = status
+        if pid in self._ending:  # its report has the cost
+            return
+        if self._calls is not None and pid == self._calls.broker:  # it is not part of the job
+            self._calls.forget_broker()
+            return
+        report = self._report
+        report.cpu_user_ms += cost.ru_utime * 1000
+        report.cpu_system_ms += cost.ru_stime * 1000
+        report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
+
+
+def _close(files: list[int]) -> None:
+    while files:
+        os.close(files.pop())

@@ -1,0 +1,360 @@
+"""The parent's side of one running program: its three pipes, the connection to its supervisor, and its result."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from paddock.confinement.sandbox.child.messages import STREAM_COUNT, JobReport, JobSpec
+from paddock.confinement.sandbox.fork_server import Slot
+from paddock.confinement.sandbox.io import InputWriter, OutputReader
+from paddock.confinement.sandbox.protocol import Sink, Streams
+from paddock.model.errors import explain_start_failure
+from paddock.model.outcome import SandboxFacts, Status
+from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
+from paddock.model.program import CapturedStream
+
+_MESSAGE_BYTES = 64 * 1024
+_START_S = 20.0
+"""Maximum time until a job has started on a busy machine, in seconds. Its first turn may take so much longer."""
+_PAUSE_WITHIN_S = 20.0
+"""Maximum time of a pause on a busy machine before the supervisor counts as lost, in seconds."""
+GRACE_S = 1.0
+"""Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds.
+
+In the first turn of a job, `_START_S` is added.
+"""
+
+_BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
+    "wall": (Status.TIMEOUT, "wall"),
+    "cpu": (Status.TIMEOUT, "cpu"),
+    "memory": (Status.MEMORY_LIMIT, "memory"),
+    "processes": (Status.PROCESS_LIMIT, "processes"),
+    "file_size": (Status.OUTPUT_LIMIT, "file_size"),
+    "scratch": (Status.OUTPUT_LIMIT, "scratch"),
+    "stdout": (Status.OUTPUT_LIMIT, "stdout"),
+    "stderr": (Status.OUTPUT_LIMIT, "stderr"),
+    "protected": (Status.DENIED, "protected"),
+    "unrestored": (Status.ERROR, "protected"),
+}
+_SIGXFSZ, _SIGXCPU = 25, 24
+_BAD_MESSAGE = "sent a malformed report"
+
+
+class _Timer:
+    """Calls a function after some time, which stands still while the timer is stopped."""
+
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self._left_s = seconds
+        self._call = call
+        self._handle: asyncio.TimerHandle | None = None
+        self.go_on()
+
+    def go_on(self) -> None:
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_later(self._left_s, self._call)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._left_s = self._handle.when() - asyncio.get_running_loop().time()
+            self._handle.cancel()
+            self._handle = None
+
+
+class RunningProcess:
+    """One running program. `result` is done when the supervisor has reported; `survivors` are still being killed."""
+
+    def __init__(
+        self,
+        slot: Slot,
+        limits: ProcessLimits,
+        streams: Streams,
+        facts: SandboxFacts,
+        *,
+        jailed: bool,
+        kept: bool,
+    ) -> None:
+        """Run in a slot, which is released at the end unless it is `kept`."""
+        self._loop = asyncio.get_running_loop()
+        self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
+        self._slot = slot
+        self._supervisor = slot.supervisor.socket
+        self._watched = False
+        self._limits = limits
+        self._streams = streams
+        self._facts = facts
+        self._jailed = jailed
+        self._kept = kept
+        self._late: _Timer | None = None
+        self._turn_end: _Timer | None = None
+        self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
+        self._exceeded: Callable[[str], None] | None = None
+        self._paused: asyncio.Future[ProcessUsage] | None = None
+        self._state: Literal["running", "held", "paused"] = "running"
+        self.resident_bytes = 0
+        """Memory of the job at its last pause."""
+        self.hidden: tuple[str, ...] = ()
+        """Names of files that are hidden from it, known from its first pause on."""
+
+    def start(self, spec: JobSpec, *shared: int) -> None:
+        """Send the job spec, the ends of the pipes and the `shared` files to the supervisor, and listen to it.
+
+        Raises OSError if that fails; then nothing has started.
+        """
+        limits, streams = self._limits, self._streams
+        self._watched = bool(spec.workspace)
+        (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
+        if streams.channel is not None:
+            os.dup2(streams.channel.fileno(), stdin, inheritable=False)
+        if streams.output is not None:
+            os.dup2(streams.output.fileno(), stdout, inheritable=False)
+        if streams.combined:
+            os.dup2(stdout, stderr, inheritable=False)  # closes the pipe of standard error for writing
+        try:
+            self._slot.run(spec, stdin, stdout, stderr, *shared)
+        except OSError:
+            for file in (our_stdin, our_stdout, our_stderr):
+                os.close(file)
+            raise
+        # After sending, so that the job starts at the same time; early output waits in the pipe.
+        self._pipes = (
+            InputWriter(our_stdin, streams.stdin),
+            self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
+            self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
+        )
+        self._loop.add_reader(self._supervisor.fileno(), self._on_message)
+        self._expect_message(limits.timeout_ms / 1000 + _START_S)
+
+    def _expect_message(self, seconds: float) -> None:
+        if self._late is not None:
+            self._late.stop()
+        self._late = _Timer(seconds + GRACE_S, self._overdue)
+
+    @property
+    def scratch(self) -> Path:
+        """Its directory."""
+        return self._slot.scratch
+
+    async def pause(self) -> ProcessUsage | None:
+        """Stop every process of the job, and return what it has used since the last pause.
+
+        Returns None if the job has ended instead; `result` says how. While it is paused, nothing of it runs.
+        """
+        if self.result.done():
+            return None
+        self.go_on()
+        self._state = "paused"
+        self._paused = self._loop.create_future()
+        self._tell("pause")
+        self._expect_message(_PAUSE_WITHIN_S)
+        await asyncio.wait({self._paused, self.result}, return_when=asyncio.FIRST_COMPLETED)
+        return self._paused.result() if self._paused.done() else None
+
+    def resume(self, timeout_ms: int, cpu_ms: int) -> None:
+        """Continue a paused job for a turn with these limits; it ends at the first one that it exceeds."""
+        self._state = "running"
+        self._expect_message(timeout_ms / 1000)
+        self._tell(f"resume:{timeout_ms},{cpu_ms}")
+
+    def interrupt(self) -> None:
+        """Send SIGINT to the program and the processes of its group, as a terminal does at Ctrl-C."""
+        self.go_on()
+        self._tell("interrupt")
+
+    def stop(self) -> None:
+        """Stop every process of the job and its time limit until `go_on`. Does nothing at a pause or after the end."""
+        if self._state == "running" and not self.result.done():
+            self._state = "held"
+            self._tell("hold")
+            for timer in self._list_timers():
+                timer.stop()
+
+    async def ready(self) -> None:
+        """Return at once: a job that is stopped by `stop` keeps its slot."""
+
+    def go_on(self) -> None:
+        """Continue after `stop`. Does nothing otherwise."""
+        if self._state == "held":
+            self._state = "running"
+            self._tell("continue")
+            for timer in self._list_timers():
+                timer.go_on()
+
+    def _list_timers(self) -> list[_Timer]:
+        return [timer for timer in (self._late, self._turn_end) if timer is not None]
+
+    def begin_turn(
+        self, sink: Sink | None, exceeded: Callable[[str], None], timeout_ms: int | None = None
+    ) -> None:
+        """Pass standard output from now on to `sink`; call `exceeded` with the name of a limit that may interrupt.
+
+        That is also called with `wall` after `timeout_ms` milliseconds, which stand still during `stop`.
+        """
+        assert self._pipes is not None
+        self._exceeded = exceeded
+        if timeout_ms is not None:
+            self._turn_end = _Timer(timeout_ms / 1000, partial(exceeded, "wall"))
+        self._pipes[1].begin(sink, partial(exceeded, "stdout"))
+
+    def end_output(self) -> CapturedStream:
+        """Return what has been written to standard output since `begin_turn`. Call it at a pause."""
+        assert self._pipes is not None
+        self._exceeded = None
+        self._end_turn_timer()
+        return self._pipes[1].end_turn()
+
+    def _end_turn_timer(self) -> None:
+        if self._turn_end is not None:
+            self._turn_end.stop()
+            self._turn_end = None
+
+    def _tell(self, text: str) -> None:
+        if not self.result.done():
+            with contextlib.suppress(OSError):  # the supervisor has died, which the listener notices
+                self._supervisor.send(text.encode())
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Have the supervisor end the job, which completes `result`. Does nothing after the end."""
+        self._tell(f"stop:{reason}")
+
+    def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> OutputReader:
+        return OutputReader(
+            file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.cancel(name), sink=sink
+        )
+
+    def _on_message(self) -> None:
+        try:
+            message, files, _, _ = socket.recv_fds(self._supervisor, _MESSAGE_BYTES, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            message, files = b"", []
+        try:
+            report = JobReport.from_bytes(message) if message else self._make_lost_report("died")
+        except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
+            report = self._make_lost_report(_BAD_MESSAGE)
+        if files:
+            self._pass_on(socket.socket(fileno=files[0]))
+        if report.ended_by == "paused":
+            self._note_pause(report)
+        elif report.ended_by == "exceeded":
+            (self._exceeded or self.cancel)(report.why)
+        elif report.ended_by != "listening":
+            self._finish(report)
+
+    def _pass_on(self, listener: socket.socket) -> None:
+        """Give the socket of the job's proxy to who serves it."""
+        if self._streams.listener is None:
+            listener.close()
+        else:
+            self._streams.listener(listener, self)
+
+    def _note_pause(self, report: JobReport) -> None:
+        if self._late is not None:
+            self._late.stop()
+        if self._paused is not None and not self._paused.done():
+            self.resident_bytes, self.hidden = report.resident_bytes, tuple(report.hidden)
+            self._paused.set_result(_make_usage(report))
+
+    def _overdue(self) -> None:
+        self._finish(self._make_lost_report("did not report in time"))
+
+    def _make_lost_report(self, how: str) -> JobReport:
+        hint = (
+            "; check the protected paths of its workspace, which were not restored" if self._watched else ""
+        )
+        return JobReport(ended_by="lost", why=f"the supervisor of this process {how}{hint}")
+
+    def _finish(self, report: JobReport) -> None:
+        assert self._pipes is not None
+        assert self._late is not None
+        self._late.stop()
+        self._late = None  # it refers to this process
+        self._end_turn_timer()
+        self._loop.remove_reader(self._supervisor.fileno())
+        stdin, stdout, stderr = self._pipes
+        # Breaks reference cycles: buffers are freed without a garbage collection.
+        self._pipes = self._exceeded = None
+        stdin.close()
+        out, err = stdout.finish(), stderr.finish()
+        try:
+            result = self._result(report, out, err)
+        except (ValueError, TypeError):
+            report = self._make_lost_report(_BAD_MESSAGE)
+            result = self._result(report, out, err)
+        self.result.set_result(result)
+        if report.ended_by in {"lost", "unborn"} or report.survivors:
+            self._slot.lose()
+        else:
+            self._slot.end(kept=self._kept)
+
+    def _result(self, report: JobReport, out: CapturedStream, err: CapturedStream) -> ProcessResult:
+        """Return the result of the job. Raises ValueError and TypeError for a malformed report."""
+        status, limit, reason = verdict(report)
+        if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
+            status, limit = _BY_CEILING["stdout"]
+        return ProcessResult(
+            status=status,
+            limit=limit,
+            reason=reason,
+            exit_code=report.code,
+            signal=report.signal,
+            stdout=out,
+            stderr=err,
+            usage=_make_usage(report),
+            kill="none" if not report.killed else "namespace" if self._jailed else "sweep",
+            survivors=report.survivors,
+            violations=tuple(report.violations),
+            hidden=tuple(report.hidden),
+            sandbox=self._facts,
+        )
+
+
+def _make_usage(report: JobReport) -> ProcessUsage:
+    return ProcessUsage(
+        wall_ms=round(report.wall_ms, 3),
+        cpu_user_ms=report.cpu_user_ms,
+        cpu_system_ms=report.cpu_system_ms,
+        stalled_ms=report.stalled_ms,
+        peak_bytes=report.peak_bytes,
+        processes_peak=report.processes_peak,
+    )
+
+
+def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the ends of a pipe for each stream. On OSError, all of them and the `shared` files are closed."""
+    made: list[tuple[int, int]] = []
+    try:
+        while len(made) < STREAM_COUNT:
+            made.append(os.pipe2(os.O_CLOEXEC))
+    except OSError:
+        for file in itertools.chain(shared, *made):
+            os.close(file)
+        raise
+    return made
+
+
+def verdict(report: JobReport) -> tuple[Status, Ceiling | None, str]:
+    """Return the status, the exceeded limit and the reason of a report."""
+    if report.ended_by in _BY_CEILING:
+        return (*_BY_CEILING[report.ended_by], report.why)
+    match report.ended_by:
+        case "start":
+            return (Status.FAILED if report.missing else Status.UNAVAILABLE), None, report.why
+        case "unborn":
+            return Status.UNAVAILABLE, None, explain_start_failure(report.why)
+        case "cancelled":
+            return Status.CANCELLED, None, ""
+        case "exit":
+            if report.signal == _SIGXFSZ:
+                return Status.OUTPUT_LIMIT, "file_size", ""
+            if report.signal == _SIGXCPU:
+                return Status.TIMEOUT, "cpu", ""
+            return (Status.OK if report.code == 0 else Status.FAILED), None, ""
+        case _:
+            return Status.LOST, None, report.why

@@ -1,0 +1,1 @@
+"""Engines: each turns one kind of work into a raw result."""

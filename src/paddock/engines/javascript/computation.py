@@ -1,0 +1,229 @@
+"""Pure computations: a program that gets one string, emits another, and cannot call the host.
+
+The program goes to V8 unchanged: our parser does not read it, and nothing is wrapped around it. A worker may send only
+output and the end of the program. Any other message breaks the protocol, so that even a breached worker cannot reach a
+server.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import struct
+
+from paddock.engines.javascript import frames
+from paddock.engines.javascript.job import GuestJob
+from paddock.engines.javascript.outcome_mapping import POSITION_PATTERN, STOPPED, End, HostEnd, OutcomeMapping
+from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.source_map import SourceMap
+from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
+from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
+from paddock.model.starvation import STARVED
+
+_SOURCE_URL = "\n//# sourceURL=paddock:program"
+"""On a separate line, so that it cannot turn an invalid text into a program."""
+
+_SEED_AND_INSTANT = struct.Struct("<4IQ")
+"""What a hash determines: the seed of `Math.random`, and the present time."""
+_FIRST_INSTANT_MS = 946_684_800_000
+_INSTANT_RANGE_MS = 1 << 40
+"""Range of the present time, in milliseconds after the start of the year 2000; it ends in 2034."""
+
+_THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*?)\n[^\n]*\n( *)\^+\n", re.DOTALL)
+"""V8's report: position, thrown value, the line of the source, a caret below it. The stack follows.
+
+The position begins with the name that the program gives itself, or `<anonymous>` if V8 failed to read its end."""
+_CUT_THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
+"""The same report, cut off within a long line."""
+_ERROR_NAME_PATTERN = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
+
+_MAX_WARNINGS = 8
+"""Maximum number of warnings; bootstrap/numbers.js has the same number."""
+_WARNING_CHARS = 1000
+
+_NEVER_SETTLED = ErrorInfo(
+    name="Error",
+    message="the program evaluates to a promise that nothing can settle any more",
+    hint="a computation has no timers and nothing to wait for: code after such an `await` never runs",
+)
+
+
+class Computation(WorkerListener):
+    """The parent's side of one computation."""
+
+    def __init__(self, worker: Worker, job: GuestJob) -> None:
+        self._worker = worker
+        self._job = job
+        source = job.work.source
+        self._program = Program(
+            source=source, code=source + _SOURCE_URL, language="javascript", positions=SourceMap(prefix=0)
+        )
+        self._ended = asyncio.get_running_loop().create_future()
+        self._emitted: list[str] = []
+        self._bytes = 0
+        self._warnings: list[ConsoleLine] = []
+        self._end: End = None
+
+    async def run(self) -> None:
+        """Send the program and wait until it or the worker has ended."""
+        limits, work = self._job.limits, self._job.work
+        *seed, instant = derive_seeds(work.source, _text(work.input)) if work.deterministic else _draw_seeds()
+        settings = {
+            "input": _text(work.input),
+            "output": limits.output_bytes,
+            "partial": work.partial,
+            "seed": seed,
+            "instant": instant,
+            "exact": work.exact,
+            "frame": limits.frame_bytes,
+        }
+        self._worker.serve(self, limits)
+        self._worker.send(
+            frames.encode_start(settings, self._program.code, limits.memory_bytes, world="compute")
+        )
+        if self._worker.is_alive():
+            await self._ended
+
+    def on_message(self, message: frames.Message) -> None:
+        """Handle a message. Messages after the end are ignored."""
+        if self._ended.done():
+            return
+        match message:
+            case frames.Emitted(text):
+                self._take(text)
+            case frames.Done(value=str(text)):
+                self._take(text)
+                self._finish(message)
+            case frames.Overflow() | frames.EngineFailure() | frames.Failed() | frames.UnsettledPromise():
+                self._finish(message)
+            case ConsoleLine(level="warn", text=text) if (
+                len(self._warnings) < _MAX_WARNINGS and len(text) <= _WARNING_CHARS
+            ):
+                self._warnings.append(message)
+            case frames.ConsoleCut():
+                pass
+            case _:
+                self._refuse("a message that no computation may send")
+
+    def on_protocol_error(self, error: frames.FrameError) -> None:
+        """End the computation, because its worker broke the protocol."""
+        self._finish(error)
+
+    def on_disconnect(self) -> None:
+        """End the computation, because its worker died."""
+        self._finish(None)
+
+    async def stop_calls(self) -> None:
+        """Do nothing: a computation makes no calls."""
+
+    def time_is_up(self) -> None:
+        """Record that the wall limit has passed."""
+        limit = self._job.limits.timeout_ms
+        if hint := self._worker.explain_starvation(limit):
+            end = HostEnd(
+                Status.UNAVAILABLE,
+                ErrorInfo(name="Timeout", message=f"The computation {STARVED}", hint=hint),
+            )
+        else:
+            error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
+            end = HostEnd(Status.TIMEOUT, error)
+        self._end = self._end or end
+
+    def stop(self) -> None:
+        """End the program, because its caller cancelled it."""
+        self._finish(STOPPED)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the end is known without the worker's exit status: by a message, a timeout or a cancellation."""
+        return self._end is not None
+
+    @property
+    def has_word(self) -> bool:
+        """Whether the program itself reported its end, so that its worker is idle."""
+        reports = (
+            frames.Done | frames.Overflow | frames.EngineFailure | frames.Failed | frames.UnsettledPromise
+        )
+        return isinstance(self._end, reports)
+
+    def result(self, cost: WorkerUsage | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+        """Return the facts of the computation, with the output before an error if the request asked for it."""
+        status, error = self._map_outcome()
+        if cost is None:
+            cost = self._worker.death.result().cost if self._worker.death.done() else WorkerUsage(0.0, 0)
+        has_value = status in (Status.OK, Status.OUTPUT_LIMIT) or self._job.work.partial
+        return RawResult(
+            status=status,
+            value="".join(self._emitted) if has_value else None,
+            has_value=has_value,
+            console=tuple(self._warnings),
+            error=error,
+            usage=Usage(
+                wall_ms=round(wall_ms, 3),
+                cpu_ms=round(cost.cpu_ms, 3),
+                peak_bytes=cost.peak_bytes,
+                emitted_bytes=self._bytes,
+            ),
+            sandbox=facts,
+        )
+
+    def _take(self, text: str) -> None:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            self._refuse("half of a character")
+            return
+        if self._bytes + size > self._job.limits.output_bytes:
+            self._refuse("more output than allowed")  # the bootstrap keeps this limit unless it is breached
+            return
+        self._bytes += size
+        self._emitted.append(text)
+
+    def _refuse(self, what: str) -> None:
+        self._worker.kill()
+        self._finish(frames.FrameError(what))
+
+    def _finish(self, end: End) -> None:
+        if not self._ended.done():
+            self._end = end
+            self._ended.set_result(None)
+
+    def _map_outcome(self) -> tuple[Status, ErrorInfo | None]:
+        if isinstance(self._end, frames.EngineFailure):
+            return Status.FAILED, self._read_error(self._end.text)
+        if isinstance(self._end, frames.UnsettledPromise):
+            return Status.FAILED, _NEVER_SETTLED
+        return OutcomeMapping(self._job, self._program, self._worker).on(self._end)
+
+    def _read_error(self, text: str) -> ErrorInfo:
+        """Read V8's report about a program. A program that forges one affects only its own result."""
+        head = _THROWN_PATTERN.match(text) or _CUT_THROWN_PATTERN.match(text)
+        if head is None:
+            return ErrorInfo(name="Error", message="the engine cannot run the program")
+        thrown = head[2]
+        named = _ERROR_NAME_PATTERN.match(thrown)
+        name, message = (named[1], thrown[named.end() :]) if named else ("Thrown", thrown)
+        place = POSITION_PATTERN.search(text, head.end())
+        line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
+        from paddock.engines.javascript.hints import advice_for_computations
+
+        error = self._program.error(name, message, "" if named else thrown, line, column)
+        return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})
+
+
+def derive_seeds(source: str, given: str) -> tuple[int, int, int, int, int]:
+    """Return four seed words for `Math.random` and the present time in ms, from a SHA-256 of program and input."""
+    digest = hashlib.sha256()
+    for text in (source, given):
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    *seed, instant = _SEED_AND_INSTANT.unpack_from(digest.digest())
+    return seed[0], seed[1], seed[2], seed[3], _FIRST_INSTANT_MS + instant % _INSTANT_RANGE_MS
+
+
+def _draw_seeds() -> tuple[int | None, ...]:
+    return *_SEED_AND_INSTANT.unpack(os.urandom(_SEED_AND_INSTANT.size))[:4], None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

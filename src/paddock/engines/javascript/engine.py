@@ -1,0 +1,280 @@
+"""The guest engine: one JavaScript or TypeScript program, one worker, one raw result.
+
+    source -> parser (parse, strip types, wrap) -> worker (run, host calls) -> RawResult
+    a pure computation's source -> worker (run) -> RawResult
+
+The parent owns the clock and the budgets. Whatever the worker does, the result is available when the wall limit has
+passed: the parent kills the worker and keeps what it had received.
+"""
+
+import asyncio
+import re
+import time
+from collections import defaultdict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from paddock.confinement.sandbox.child import lockdown
+from paddock.engines.javascript.busy_poll import BusyPoll
+from paddock.engines.javascript.computation import Computation
+from paddock.engines.javascript.execution import Execution
+from paddock.engines.javascript.held_worker import HeldWorker
+from paddock.engines.javascript.job import GuestJob, Host
+from paddock.engines.javascript.parse import Parser, ProgramError
+from paddock.engines.javascript.pool import Pool
+from paddock.engines.javascript.worker_client import Worker
+from paddock.foundation.cancellation import call_when_set
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import ErrorInfo, OnConsole, RawResult, SandboxFacts, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paddock.engines.javascript.launch import EngineProfile
+    from paddock.model.sandbox import Tier
+
+_REAP_TIMEOUT_S = 5.0
+
+_LONE_SURROGATE = ErrorInfo(
+    name="SyntaxError",
+    message="Half of a character (a lone surrogate); write it as an escape like \\ud83d",
+    phase="parse",
+)
+"""As parse.js words it. A computation goes to V8 as UTF-8, which cannot encode a lone surrogate."""
+
+
+class _Slots(asyncio.Semaphore):
+    """Slots for running programs; counts how many programs wait for one."""
+
+    waiting = 0
+
+    async def acquire(self) -> Literal[True]:
+        self.waiting += 1
+        try:
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
+
+
+class _Placed:
+    """A worker with a slot, which it gives up while it is paused: a program that waits for a person blocks no other."""
+
+    def __init__(self, slots: _Slots, worker: Worker) -> None:
+        self._slots = slots
+        self._worker = worker
+        self._has_slot = True
+
+    def stop(self) -> None:
+        self._worker.stop()
+        self.leave()
+
+    async def ready(self) -> None:
+        if not self._has_slot:
+            await self._slots.acquire()
+            self._has_slot = True
+
+    def go_on(self) -> None:
+        self._worker.go_on()
+
+    def leave(self) -> None:
+        """Give up the slot, if it has one."""
+        if self._has_slot:
+            self._has_slot = False
+            self._slots.release()
+
+
+class GuestEngine:
+    """Runs programs in the workers of a pool."""
+
+    def __init__(self, pool: Pool, parser: Parser, max_programs: int) -> None:
+        """Run at most `max_programs` at a time; further ones wait in order of arrival.
+
+        Each depth of nested programs has its own `max_programs` slots. A program that holds a slot therefore never
+        waits for one that needs a slot of the same depth.
+        """
+        self._pool = pool
+        self._parser = parser
+        self._busy_poll = BusyPoll()
+        self._running: set[Worker] = set()
+        self._slots: defaultdict[int, _Slots] = defaultdict(lambda: _Slots(max_programs))
+
+    @property
+    def waiting(self) -> int:
+        """Number of programs that wait for a slot."""
+        return sum(slots.waiting for slots in list(self._slots.values()))
+
+    @property
+    def workers(self) -> int:
+        """Number of living workers, including spares."""
+        return self._pool.workers
+
+    def expect(self, *, jit: bool) -> None:
+        """Wake or start a worker while the request is still being recorded."""
+        self._pool.expect(_profile(jit))
+
+    async def warm_up(self, *, jit: bool) -> None:
+        """Wait until a worker is ready for the next program. Raises EngineError if none can start."""
+        await self._pool.warm_up(_profile(jit))
+
+    async def run(
+        self,
+        job: GuestJob,
+        host: Host,
+        on_console: OnConsole | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> RawResult:
+        """Run a program and return its result. Cancelling the task kills the worker first.
+
+        When `stop` is set, the program ends as `cancelled`, with its console lines and calls so far.
+
+        Raises EngineError if Paddock's own machinery fails before the program starts, PaddockError afterwards.
+        """
+        profile = _profile(job.grants.jit)
+        if job.work.computes:
+            if re.search("[\ud800-\udfff]", job.work.source):
+                return RawResult(status=Status.FAILED, error=_LONE_SURROGATE)
+            return await self._run(job, profile, lambda worker: Computation(worker, job), stop)
+        try:
+            program = await self._parser.parse(job.work.source, job.work.language)
+        except ProgramError as error:
+            return RawResult(status=Status.FAILED, error=error.info)
+        return await self._run(
+            job,
+            profile,
+            lambda worker: Execution(worker, job, program, host, on_console, busy_poll=self._busy_poll),
+            stop,
+        )
+
+    async def _run(
+        self,
+        job: GuestJob,
+        profile: "EngineProfile",
+        begin: "Callable[[Worker], Execution | Computation]",
+        stop: asyncio.Event | None,
+    ) -> RawResult:
+        slots = await self._take_turn(job)
+        try:
+            worker = await self._pool.take(profile)
+        except BaseException:
+            slots.release()
+            raise
+        placed = _Placed(slots, worker)
+        self._begin(worker)
+        try:
+            facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
+            execution = begin(worker)
+            with call_when_set(stop, execution.stop):
+                return await _run(execution, worker, placed, job, facts)
+        finally:
+            placed.leave()
+            self._end(worker)
+            # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
+            # and the result need not wait for that.
+            asyncio.get_running_loop().call_soon(worker.end)
+
+    async def _take_turn(self, job: GuestJob) -> _Slots:
+        """Wait for a slot, and add that time to the job's waits. Return the slots that it belongs to."""
+        slots, queued = self._slots[job.depth], time.perf_counter()
+        await slots.acquire()
+        if job.waits is not None:
+            own_ms = round((time.perf_counter() - queued) * 1000, 3)
+            job.waits["queue_ms"] = job.waits.get("queue_ms", 0) + own_ms
+        return slots
+
+    def _begin(self, worker: Worker) -> None:
+        self._busy_poll.programs += 1
+        for other in self._running:
+            other.make_way()
+        self._running.add(worker)
+
+    def _end(self, worker: Worker) -> None:
+        self._busy_poll.programs -= 1
+        self._running.remove(worker)
+
+    async def hold(self, *, jit: bool) -> HeldWorker:
+        """Return a worker for the programs of one session. Raises EngineError if none can start."""
+        profile = _profile(jit)
+        worker = await self._pool.take(profile)
+        return HeldWorker(worker, _facts(jit, self._pool.landlock_abi(profile)))
+
+    async def run_held(
+        self,
+        held: HeldWorker,
+        number: int,
+        job: GuestJob,
+        *,
+        host: Host,
+        on_console: OnConsole | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> RawResult:
+        """Run a program after the earlier ones of its session, and return its result. Nothing of it runs afterwards.
+
+        Setting `stop`, or cancelling the task, interrupts the program. Raises as `run` does.
+        """
+        try:
+            program = await self._parser.parse(job.work.source, job.work.language, session=True)
+        except ProgramError as error:
+            return RawResult(status=Status.FAILED, error=error.info)
+        slots = await self._take_turn(job)
+        worker = held.worker
+        placed = _Placed(slots, worker)
+        self._begin(worker)
+        try:
+            execution = Execution(
+                worker,
+                job,
+                program,
+                host,
+                on_console,
+                busy_poll=self._busy_poll,
+                number=number,
+                listener=held,
+            )
+            with call_when_set(stop, execution.stop):
+                return await held.run(execution, placed, job)
+        finally:
+            placed.leave()
+            self._end(worker)
+
+
+async def _run(
+    execution: Execution | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
+) -> RawResult:
+    started = time.perf_counter()
+    try:
+        async with job.clock.limit(job.limits.timeout_ms / 1000, placed):
+            await execution.run()
+    except TimeoutError:
+        execution.time_is_up()
+    finally:
+        cost = worker.cost()
+        worker.listener = None
+        if not execution.has_word:
+            worker.kill()
+        await execution.stop_calls()
+    wall_ms = (time.perf_counter() - started) * 1000
+    if not execution.has_end:  # it crashed; the fork server reports its exit status
+        try:
+            async with asyncio.timeout(_REAP_TIMEOUT_S):
+                await worker.death
+        except TimeoutError as error:
+            # Not an EngineError, which means that nothing ran and that it is safe to try again.
+            raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
+    return execution.result(cost, wall_ms, facts)
+
+
+def _profile(jit: bool) -> "EngineProfile":
+    return "guest-jit" if jit else "guest"
+
+
+@lru_cache
+def _facts(jit: bool, landlock_abi: int) -> SandboxFacts:
+    """Return the confinement of a worker. Every layer has succeeded, or the worker would not have become ready."""
+    own_user = lockdown.has_own_user()
+    files = f"landlock-{landlock_abi}" if landlock_abi else "empty root"
+    layers = ["process", "no_new_privs", files, "seccomp"]
+    layers += ["uid"] if own_user else []
+    layers += [] if jit else ["jitless"]
+    residual = () if own_user else ("the worker has the user of Paddock",)
+    tier: Tier = "landlock" if landlock_abi else "namespaces"
+    return SandboxFacts(tier=tier, layers=tuple(layers), residual=residual)

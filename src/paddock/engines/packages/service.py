@@ -1,0 +1,239 @@
+"""The one entrance: `Packages.provide` yields an environment with the packages of a program.
+
+    remembered and undamaged -> in use
+    otherwise                -> resolve to a lock -> check every name -> the same lock is there? -> install -> in use
+
+The lock of an entry is shared while it is in use, so that no sweep removes it. Whoever makes an environment holds the
+lock of its requirements; others wait for it and then find it.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+
+from paddock.confinement.sandbox.protocol import GuardingSandbox, OpenHosts
+from paddock.engines.packages import node, python
+from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.hosts import grant_registries
+from paddock.engines.packages.phase import Phase
+from paddock.engines.packages.progress import report_progress
+from paddock.engines.packages.registries import Registries, read_registries
+from paddock.engines.packages.store import (
+    FORMAT_VERSION,
+    Manifest,
+    Staging,
+    Store,
+    measure,
+    name_environment,
+)
+from paddock.engines.packages.wanted import Interpreter, Provided, Wanted
+from paddock.model.base import count
+from paddock.model.canonical import canonical
+from paddock.model.network import NetworkRule
+from paddock.model.outcome import Status
+from paddock.policy.settings.packages import PackageSettings
+
+_POLL_S = 0.02
+_SHOWN_NAMES = 5
+
+
+class Packages:
+    """Environments with packages, under one set of settings. `environ` has the user's configuration of registries."""
+
+    def __init__(
+        self, settings: PackageSettings, environ: Mapping[str, str], rules: Sequence[NetworkRule] = ()
+    ) -> None:
+        """Follow the `rules` on hosts besides what the registries need."""
+        self._settings = settings
+        self._rules = rules
+        self._environ = environ
+        self.store = Store(settings.directory, settings.cache_bytes)
+
+    @asynccontextmanager
+    async def provide(
+        self,
+        wanted: Wanted,
+        interpreter: Interpreter,
+        sandbox: GuardingSandbox,
+        open_hosts: OpenHosts,
+        stop: asyncio.Event | None = None,
+    ) -> AsyncGenerator[Provided]:
+        """Yield an environment with the wanted packages; it is kept until the end of the context.
+
+        Installs them first if they are not there; `open_hosts` makes what serves the connections of that. Setting
+        `stop`, or cancelling the task, ends it and leaves nothing.
+        Raises PackagesError with the reason and the remedy, EngineError as sandboxes do.
+        """
+        registries = await asyncio.to_thread(
+            read_registries, wanted.installer, self._environ, self._settings.registries
+        )
+        digest = self._hash_request(wanted, interpreter, registries)
+        with ExitStack() as held:
+            manifest = None
+            key = self.store.recall(digest)
+            if key:
+                await self._lock(held, key, shared=True, stop=stop)
+                manifest = self.store.find(key)
+            if manifest is None:
+                held.close()
+                phase = Phase(self._settings, interpreter, registries, sandbox, stop)
+                try:
+                    async with self._connect(wanted, phase, open_hosts) as connected:
+                        key = await self._make(wanted, connected, digest, held)
+                except OSError as error:
+                    raise PackagesError(
+                        f"the packages cannot be stored: {error.strerror or error}",
+                        f"see to {self._settings.directory}, or set packages.directory to another one",
+                    ) from error
+                manifest = self.store.find(key)
+                if manifest is None:
+                    raise PackagesError("the environment was removed while it was made", "try again")
+            else:
+                self._check_names(wanted.language, manifest.packages)
+            yield Provided(name_environment(key, manifest), self.store.locate(key))
+
+    @asynccontextmanager
+    async def _connect(self, wanted: Wanted, phase: Phase, open_hosts: OpenHosts) -> AsyncGenerator[Phase]:
+        """Yield the phase with what serves the connections of its steps, if it has any."""
+        if self._settings.network != "hosts" or phase.registries.is_local:
+            yield phase
+            return
+        hosts = open_hosts(grant_registries(wanted.installer, phase.registries.names, self._rules))
+        hosts.begin()
+        try:
+            yield phase._replace(hosts=hosts)
+        finally:
+            await hosts.close()
+
+    def _hash_request(self, wanted: Wanted, interpreter: Interpreter, registries: Registries) -> str:
+        return _hash(
+            "request",
+            wanted.digest,
+            self._settings.exclude_newer,
+            *self._list_origin(wanted, interpreter, registries),
+        )
+
+    def _list_origin(self, wanted: Wanted, interpreter: Interpreter, registries: Registries) -> list[object]:
+        """Return everything besides the lock that the content of an environment depends on, or who may share it."""
+        builds = self._settings.builds
+        return [
+            FORMAT_VERSION,
+            wanted.installer,
+            interpreter.identity,
+            list(registries.names),
+            builds,
+            wanted.actor if builds else "",
+        ]
+
+    async def _make(self, wanted: Wanted, phase: Phase, digest: str, held: ExitStack) -> str:
+        """Resolve and install; return the key, whose shared lock `held` then has."""
+        tool = python if wanted.installer == "uv" else node
+        self._check_reach(wanted, phase)
+        await asyncio.to_thread(self.store.prepare)
+        with ExitStack() as making:
+            await self._lock(making, digest, shared=False, stop=phase.stop)
+            key = self.store.recall(digest)
+            if key:  # another process may have made it meanwhile
+                await self._lock(held, key, shared=True, stop=phase.stop)
+                if self.store.find(key) is not None:
+                    return key
+                held.close()
+            report_progress(f"resolving {count(len(wanted.requirements), 'package')}")
+            with self.store.stage() as staging:
+                lock = await tool.resolve(phase, wanted, staging)
+                packages = tool.list_packages(lock)
+                self._check_names(wanted.language, packages)
+                origin = self._list_origin(wanted, phase.interpreter, phase.registries)
+                key = _hash("environment", hashlib.sha256(lock).hexdigest(), *origin)
+                await self._lock(making, f"{key}.make", shared=False, stop=phase.stop)
+                if self.store.find(key) is None:
+                    report_progress(f"installing {count(len(packages), 'package')}")
+                    await tool.install(phase, lock, staging)
+                    manifest = await asyncio.to_thread(self._describe, wanted, phase, lock, packages, staging)
+                    await asyncio.to_thread(self.store.publish, staging, key, manifest)
+            self.store.remember(digest, key)
+            # A sweep before the shared lock is held shows as a missing entry.
+        await self._lock(held, key, shared=True, stop=phase.stop)
+        return key
+
+    def _describe(
+        self, wanted: Wanted, phase: Phase, lock: bytes, packages: list[str], staging: Staging
+    ) -> Manifest:
+        """Return the manifest of what was installed. Raises OSError."""
+        measured = measure(staging.environment)
+        return Manifest(
+            language=wanted.language,
+            requirements=sorted(set(wanted.requirements)),
+            packages=packages,
+            lock_sha256=hashlib.sha256(lock).hexdigest(),
+            registries=list(phase.registries.names),
+            builds=self._settings.builds,
+            interpreter=str(phase.interpreter.executable),
+            size_bytes=measured.size_bytes,
+            file_count=measured.file_count,
+            made_at=int(time.time()),
+            directories=measured.directories,
+            files_sha256=measured.files_sha256,
+        )
+
+    async def _lock(self, held: ExitStack, name: str, *, shared: bool, stop: asyncio.Event | None) -> None:
+        """Wait for a lock of the store. Raises PackagesError when `stop` is set meanwhile."""
+        waited = False
+        while True:
+            attempt = ExitStack()
+            if attempt.enter_context(self.store.try_lock(name, shared=shared)):
+                held.push(attempt.pop_all())
+                return
+            attempt.close()
+            if stop is not None and stop.is_set():
+                raise PackagesError(
+                    "cancelled while another process installed packages", status=Status.CANCELLED
+                )
+            if not waited:
+                report_progress("waiting for another process that installs the same packages")
+            waited = True
+            await asyncio.sleep(_POLL_S)
+
+    def _check_reach(self, wanted: Wanted, phase: Phase) -> None:
+        """Raise PackagesError if an installation is not permitted, or would give a secret to code of packages."""
+        names = ", ".join(wanted.requirements[:_SHOWN_NAMES]) or "the packages"
+        network, registries = self._settings.network, phase.registries
+        tier = phase.sandbox.tier
+        if not registries.is_local and (network == "none" or (network == "hosts" and tier != "namespaces")):
+            add = " ".join(f"'{name}'" for name in wanted.requirements[:_SHOWN_NAMES])
+            why, needed = (
+                ('the installation has no network (packages.network = "none")', "hosts")
+                if network == "none"
+                else (
+                    f"its network, the hosts of the registries, needs the tier namespaces, not {tier}",
+                    "full",
+                )
+            )
+            raise PackagesError(
+                f"{names} must be installed first, and {why}",
+                f'set `network = "{needed}"` under [packages] in the user\'s paddock.toml, or install it once: '
+                f"paddock packages add --language {wanted.language} --set packages.network={needed} {add}",
+            )
+        if self._settings.builds and registries.has_credentials:
+            raise PackagesError(
+                "packages.builds is on, and the configuration of registries contains credentials, which build "
+                "scripts could read",
+                "turn packages.builds off, or configure a registry without credentials",
+            )
+
+    def _check_names(self, language: str, packages: Iterable[str]) -> None:
+        """Raise PackagesError for the first package, also a dependency, that the settings do not allow."""
+        for package in packages:
+            name = package.partition("==")[0]
+            if rule := self._settings.find_objection(language, name):
+                raise PackagesError(
+                    f"the package {package} is not allowed by {rule}",
+                    f"change `{rule.removeprefix('packages.')}` under [packages] in the settings",
+                    status=Status.DENIED,
+                )
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(canonical(parts)).hexdigest()

@@ -1,0 +1,494 @@
+"""The engine of programs: a recipe, a toolchain, one or two confined steps, one raw result.
+
+    find the toolchain -> compile, or take the program from the cache -> run -> RawResult
+
+Each step has its own slot: a scratch directory with the program's file, readable only by its job and removed after it.
+The compiler sees neither workspace nor network. Both steps share the wall time.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from paddock.confinement.network.environment import stop_retries
+from paddock.confinement.sandbox import spec
+from paddock.confinement.sandbox.fork_server import Slot
+from paddock.confinement.sandbox.hidden_files import find_hidden_name
+from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.protocol import GuardingSandbox, Streams
+from paddock.confinement.sandbox.sandbox import KernelSandbox
+from paddock.engines.programs import cache, safe_copy, shown_values
+from paddock.engines.programs.cache import Cache
+from paddock.engines.programs.closed_files import find_closed_file, find_left_file
+from paddock.engines.programs.environments import missing_module, missing_npm_package
+from paddock.engines.programs.in_place import find_in_place
+from paddock.engines.programs.limits import PROCESSORS, limit_compiler, limit_run
+from paddock.engines.programs.outcome_mapping import (
+    is_out_of_memory,
+)
+from paddock.engines.programs.package_commands import advise_on_installation
+from paddock.engines.programs.running_task import Compiled, RunningTask
+from paddock.engines.programs.steps import NoProgramError, Step, steps
+from paddock.engines.programs.task import ProgramTask, Sinks
+from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
+from paddock.engines.programs.toolchain_cache import Toolchains
+from paddock.engines.programs.workdir import (
+    VARIABLE,
+    WORKDIR,
+    InputFileError,
+    make_folder,
+    make_workdir,
+    walk_files,
+    write_files,
+)
+from paddock.model.limits import KIB
+from paddock.model.outcome import ErrorInfo, RawResult, Status
+from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
+from paddock.model.process import ProcessGrants, ProcessResult
+from paddock.policy.settings.schema import RuntimeSettings
+
+if TYPE_CHECKING:
+    from paddock.confinement.sandbox.protocol import SandboxSlot
+    from paddock.engines.packages.service import Packages
+    from paddock.model.packages import PackageEnvironment
+
+EXHAUSTED = "Compile succeeded but execution budget exhausted."
+NO_OUTPUT = (
+    "Compile succeeded but output binary not found at expected path: program; the source declares nothing that "
+    "could be run, so give it a `main`"
+)
+SURVIVED = "Compile succeeded but a process of the compiler is still alive"
+
+_FOREIGN_SANDBOX = "sessions need Paddock's own sandbox, and this one was brought by the caller"
+_OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
+_MAX_SMALL_SOURCE_BYTES = 64 * KIB
+
+
+class _Prepared(NamedTuple):
+    """A toolchain with the packages of a program."""
+
+    toolchain: Toolchain
+    links: Mapping[str, Path] = MappingProxyType({})
+    """Links to make in scratch."""
+    facts: "PackageEnvironment | None" = None
+
+    def add_facts(self, result: RawResult) -> RawResult:
+        """Return the result of a program with the packages that it had."""
+        if self.facts is None or result.program is None:
+            return result
+        facts = {"packages": self.facts.packages, "packages_lock": self.facts.lock_sha256}
+        return result.replace(program=result.program.replace(**facts))
+
+
+class Conclude(Protocol):
+    """Makes the result of one turn of a program from the end of its process, or what stands for it."""
+
+    def __call__(self, result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
+        """Return the result of `job`; `message` replaces the one of the error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldProgram:
+    """A program that was started for many turns; `end` it."""
+
+    process: RunningProcess
+    slot: Slot
+    sandbox: GuardingSandbox
+    conclude: Conclude
+    used: AsyncExitStack
+    """Its slot and its packages."""
+
+    async def end(self) -> None:
+        """Kill its processes, and then give back what it used."""
+        self.process.cancel()
+        await asyncio.wait({self.process.result})
+        await self.used.aclose()
+
+
+class RuntimeEngine:
+    """Runs programs in the toolchains of this machine.
+
+    `sandbox` returns the session's sandbox; `environ` has PATH and the allowed variables.
+    """
+
+    def __init__(
+        self,
+        sandbox: Callable[[], Awaitable[GuardingSandbox]],
+        environ: Mapping[str, str],
+        compiled: Cache,
+        settings: RuntimeSettings | None = None,
+        packages: "Callable[[], Packages] | None" = None,
+    ) -> None:
+        self._packages = packages
+        self._sandbox = sandbox
+        self._environ = environ
+        self._compiled = compiled
+        self._toolchains = Toolchains(environ, settings)
+        self._versions: dict[str, str] = {}
+        """Versions of Python interpreters, by the identity of the toolchain."""
+
+    async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
+        """Run a program and return its result. Setting `stop`, or cancelling the task, ends the program first.
+
+        Raises EngineError if Paddock's own machinery fails before the program starts.
+        """
+        sandbox = await self._sandbox()
+        async with AsyncExitStack() as used:
+            _begin_connections(job, used)
+            prepared = await self._prepare_toolchain(job, sandbox, used, stop)
+            if isinstance(prepared, RawResult):
+                return prepared
+            result = await self._run_prepared(
+                job, sandbox, prepared.toolchain, sinks, stop, links=prepared.links
+            )
+            return prepared.add_facts(result)
+
+    async def _prepare_toolchain(
+        self, job: ProgramTask, sandbox: GuardingSandbox, used: AsyncExitStack, stop: asyncio.Event | None
+    ) -> "_Prepared | RawResult":
+        """Return the toolchain of a program with its packages, which stay until `used` ends; or why there is none."""
+        found = await self._toolchains.for_job(job, sandbox)
+        if isinstance(found, MissingToolchain):
+            return _explain_missing(found)
+        if why := await self._find_version_fault(job, sandbox, found):
+            return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
+        if not job.work.packages or self._packages is None:
+            return _Prepared(found, found.links)
+        from paddock.engines.packages.errors import PackagesError  # most programs have no packages
+        from paddock.engines.programs.package_environment import open_environment
+
+        opened = open_environment(
+            job, found, self._toolchains, sandbox, self._packages(), actor=job.actor, stop=stop
+        )
+        try:
+            prepared = await used.enter_async_context(opened)
+        except PackagesError as problem:
+            error = ErrorInfo(name="Packages", message=str(problem), hint=problem.hint, phase="decide")
+            return RawResult(status=problem.status, error=error)
+        return _Prepared(prepared.toolchain, prepared.links, prepared.facts)
+
+    async def _find_version_fault(self, job: ProgramTask, sandbox: GuardingSandbox, found: Toolchain) -> str:
+        """Return why a Python program cannot run with its interpreter, by its `requires-python` (PEP 723); or ""."""
+        if job.work.runtime != "python" or not job.work.own_packages:
+            return ""
+        with suppress(ValueError):  # policy has reported it, unless packages are off
+            required = read_script_metadata(job.work.code or "").requires_python
+            if not required:
+                return ""
+            if found.identity not in self._versions:
+                from paddock.engines.programs.inventory import version
+
+                self._versions[found.identity] = await version(sandbox, job, found)
+            have = self._versions[found.identity]
+            if not satisfies_python(have, required):
+                name = found.executable.name
+                return f"the program requires Python {required} (requires-python), and {name} is {have or 'unknown'}"
+        return ""
+
+    async def _run_prepared(
+        self,
+        job: ProgramTask,
+        sandbox: GuardingSandbox,
+        found: Toolchain,
+        sinks: Sinks,
+        stop: asyncio.Event | None,
+        *,
+        links: Mapping[str, Path] = MappingProxyType({}),
+    ) -> RawResult:
+        try:
+            planned = steps(found, job.work.code, job.work.args, file=job.work.file, live=job.live)
+        except NoProgramError as problem:
+            return _refuse(Status.INVALID, str(problem))
+        own = None
+        if job.work.file:
+            own = find_in_place(job, planned, found, sandbox.user(job.grants()), sandbox.hiding)
+        if own is not None:
+            planned = replace(planned, file_name="", source="")
+        try:
+            return await self._carry_out(RunningTask(job, sandbox, found, planned, own, sinks, stop, links))
+        except InputFileError as problem:
+            return _refuse(Status.INVALID, str(problem))
+
+    async def hold(
+        self,
+        job: ProgramTask,
+        driver: str,
+        channel: socket.socket,
+        *,
+        launch: Sequence[str],
+        lifetime_ms: int,
+        disk_bytes: int,
+        stop: asyncio.Event | None = None,
+    ) -> "HeldProgram | RawResult":
+        """Start the text of a `driver` with the grants of a program, for many turns, and return it.
+
+        The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output
+        streams are one. `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its
+        packages. Returns a result if it cannot start. Raises EngineError if Paddock's own machinery fails.
+        """
+        sandbox = await self._sandbox()
+        if not isinstance(sandbox, KernelSandbox):
+            return _refuse(Status.UNAVAILABLE, _FOREIGN_SANDBOX)
+        async with AsyncExitStack() as used:
+            _begin_connections(job, used)
+            prepared = await self._prepare_toolchain(job, sandbox, used, stop)
+            if isinstance(prepared, RawResult):
+                return prepared
+            toolchain = prepared.toolchain
+            planned = steps(toolchain, driver, live=True)
+            sinks = Sinks(_drop, _drop)
+            task = RunningTask(job, sandbox, toolchain, planned, None, sinks, None, prepared.links)
+            grants = job.grants(toolchain)
+            # Its turns have limits of their own.
+            limits = limit_run(job, lifetime_ms).replace(
+                cpu_ms=lifetime_ms * PROCESSORS, scratch_bytes=disk_bytes
+            )
+            slot = await sandbox.take_slot(grants, limits)
+            used.callback(slot.release)
+            try:
+                await asyncio.to_thread(make_workdir, job, sandbox, slot.scratch, {})
+            except InputFileError as problem:
+                return _refuse(Status.INVALID, str(problem))
+            for name, target in task.links.items():
+                (slot.scratch / name).symlink_to(target)
+            await _put_files(planned.written, slot.scratch)
+            paths = replace(task.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
+            command, environment = planned.run.fill_in(paths)
+            environment |= _list_proxy_variables(job, slot.scratch) | job.work.env
+            environment[VARIABLE] = f"{slot.scratch}/{WORKDIR}"
+            names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
+            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
+            started = grants.replace(folder=WORKDIR, environment=environment)
+            streams = Streams(channel=channel, combined=True, listener=job.serve_proxy)
+            process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
+
+            def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
+                turn = replace(task, job=job, held=limits)
+                return prepared.add_facts(self._conclude(turn, result, started, Compiled(), message))
+
+            if isinstance(process, ProcessResult):
+                return conclude(process, job)
+            return HeldProgram(process, slot, sandbox, conclude, used.pop_all())
+
+    async def _carry_out(self, task: RunningTask) -> RawResult:
+        grants = task.job.grants(task.toolchain)
+        limits = limit_run(task.job, task.compute_remaining_ms(Compiled()))
+        slot = await task.sandbox.take_slot(grants, limits)
+        try:
+            work, before = task.job.work, dict[str, str]()
+            if work.has_workdir:
+                own = task.plan.program if task.source_folder else {}
+                before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
+            elif task.folder:
+                make_folder(slot.scratch, task.folder)
+            grants = grants.replace(folder=task.folder)
+            for name, target in task.links.items():
+                (slot.scratch / name).symlink_to(target)
+            compiled = await self._provide_files(task, slot)
+            if isinstance(compiled, RawResult):
+                return compiled
+            if task.is_exhausted(compiled):
+                task.tell(b"", EXHAUSTED.encode())
+                exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
+                return task.result(exhausted, "run", compiled, EXHAUSTED)
+            step = task.plan.run
+            paths = task.paths_in(slot)
+            names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
+            command, environment = step.fill_in(paths)
+            environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
+            if work.has_workdir:
+                environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
+            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
+            if task.toolchain.variant.shows and shown_values.may_show(work.code):
+                shown_values.write_hook(slot.scratch)
+                environment = shown_values.add_variable(environment, slot.scratch)
+            grants = grants.replace(environment=environment)
+            streams = task.streams(slot.scratch / task.source_folder, os.path.basename(paths.source))
+            result = await task.sandbox.run(
+                command,
+                grants,
+                limit_run(task.job, task.compute_remaining_ms(compiled)) if compiled.ms else limits,
+                streams,
+                slot=slot,
+                stop=task.stop,
+            )
+            if not result.survivors:
+                await _pass_on_left(task, slot.scratch, before)
+            return self._conclude(task, result, grants, compiled)
+        finally:
+            slot.release()
+
+    def _conclude(
+        self,
+        task: RunningTask,
+        result: ProcessResult,
+        grants: ProcessGrants,
+        compiled: Compiled,
+        message: str = "",
+    ) -> RawResult:
+        """Return the result of a run; for one that failed with the likely reason. `message` replaces the error's."""
+        if result.status is Status.OK:
+            return task.result(result, "run", compiled)
+        if is_out_of_memory(task.with_errors(result), task.toolchain.variant.out_of_memory):
+            result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
+        lacking = _find_lacking_file(task, result)
+        foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))
+        hint = (
+            lacking
+            or foreign
+            or self._missing_package_hint(task, result)
+            or task.withheld(result, "run", grants)
+        )
+        return task.result(result, "run", compiled, message, hint)
+
+    def _missing_package_hint(self, task: RunningTask, ended: ProcessResult) -> str:
+        """Return how to get a package that a program failed to import or to install, or ""."""
+        work = task.job.work
+        if ended.status not in {Status.FAILED, Status.TIMEOUT}:
+            return ""
+        said, in_session = task.with_errors(ended).stderr, work.session is not None
+        text = said.head + said.tail
+        if advice := advise_on_installation(work.code or "", text, work.runtime, in_session=in_session):
+            return advice
+        installer = INSTALLERS.get(work.runtime)
+        if installer is None or ended.status is not Status.FAILED:
+            return ""
+        if installer == "npm":
+            return missing_npm_package(text, work.runtime, in_session=in_session)
+        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
+        return missing_module(text, task.job, task.toolchain, passed_over)
+
+    def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
+        return {name: self._environ[name] for name in names if name in self._environ}
+
+    async def _provide_files(self, task: RunningTask, slot: "SandboxSlot") -> "Compiled | RawResult":
+        """Put everything that the run needs into scratch, or return the result of a failed compile step."""
+        step = task.plan.compile
+        if step is None:
+            await _put_files(task.plan.program, slot.scratch / task.source_folder)
+            await _put_files(task.plan.files, slot.scratch)
+            return Compiled()
+        name = cache.key(
+            task.job.work.runtime,
+            task.toolchain.identity,
+            step.words,
+            {**step.variables, **self._list_inherited_variables(task.toolchain.recipe.inherits)},
+            task.plan.written,
+            user=self._compiled.user,
+        )
+        owner = slot.scratch.stat().st_uid
+        target = f"{slot.scratch}/{task.plan.output_name}"
+        take = partial(self._compiled.take, name, target, owner=owner)
+        if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
+            return Compiled(cached=True)
+        slot.make_next()  # prepared during compilation, because this slot stays in use
+        return await self._compile_program(task, step, name, target, owner)
+
+    async def _compile_program(
+        self, task: RunningTask, step: Step, name: str, target: str, owner: int
+    ) -> "Compiled | RawResult":
+        grants = ProcessGrants(readable=task.toolchain.prefixes)
+        limits = limit_compiler(task.job)
+        slot = await task.sandbox.take_slot(grants, limits)
+        try:
+            await _put_files(task.plan.written, slot.scratch)
+            paths = task.paths_in(slot, compiling=True)
+            inherited = self._list_inherited_variables(task.toolchain.recipe.inherits)
+            command, environment = step.fill_in(paths)
+            grants = grants.replace(environment=inherited | environment)
+            said = (bytearray(), bytearray())
+            streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
+            result = await task.sandbox.run(command, grants, limits, streams, slot=slot, stop=task.stop)
+            compiled = Compiled(ms=result.usage.wall_ms, spent=result.usage.spent)
+            fault = ""
+            if result.status is Status.OK:
+                # A surviving process could change files while they are copied.
+                collect = partial(self.collect_output, name, paths.output, target, owner)
+                fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
+                if not fault:
+                    return compiled
+                result = result.model_copy(update={"status": Status.FAILED})
+                said[1].extend(f"{fault}\n".encode())
+            task.tell(*map(bytes, said))
+            return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
+        finally:
+            slot.release()
+
+    def collect_output(self, name: str, made: str, target: str, owner: int) -> str:
+        """Copy the compiler's output to the cache and the program's scratch; return what is wrong with it, or ""."""
+        try:
+            self._compiled.keep(name, made)
+            if not self._compiled.take(name, target, owner=owner):
+                safe_copy.copy(made, target, owner=owner)
+        except FileNotFoundError:
+            return NO_OUTPUT
+        except safe_copy.TreeError as error:
+            return f"Compile succeeded but its output is refused: {error}"
+        except OSError as error:  # not readable by its own user, or deeper than a path can reach
+            return f"Compile succeeded but its output cannot be copied: {error.strerror}"
+        return ""
+
+
+def _begin_connections(job: ProgramTask, used: AsyncExitStack) -> None:
+    """Take the connections of a program until `used` ends, after its processes."""
+    if job.hosts is not None:
+        job.hosts.begin()
+        used.push_async_callback(job.hosts.close)
+
+
+def _list_proxy_variables(job: ProgramTask, scratch: Path) -> dict[str, str]:
+    return {} if job.hosts is None else dict(job.hosts.prepare(scratch))
+
+
+def _explain_missing(found: MissingToolchain) -> RawResult:
+    why = f"{found.recipe.title} cannot be run here: {found.reason}"
+    return _refuse(Status.UNAVAILABLE, why, found.remedy)
+
+
+def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
+    name = "Invalid" if status is Status.INVALID else "Unavailable"
+    return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
+
+
+async def _pass_on_left(task: RunningTask, scratch: Path, before: Mapping[str, str]) -> None:
+    """Pass on what a program left that has ended: values that it showed, and files."""
+    if task.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
+        task.sinks.shown(shown)
+    if not task.job.work.has_workdir:
+        return
+    if task.sinks.files is not None:
+        await asyncio.to_thread(task.sinks.files, walk_files(scratch / WORKDIR), before)
+    if task.sinks.workdir is not None:
+        await asyncio.to_thread(task.sinks.workdir, scratch / WORKDIR)
+
+
+def _drop(_data: bytes) -> None:
+    """Take output that nobody reads."""
+
+
+def _find_lacking_file(task: RunningTask, ended: ProcessResult) -> str:
+    """Return the hint on the file of the workspace that a failed program may not use, or was not given; or ""."""
+    if ended.status is not Status.FAILED:
+        return ""
+    ended = task.with_errors(ended)
+    if find_hidden_name(ended):  # whatever its mode is, it would stay hidden
+        return ""
+    text, user = f"{ended.stderr.head}\n{ended.stderr.tail}", task.sandbox.user(task.job.grants())
+    return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user, task.sandbox.hiding)
+
+
+async def _put_files(texts: Mapping[str, str], folder: Path) -> None:
+    """Write the program's files; small ones without a thread, which would take longer to start."""
+    files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
+    if sum(map(len, files.values())) <= _MAX_SMALL_SOURCE_BYTES:
+        write_files(files, folder)
+    else:
+        await asyncio.to_thread(write_files, files, folder)

@@ -1,0 +1,184 @@
+"""One program while the engine takes it through its steps."""
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.confinement.sandbox.protocol import GuardingSandbox, Streams
+from paddock.engines.programs.limits import limit_compiler, limit_run
+from paddock.engines.programs.outcome_mapping import (
+    StepStart,
+    error_of,
+    explain_starvation,
+    result_of,
+    slow,
+    withheld,
+)
+from paddock.engines.programs.path_rewrite import PathRewriter
+from paddock.engines.programs.steps import StepPaths, StepRunner
+from paddock.engines.programs.task import ProgramTask, Sinks
+from paddock.engines.programs.toolchain import Toolchain
+from paddock.engines.programs.workdir import WORKDIR
+from paddock.model.outcome import RawResult, Status
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.program import Phase
+from paddock.model.starvation import UNSPENT, Spent
+from paddock.model.texts import ESCAPED_LINE_ENDS, FENCED, has_escaped_line_ends
+
+if TYPE_CHECKING:
+    from paddock.confinement.sandbox.protocol import SandboxSlot
+
+MIN_RUN_MS = 1000
+"""Minimum time left to start a compiled program, in milliseconds."""
+_PARSE_ERROR_PATTERN = re.compile(r"syntax|parse error|unexpected|invalid|illegal", re.IGNORECASE)
+"""What interpreters print about a program that they cannot parse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """How a program was compiled; the defaults mean that nothing was compiled."""
+
+    ms: float = 0.0
+    cached: bool = False
+    spent: Spent = UNSPENT
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """One program while the engine runs it."""
+
+    job: ProgramTask
+    sandbox: GuardingSandbox
+    toolchain: Toolchain
+    plan: StepRunner
+    in_place: Path | None
+    """The program's own file, if it runs in place."""
+    sinks: Sinks
+    stop: asyncio.Event | None
+    links: Mapping[str, Path]
+    """Links to make in scratch, by name: packages that the language searches beside the program."""
+    held: ProcessLimits | None = None
+    """Limits of the interpreter, if this is one of its turns."""
+
+    @property
+    def combined(self) -> bool:
+        """Whether both output streams are one."""
+        return self.job.work.output.combined
+
+    @property
+    def folder(self) -> str:
+        """The directory in scratch that the program works in, beside HOME and TMPDIR; empty in the workspace."""
+        return WORKDIR if self.job.work.has_workdir or self.job.terms.grants.access == "none" else ""
+
+    @property
+    def source_folder(self) -> str:
+        """The directory in scratch that has the program's file when it is run."""
+        return self.folder if self.plan.compile is None else ""
+
+    def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
+        """Return the paths of the program in a slot."""
+        scratch, name = str(slot.scratch), self.plan.file_name or "program"
+        source = name if compiling else os.path.join(scratch, self.source_folder, name)
+        return StepPaths(
+            source=source if self.in_place is None else str(self.in_place),
+            output=f"{scratch}/{self.plan.output_name}",
+            scratch=scratch,
+            memory_bytes=self.job.terms.limits.memory_bytes,
+        )
+
+    def describe_start(self, phase: Phase, compiled: Compiled) -> StepStart:
+        """Return what is known of a step before it has ended."""
+        stdin = self.job.work.stdin
+        return StepStart(
+            runtime=self.job.work.runtime,
+            executable=self.toolchain.executable.name,
+            phase=phase,
+            compile_ms=compiled.ms,
+            cached=compiled.cached,
+            stdin_bytes=len(stdin or b""),
+            stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
+            combined=self.combined,
+        )
+
+    def streams(self, scratch: Path, name: str) -> Streams:
+        """Return its streams; the path of its file in scratch is replaced by `name`."""
+        stdout, stderr = self.sinks.stdout, self.sinks.stderr
+        if self.combined:
+            stdout = PathRewriter(stdout, scratch, name).take
+        else:
+            stderr = PathRewriter(stderr, scratch, name).take
+        stdin = self.job.work.stdin or b""
+        return Streams(stdin, stdout, stderr, combined=self.combined, listener=self.job.serve_proxy)
+
+    def tell(self, stdout: bytes, stderr: bytes) -> None:
+        """Pass on the output of a compiler."""
+        errors = self.sinks.stdout if self.combined else self.sinks.stderr
+        for sink, text in ((self.sinks.stdout, stdout), (errors, stderr)):
+            if text:
+                sink(text)
+
+    def compute_remaining_ms(self, compiled: Compiled) -> int:
+        """Return the wall time left after the compile step, at least 1 ms. Paddock's own time does not count."""
+        limits = self.job.terms.limits
+        shared = limits.compile_timeout_ms is None
+        return max(1, limits.timeout_ms - round(compiled.ms)) if shared else limits.timeout_ms
+
+    def is_exhausted(self, compiled: Compiled) -> bool:
+        """Return whether a compile step that shares the wall time of its program left too little of it."""
+        if self.job.terms.limits.compile_timeout_ms is not None or not compiled.ms:
+            return False
+        return self.compute_remaining_ms(compiled) < MIN_RUN_MS
+
+    def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
+        """Return a hint on what a failed step may have lacked: a warm start or a grant; or ""."""
+        variant, work = self.toolchain.variant, self.job.work
+        if ended.limit == "wall" and self.toolchain.is_cold:
+            compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
+            return slow(work.runtime) if compiles else ""
+        if work.code is not None and ended.status is Status.FAILED:
+            if work.code.lstrip().startswith("```"):
+                return FENCED
+            said = self.with_errors(ended).stderr if has_escaped_line_ends(work.code) else None
+            if said and (phase == "compile" or _PARSE_ERROR_PATTERN.search(said.head + said.tail)):
+                return ESCAPED_LINE_ENDS
+        runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
+        has_input = work.stdin is not None
+        ended = self.with_errors(ended)
+        return withheld(
+            ended,
+            phase,
+            grants,
+            runs_files=runs_files,
+            has_input=has_input,
+            in_session=work.session is not None,
+        )
+
+    def result(
+        self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
+    ) -> RawResult:
+        """Return the result of a step that has ended."""
+        begun = self.describe_start(phase, compiled)
+        if ended.status is Status.OK:
+            return result_of(ended, begun)
+        has_own_time = self.job.terms.limits.compile_timeout_ms is not None
+        before = UNSPENT if phase == "compile" or has_own_time else compiled.spent
+        if starved := explain_starvation(ended, phase, before):
+            message, hint = starved
+            if phase == "compile" or self.job.is_repeatable:
+                ended = ended.model_copy(update={"status": Status.UNAVAILABLE})
+        apart = phase == "compile" and has_own_time
+        limits = limit_compiler(self.job) if apart else limit_run(self.job, self.job.terms.limits.timeout_ms)
+        if self.held is not None:
+            limits = limits.replace(
+                memory_bytes=self.held.memory_bytes, scratch_bytes=self.held.scratch_bytes
+            )
+        return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
+
+    def with_errors(self, ended: ProcessResult) -> ProcessResult:
+        """Return the end of a process with its error output, which may have gone to standard output."""
+        return ended.model_copy(update={"stderr": ended.stdout}) if self.combined else ended

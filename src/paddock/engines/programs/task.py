@@ -1,0 +1,89 @@
+"""The interface between the engine of programs and the gate: a task and the sinks of its output."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from paddock.confinement.sandbox.protocol import HostProxy, Listener, OpenHosts
+from paddock.model.errors import EngineError
+from paddock.model.process import ProcessGrants
+from paddock.model.program import ProgramTerms
+from paddock.model.request import RuntimeRun
+
+if TYPE_CHECKING:
+    from paddock.engines.programs.toolchain import Toolchain
+    from paddock.model.network import HostGrant
+    from paddock.policy.settings.recipes import Recipe
+    from paddock.record.output.work_files import LeftFile
+
+Sink = Callable[[bytes], None]
+"""Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
+
+
+def _refuse_hosts(_: "HostGrant") -> HostProxy:
+    raise EngineError("nothing serves the connections of an installation here")
+
+
+class ProgramTask(NamedTuple):
+    """One program with the limits and grants that policy decided."""
+
+    work: RuntimeRun
+    terms: ProgramTerms
+    workspace: Path
+    cwd: Path
+    """Working directory, inside the workspace, without links."""
+    recipe: "Recipe"
+    """The language of the program."""
+    actor: str = "local"
+    """Who asked for it."""
+    hosts: HostProxy | None = None
+    """What serves its proxy, with the network `hosts`."""
+    open_hosts: OpenHosts = _refuse_hosts
+    """Makes what serves the connections of an installation of its packages."""
+    live: bool = False
+    """Whether its output leaves it line by line, and not when the language's buffer is full."""
+
+    @property
+    def serve_proxy(self) -> Listener | None:
+        """What receives the socket of its proxy; None without hosts."""
+        return None if self.hosts is None else self.hosts.serve
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it changes nothing outside of its own sandbox, so that it may run again after it was killed."""
+        grants = self.terms.grants
+        alone = grants.access != "workspace-write" and grants.network in {"none", "loopback"}
+        return alone and self.work.session is None
+
+    @property
+    def first_grants(self) -> ProcessGrants:
+        """The grants of the first step, which determine its user: a compiler sees only the program."""
+        compiles = any(variant.compile for variant in self.recipe.variants)
+        return ProcessGrants() if compiles else self.grants()
+
+    def grants(self, toolchain: "Toolchain | None" = None) -> ProcessGrants:
+        """Return the grants of the program, with its toolchain."""
+        given = self.terms.grants
+        inside = given.access != "none"
+        return ProcessGrants(
+            workspace=self.workspace if inside else None,
+            access=given.access,
+            cwd=self.cwd if inside else None,
+            network=given.network,
+            readable=toolchain.prefixes if toolchain else (),
+            still=toolchain.still if toolchain and given.access == "workspace-write" else (),
+        )
+
+
+class Sinks(NamedTuple):
+    """The sinks of the output of the program, or of a compiler that fails; and the files it left."""
+
+    stdout: Sink
+    stderr: Sink
+    files: "Callable[[Iterator[LeftFile], Mapping[str, str]], None] | None" = None
+    """Reads the working directory of a program that has ended, in a thread, with the SHA-256 (hex) of the files that
+    were there before."""
+    shown: Sink | None = None
+    """Receives the frames of the values that a program without a session showed, if it showed any."""
+    workdir: Callable[[Path], None] | None = None
+    """Receives the path of that directory, in a thread, as the program left it."""

@@ -1,0 +1,379 @@
+"""The engine of script tools: one tool's directory, one confined process, one result.
+
+    enabled? script exists? inputs valid? runtime known? -> process -> its output, parsed as JSON if possible
+
+It does not wait for pipes that grandchildren hold, ends every process, distinguishes a signal from success, cuts no
+character, limits the output, and allows no path out of the tool's directory.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from paddock.confinement.sandbox.hidden_files import explain_hidden
+from paddock.confinement.sandbox.protocol import HostProxy, Sandbox, Streams, open_hosts
+from paddock.engines.script_tools.environment import VariableError, environment
+from paddock.engines.script_tools.inputs import check
+from paddock.engines.script_tools.library import Tool, ToolError, inside
+from paddock.model.base import Json, count
+from paddock.model.limits import SCRIPT_BYTES
+from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import dumps, loads_finite
+from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.program import CapturedStream
+from paddock.model.request import ToolRun
+from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
+
+_MAX_JSON_PARTS = 1_000_000
+"""Maximum number of commas and brackets in output that is parsed as JSON: parsed values take a hundred times the
+memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolJob:
+    """One run of one tool."""
+
+    tool: Tool
+    work: ToolRun
+    workspace: Path
+    terms: ToolTerms
+    hosts: HostProxy | None = None
+    """What serves its proxy, with the network `hosts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How to run a script on this machine."""
+
+    start: Callable[[Path], tuple[list[str], dict[str, str]]]
+    """Returns arguments and variables for a scratch directory."""
+    sha256: str
+    """SHA-256 (hex) of the script that was read for this command."""
+    readable: tuple[Path, ...] = ()
+    """Paths that the process must read besides the tool's directory."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files that must exist in the scratch directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoCommand:
+    """Why there is no command: the runtime is unknown, or not installed."""
+
+    known: bool
+    hint: str = ""
+
+
+class Runtimes(Protocol):
+    """The facts about languages that the engine needs."""
+
+    def runtime_of(self, script: Path) -> str | None:
+        """Return the runtime of a file's suffix; None for an unknown suffix."""
+        ...
+
+    async def make_command(
+        self, runtime: str, script: Path, *, sandbox: Sandbox, grants: ProcessGrants, memory_bytes: int
+    ) -> Command | NoCommand:
+        """Return the command by which a runtime runs a script. Raises Unreadable."""
+        ...
+
+
+class Unreadable(Exception):
+    """The script cannot be read; the text says why."""
+
+
+class _RefusedError(Exception):
+    """The tool cannot be run; nothing was started."""
+
+    def __init__(self, message: str, *, status: Status = Status.INVALID, hint: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.hint = hint
+
+
+class ToolEngine:
+    """Runs script tools. `sandbox` returns the session's sandbox; `environ` contains the variables for inheritance."""
+
+    def __init__(
+        self,
+        sandbox: Callable[[], Awaitable[Sandbox]],
+        runtimes: Runtimes,
+        environ: Mapping[str, str],
+        *,
+        strict_nulls: bool,
+        max_jobs: int,
+    ) -> None:
+        self._sandbox = sandbox
+        self._runtimes = runtimes
+        self._environ = environ
+        self._strict_nulls = strict_nulls
+        self._turn = asyncio.Semaphore(max_jobs)
+
+    def check(self, tool: Tool, work: ToolRun) -> RawResult | None:
+        """Return the result of a tool that may not run or got wrong inputs; None if it can be run."""
+        try:
+            self._check_run(tool, work)
+        except _RefusedError as refused:
+            return _refuse_run(refused, 0.0)
+        return None
+
+    async def run(self, job: ToolJob) -> RawResult:
+        """Run a tool and return its result. Cancelling the task ends the process first.
+
+        Raises EngineError when Paddock's own machinery failed before the script started.
+        """
+        started = time.perf_counter()
+        try:
+            script, inputs = self._check_run(job.tool, job.work)
+            async with self._turn:
+                result = await self._run_process(job, script, inputs)
+        except _RefusedError as refused:
+            return _refuse_run(refused, _measure_elapsed_ms(started))
+        end = _make_end(result, job.terms, _measure_elapsed_ms(started))
+        status = result.status
+        if status is Status.FAILED and result.exit_code is None and result.signal is None:
+            status = Status.UNAVAILABLE
+        cost = result.usage
+        usage = Usage(
+            wall_ms=cost.wall_ms,
+            cpu_ms=round(cost.cpu_user_ms + cost.cpu_system_ms, 3),
+            peak_bytes=cost.peak_bytes,
+        )
+        return _raw_result(status, end, usage, result.sandbox)
+
+    def _check_run(self, tool: Tool, work: ToolRun) -> tuple[Path, Mapping[str, Json]]:
+        """Return script and inputs. Raises if it may not run, cannot run, or has invalid inputs, in this order."""
+        if not tool.manifest.enabled:
+            raise _RefusedError("Tool is disabled")
+        try:
+            script = inside(tool.directory, tool.manifest.script)
+        except ToolError as problem:
+            raise _RefusedError(f"Script not allowed: {problem}") from None
+        try:
+            facts = script.stat()
+        except OSError:
+            facts = None
+        if facts is None or not stat.S_ISREG(facts.st_mode):
+            raise _RefusedError(f"Script not found: {tool.script}")
+        if facts.st_size > SCRIPT_BYTES:
+            raise _RefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
+        checked = check(work.inputs, tool.schema, strict_nulls=self._strict_nulls)
+        if checked.errors:
+            raise _RefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
+        return script, checked.inputs
+
+    async def _run_process(self, job: ToolJob, script: Path, inputs: Mapping[str, Json]) -> ProcessResult:
+        tool, terms = job.tool, job.terms
+        sandbox = await self._sandbox()
+        runtime = self._choose_runtime(tool, script)
+        grants = _process_grants(job, _working_directory(tool))
+        try:
+            command = await self._runtimes.make_command(
+                runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
+            )
+        except Unreadable as problem:  # it may have been removed while this run waited for a slot
+            raise _RefusedError(f"Script cannot be read: {problem}: {tool.script}") from None
+        if isinstance(command, NoCommand):
+            status = Status.UNAVAILABLE if command.known else Status.INVALID
+            named = tool.manifest.runtime if tool.manifest.runtime != "auto" else runtime
+            text = f"No interpreter found for runtime '{named}'"
+            raise _RefusedError(text, status=status, hint=command.hint)
+        if command.sha256 != job.work.script_sha256:
+            # A rule or a person approved another script, perhaps long ago.
+            raise _RefusedError("Script has changed since it was asked for; ask again")
+        # UTF-8 cannot encode a lone surrogate; with a backslash it becomes the escape that JSON has for it.
+        stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+        grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
+        limits = _process_limits(terms, len(stdin))
+        slot = await sandbox.take_slot(grants, limits)
+        try:
+            await asyncio.to_thread(_write_files, command.files, slot.scratch)
+            argv, given = command.start(slot.scratch)
+            variables = self._make_variables(job, given)
+            async with open_hosts(job.hosts, slot.scratch) as (proxies, listener):
+                grants = grants.model_copy(update={"environment": {**variables, **proxies}})
+                streams = Streams(stdin, listener=listener)
+                return await sandbox.run(argv, grants, limits, streams, slot=slot)
+        finally:
+            slot.release()
+
+    def _choose_runtime(self, tool: Tool, script: Path) -> str:
+        """Return the runtime of a tool: the one that it names, or that of its suffix, or the shell."""
+        if tool.manifest.runtime != "auto":
+            return tool.manifest.runtime
+        return self._runtimes.runtime_of(script) or "shell"
+
+    def _make_variables(self, job: ToolJob, base: Mapping[str, str]) -> dict[str, str]:
+        """Return every variable; `base` belongs to the toolchain, whose PATH skips Paddock's own wrappers."""
+        own, allowed = job.tool.manifest.env, job.terms.environment
+        try:
+            given = environment(self._environ, base, own, job.work.env, allowed)
+        except VariableError as problem:
+            raise _RefusedError(str(problem)) from None
+        context = {
+            "SCRIPT_TOOL_ID": job.tool.manifest.id,
+            "SCRIPT_PROMPT_ID": job.work.prompt,
+            "SCRIPT_TOOL_DIR": str(job.tool.directory),
+        }
+        if job.terms.access != "none":
+            context["PADDOCK_WORKSPACE"] = str(job.workspace)
+        return {**given, **context}
+
+
+def _refuse_run(refused: _RefusedError, ms: float) -> RawResult:
+    end = ToolEnd(success=False, error=str(refused), duration_ms=ms)
+    return _raw_result(refused.status, end, Usage(), SandboxFacts(), refused.hint)
+
+
+def _working_directory(tool: Tool) -> Path:
+    name = tool.manifest.working_dir
+    if name is None:
+        return tool.directory
+    try:
+        path = inside(tool.directory, name)
+    except ToolError as problem:
+        raise _RefusedError(f"Working directory not allowed: {problem}") from None
+    if not os.path.isdir(path):  # `Path.is_dir` raises if a name is too long
+        raise _RefusedError(f"Working directory not found: {name}")
+    return path
+
+
+def _process_grants(job: ToolJob, cwd: Path) -> ProcessGrants:
+    """Return what the process may reach: its own directory for reading, and the declared needs that policy allows.
+
+    Without a granted workspace, the directory takes its place: a process with a workspace may run as the workspace's
+    owner, who can also read the directory.
+    """
+    directory, terms = job.tool.directory, job.terms
+    if terms.access == "none":
+        grants = ProcessGrants(workspace=directory, access="read-only", cwd=cwd, network=terms.network)
+    else:
+        grants = ProcessGrants(
+            workspace=job.workspace,
+            access=terms.access,
+            cwd=cwd,
+            network=terms.network,
+            readable=(directory,),
+        )
+    return grants.model_copy(update={"fixed": (directory,), "searched": (directory,)})
+
+
+def _write_files(files: Mapping[str, str], scratch: Path) -> None:
+    owner = scratch.stat().st_uid
+    for name, text in files.items():
+        path = scratch / name
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        os.chown(path, owner, -1)
+
+
+def _process_limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
+    return ProcessLimits(
+        timeout_ms=terms.timeout_ms,
+        cpu_ms=terms.timeout_ms * 2,
+        memory_bytes=terms.memory_bytes,
+        stdout_bytes=terms.output_bytes,
+        stderr_bytes=terms.output_bytes,
+        kept_bytes=terms.output_bytes,
+        stdin_bytes=max(1, stdin),
+    )
+
+
+def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
+    """Return the end of a run."""
+    stdout, stderr = _decode_text(result.stdout), _decode_text(result.stderr)
+    code, output = EXIT_REFUSED, None
+    error: str | None = None
+    match result.status:
+        case Status.OK:
+            code, output = 0, parse_output(stdout)
+        case Status.FAILED if result.exit_code is not None:
+            code, output = result.exit_code, parse_output(stdout)
+            error = stderr or f"Process exited with code {code}"
+        case Status.FAILED if result.signal is not None:
+            code, output = EXIT_SIGNAL_BASE + result.signal, parse_output(stdout)
+            error = stderr or f"Process was ended by {_signal_name(result.signal)}"
+        case Status.TIMEOUT if result.limit == "wall":
+            error = f"Script timed out after {terms.timeout_ms}ms"
+        case Status.TIMEOUT:
+            error = f"Script used more than {terms.timeout_ms * 2}ms of CPU time"
+        case Status.MEMORY_LIMIT:
+            error = f"Script used more than {terms.memory_bytes} bytes of memory"
+        case Status.OUTPUT_LIMIT if result.limit in ("stdout", "stderr"):
+            error = f"Script wrote more than {terms.output_bytes} bytes to {result.limit}"
+        case Status.OUTPUT_LIMIT | Status.PROCESS_LIMIT:
+            error = f"Script went beyond its limit: {result.limit}"
+        case _:
+            error = f"Spawn error: {result.reason or result.status.value}"
+    if result.status is Status.FAILED and code == EXIT_REFUSED:
+        error = f"Spawn error: {result.reason}"
+    return ToolEnd(
+        success=result.status is Status.OK,
+        output=output,
+        stdout=stdout,
+        stderr=stderr,
+        exit_code=code,
+        duration_ms=ms,
+        error=_add_hint(error, result, terms),
+        violations=result.violations,
+    )
+
+
+def _add_hint(error: str | None, result: ProcessResult, terms: ToolTerms) -> str | None:
+    """Return the error of a run, with what it may have lacked."""
+    hint = "" if error is None else explain_hidden(result, terms.access)
+    return f"{(error or '').rstrip()}\nhint: {hint}" if hint else error
+
+
+def parse_output(stdout: str) -> Json:
+    """Return a script's output: JSON of any type, else `{"output": text}`; None for nothing.
+
+    JSON that is nested too deeply stays text.
+    """
+    text = stdout.strip().strip("\ufeff").strip()
+    if not text:
+        return None
+    if sum(map(text.count, ",[{")) <= _MAX_JSON_PARTS:
+        with contextlib.suppress(ValueError, RecursionError):
+            value = loads_finite(text)
+            if not is_deeper(value, MAX_DEPTH):
+                return value
+    return {"output": text}
+
+
+def _decode_text(stream: CapturedStream) -> str:
+    gap = f"\n[...{count(stream.omitted_bytes, 'byte')} left out...]\n" if stream.truncated else ""
+    return stream.head + gap + stream.tail
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"Signal {number}"
+
+
+def _measure_elapsed_ms(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)
+
+
+def _raw_result(
+    status: Status, end: ToolEnd, usage: Usage, sandbox: SandboxFacts, hint: str = ""
+) -> RawResult:
+    error = ErrorInfo(name="ToolError", message=end.error, phase="call", hint=hint) if end.error else None
+    has_value = end.output is not None
+    return RawResult(
+        status=status,
+        value=end.output,
+        has_value=has_value,
+        error=error,
+        tool=end,
+        usage=usage,
+        sandbox=sandbox,
+    )

@@ -1,0 +1,1 @@
+"""Calls to tools of upstream servers, over as few processes as possible."""

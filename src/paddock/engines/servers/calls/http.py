@@ -1,0 +1,305 @@
+"""The HTTP client below streamable HTTP: a failing request fails its own call, not the whole connection.
+
+Answers are limited in size, because the library reads whole bodies, decoded. Requests that no caller waits for are also
+limited in time.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any, cast
+
+import httpx2
+from mcp_types import INTERNAL_ERROR
+from pydantic_core import from_json, to_json
+
+from paddock.confinement.network.http_transport import build_client, find_failed_proxy
+from paddock.engines.servers.calls.call_errors import TRACE, CallFailed, Trace
+from paddock.engines.servers.calls.lifecycle import CallHealth
+from paddock.engines.servers.calls.stdio_rpc import parse_slowly
+from paddock.engines.servers.config import HttpServer
+from paddock.engines.servers.connect_errors import describe_cause
+from paddock.engines.servers.output import MAX_DEPTH, MAX_LINE_BYTES
+from paddock.model.errors import ConfigurationError, ServerUnavailable
+from paddock.model.json_meter import MAX_VALUES, JsonMeter
+from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
+
+_UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+_FAREWELL_S = 1.0
+"""Maximum time to end a session, in seconds."""
+_APART_S = 0.5
+"""Minimum time between two requests for the rest of one stream, in seconds; a server may ask for no pause."""
+_PLAIN_ENCODINGS = ("", "identity")
+_MAX_VALUE_CHARS = 200
+_LINES = re.compile(rb"\r\n|\r|\n|[^\r\n]+").findall
+_MAX_CHECKED_BYTES = 64 << 10
+"""Maximum size of an answer whose id is checked, in bytes: errors are short."""
+
+
+def http_client(
+    server: HttpServer, auth: httpx2.Auth | None = None, max_values: int = MAX_VALUES
+) -> httpx2.AsyncClient:
+    """Return a client with the server's headers. It has no read timeout: each call has its own.
+
+    An answer or event with more than `max_values` values ends with an error before the library decodes it. Raises
+    CallFailed for a `url` that is not valid, and when an environment variable for it names a proxy or certificates that
+    cannot be used.
+    """
+    headers = {"accept-encoding": "identity", **server.headers}
+    timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
+    try:
+        make = partial(_Client, max_values, headers=headers, timeout=timeout, auth=auth)
+        return build_client(lambda transport: make(transport=transport), httpx2.URL(server.url))
+    except httpx2.InvalidURL:
+        why = f"the `url` of {server.name} is not the address of a web server; correct it"
+    except ConfigurationError as problem:
+        why = str(problem)
+    raise CallFailed(ServerUnavailable(f"{why}."), CallHealth.NEUTRAL)
+
+
+class _Client(httpx2.AsyncClient):
+    """Records in the call's trace how the request ended, and turns a network failure into an answer."""
+
+    def __init__(self, max_values: int, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(**options)
+        self._max_values = max_values
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
+        trace = TRACE.get() or Trace()
+        if request.method == "DELETE":
+            return await self._end_session(request, options)
+        if request.method == "GET":
+            await _wait_between_requests(trace)
+        request = _unmark_numbers(request)
+        before, trace.sent = trace.sent, True  # also counts if the caller is cancelled
+        try:
+            response = await super().send(request, **options)
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            # The library's transport would end with all its calls. A 502 is what a gateway would answer.
+            trace.sent = before or not isinstance(error, _UNSENT_ERRORS)
+            trace.cause, proxy = describe_cause(error), find_failed_proxy(request.url, error)
+            if proxy is not None:
+                trace.cause, trace.remedy = proxy.explain_failure(trace.cause), proxy.remedy
+            return httpx2.Response(502, request=request)
+        trace.status, trace.cause = response.status_code, ""
+        trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.headers.get("content-encoding", "").strip().lower() not in _PLAIN_ENCODINGS:
+            # The library would decode it: a few bytes could fill the memory.
+            await response.aclose()
+            trace.cause = "it compresses its answers, although it is asked not to"
+            return httpx2.Response(502, request=request)
+        if response.is_redirect:
+            return await _strip_body(response, trace)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        if trace.kind == "text/event-stream":
+            response.stream = _ExactEvents(_BoundedEvents(response.stream, trace, self._max_values))
+        else:
+            response.stream = _BoundedDocument(response.stream, trace, self._max_values)
+            if response.is_success and request.method == "POST" and trace.kind == "application/json":
+                response.stream = _MatchingAnswer(response.stream, request.content, trace)
+        return response
+
+    async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """End a session; the wait for the answer is short, and the answer is not read."""
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                response = await super().send(request, **options)
+                await response.aclose()
+        except (TimeoutError, httpx2.TransportError):
+            return httpx2.Response(502, request=request)
+        return httpx2.Response(response.status_code, request=request)
+
+
+async def _wait_between_requests(trace: Trace) -> None:
+    """Wait, so that a stream that ends at once is not requested again without a pause."""
+    now = asyncio.get_running_loop().time()
+    trace.reopens = max(now, trace.reopens + _APART_S)
+    await asyncio.sleep(trace.reopens - now)
+
+
+async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Response:
+    """Return a redirect without its body: the library would read it without a limit."""
+    await response.aclose()
+    bare = httpx2.Response(response.status_code, request=response.request)
+    bare.next_request = response.next_request
+    if response.next_request is not None:
+        place = response.next_request.url.copy_with(userinfo=b"", query=None, fragment=None)
+        trace.place = str(place)[:_MAX_VALUE_CHARS]
+    return bare
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """A body that ends with an error when it exceeds a limit."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, max_values: int) -> None:
+        self._stream = stream
+        self._trace = trace
+        self._max_values = max_values
+
+    def _check_limits(self, meter: JsonMeter) -> None:
+        if meter.too_deep:
+            raise _make_oversize_error(self._trace, f"it is nested more than {MAX_DEPTH} deep")
+        if meter.values > self._max_values:
+            values = f"it has more than {self._max_values} values"
+            raise _make_oversize_error(
+                self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`"
+            )
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _BoundedDocument(_BoundedBody):
+    """One JSON document, with the limits of a stdio server's message."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, meter = 0, JsonMeter(MAX_DEPTH)
+        try:
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > MAX_LINE_BYTES:
+                    raise _make_oversize_error(
+                        self._trace, f"it is larger than {MAX_LINE_BYTES} bytes; ask for less at once"
+                    )
+                meter.feed(chunk)
+                self._check_limits(meter)
+                yield chunk
+        except httpx2.TransportError as error:
+            raise _make_stream_error(self._trace, describe_cause(error)) from None
+
+
+class _BoundedEvents(_BoundedBody):
+    """Server-sent events; each contains a document. The library limits their bytes.
+
+    A JSON string contains no line break. Therefore the count of a `data` field starts outside of strings, whatever
+    quotes the other fields of the event contain.
+    """
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        meter, blank, half = JsonMeter(MAX_DEPTH), False, False
+        async for chunk in self._stream:
+            for line in _LINES(chunk[half and chunk[:1] == b"\n" :]):
+                if line[:1] not in b"\r\n":
+                    meter.feed(line)
+                    self._check_limits(meter)
+                    blank = False
+                    continue
+                if blank:
+                    meter = JsonMeter(MAX_DEPTH)
+                meter.end_line()
+                blank = True
+            half = chunk[-1:] == b"\r"
+            yield chunk
+
+
+class _MatchingAnswer(httpx2.AsyncByteStream):
+    """A JSON answer that must belong to its request: with another id, the callers would wait until their timeouts.
+
+    If the server could not read the id (JSON-RPC 2.0, section 5: `id` is null), its error gets the id of the request.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, request: bytes, trace: Trace) -> None:
+        self._stream = stream
+        self._request = request
+        self._trace = trace
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in self._stream])
+        yield _mark_numbers(self._restore_id(body) if len(body) <= _MAX_CHECKED_BYTES else body)
+
+    def _restore_id(self, body: bytes) -> bytes:
+        try:
+            asked, answer = from_json(self._request), from_json(body)
+            number, other = asked["id"], answer["id"]
+        except (ValueError, LookupError, TypeError):
+            return body  # no caller waits for it, or the library reports the fault
+        if other is None and "error" in answer:
+            return to_json({**answer, "id": number})
+        if str(other) != str(number):
+            raise _make_stream_error(
+                self._trace,
+                f"it answers another request, {str(other)[:_MAX_VALUE_CHARS]!r} instead of {number!r}",
+            )
+        return body
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _make_oversize_error(trace: Trace, text: str) -> httpx2.StreamError:
+    trace.oversize = True
+    return _make_stream_error(trace, text)
+
+
+class _ExactEvents(httpx2.AsyncByteStream):
+    """Events whose numbers keep their digits while they pass the library (`paddock.model.numbers`)."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        line = bytearray()
+        async for chunk in self._stream:
+            whole, end, rest = chunk.rpartition(b"\n")
+            if not end and len(line) + len(rest) <= MAX_LINE_BYTES:
+                line += rest
+                continue
+            lines = bytes(line) + whole + end
+            line[:] = rest
+            yield b"".join(map(_mark_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
+        yield bytes(line)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _mark_event(line: bytes) -> bytes:
+    if not line.startswith(b"data:") or not may_lose(line):
+        return line
+    data = line[len(b"data:") :].strip()
+    return b"data: " + _mark_numbers(data) + b"\n"
+
+
+def _mark_numbers(body: bytes) -> bytes:
+    """Return an answer with marked numbers in its result. The library checks the others; they contain no data."""
+    if not may_lose(body):
+        return body
+    try:
+        answer = cast("dict[str, Any]", loads(body.decode()))
+        answer["result"] = mark_numbers(answer["result"])
+        return json.dumps(answer).encode()
+    except NumberTooLongError as problem:
+        return _make_error_answer(body, str(problem))
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return body  # no answer, or the library reports the fault
+
+
+def _make_error_answer(body: bytes, problem: str) -> bytes:
+    """Return an error in place of an answer that no reader accepts."""
+    answer = parse_slowly(body) or {
+        "id": None,
+        "error": {"code": INTERNAL_ERROR, "message": f"the answer contains {problem}"},
+    }
+    return to_json({"jsonrpc": "2.0", **answer})
+
+
+def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:
+    """Return a request with numbers in place of marked strings, in its body and its headers."""
+    if MARK.encode() not in request.content:
+        return request
+    kept = [
+        (name, value) for name, value in request.headers.multi_items() if name.lower() != "content-length"
+    ]
+    headers = [(name, value.replace(MARK, "")) for name, value in kept]
+    content = unmark_text(request.content)
+    return httpx2.Request(
+        request.method, request.url, headers=headers, content=content, extensions=request.extensions
+    )
+
+
+def _make_stream_error(trace: Trace, text: str) -> httpx2.StreamError:
+    trace.fault = text
+    return httpx2.StreamError(text)

@@ -1,0 +1,116 @@
+"""Sessions of JavaScript programs: a V8 worker that lives across requests."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+
+from paddock.engines.javascript.engine import GuestEngine
+from paddock.engines.javascript.held_worker import HeldWorker
+from paddock.engines.javascript.job import GuestJob, Host
+from paddock.engines.sessions.table import OpenSession, SessionTable, refuse
+from paddock.foundation.cancellation import run_shielded
+from paddock.model.limits import Grants
+from paddock.model.outcome import OnConsole, RawResult, Status
+from paddock.model.session import NEW, Result
+
+
+@dataclass(slots=True)
+class GuestSession(OpenSession):
+    """One open session of JavaScript programs."""
+
+    worker: HeldWorker
+    grants: Grants
+
+    @property
+    def executor(self) -> HeldWorker:
+        return self.worker
+
+    @property
+    def language(self) -> str:
+        return "javascript"
+
+
+def find_grants(table: SessionTable, actor: str, handle: str) -> Grants | None:
+    """Return what a session of JavaScript programs was opened with; None without one."""
+    found = table.find_open(actor, handle)
+    return found.grants if isinstance(found, GuestSession) else None
+
+
+def check_session(table: SessionTable, actor: str, handle: str) -> RawResult | None:
+    """Return why a program cannot run in the session of a handle; None if it can."""
+    found = None if handle == NEW else table.find_open(actor, handle)
+    if found is None:
+        return None if handle == NEW else table.explain_absence(actor, handle)
+    if not isinstance(found, GuestSession):
+        return refuse("this session is one of programs in another language (run_program)")
+    return None
+
+
+async def run_guest(
+    table: SessionTable,
+    engine: GuestEngine,
+    actor: str,
+    job: GuestJob,
+    *,
+    host: Host,
+    on_console: OnConsole | None = None,
+    stop: asyncio.Event | None = None,
+) -> RawResult:
+    """Run a program in its session, after what runs there already, or open a session for it.
+
+    Setting `stop`, or cancelling the task, interrupts the program. Raises EngineError if no worker can start.
+    """
+    run = partial(_run_in, table, engine, job=job, host=host, on_console=on_console, stop=stop)
+    handle = job.work.session or NEW
+    if handle == NEW:
+        start = partial(engine.hold, jit=job.grants.jit)
+        opened = await table.open(actor, start, partial(_make_session, job.grants))
+        if isinstance(opened, RawResult):
+            return opened
+        try:
+            return await run(opened)
+        except BaseException:  # also after a cancellation: nobody learns its handle
+            await run_shielded(table.end(opened, "the program that opened it was not answered"))
+            raise
+    if why := check_session(table, actor, handle):
+        return why
+    found = table.find_open(actor, handle)
+    assert isinstance(found, GuestSession)
+    return await run(found)
+
+
+async def _run_in(
+    table: SessionTable,
+    engine: GuestEngine,
+    session: GuestSession,
+    *,
+    job: GuestJob,
+    host: Host,
+    on_console: OnConsole | None,
+    stop: asyncio.Event | None,
+) -> RawResult:
+    async with session.lock:
+        if session.worker.lost:
+            await table.end(session, session.worker.loss)
+        elif session.grants.jit and not job.grants.jit:
+            await table.end(session, "policy grants less than it was opened with")
+        if table.find_open(session.actor, session.id) is None:  # it may have ended while this one waited
+            return table.explain_absence(session.actor, session.id)
+        if stop is not None and stop.is_set():
+            return RawResult(status=Status.CANCELLED)
+
+        async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:
+            timeout_ms = min(job.limits.timeout_ms, left_ms)
+            limited = replace(job, limits=job.limits.model_copy(update={"timeout_ms": timeout_ms}))
+            result = await engine.run_held(
+                session.worker, number, limited, host=host, on_console=on_console, stop=stop
+            )
+            return result, ()
+
+        return await table.execute(session, execute)
+
+
+def _make_session(
+    grants: Grants, handle: str, actor: str, ends_at: float, worker: HeldWorker
+) -> GuestSession:
+    return GuestSession(handle, actor, ends_at, worker, grants)

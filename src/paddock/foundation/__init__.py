@@ -1,0 +1,1 @@
+"""What every floor needs and no concept owns: files, locks, large JSON, cancellation, JSON Schema."""

@@ -1,0 +1,228 @@
+"""Run the programs of a batch, and judge those that have tests. Each run is one request to the gate.
+
+    program without tests   one request -> its outcome
+    program with tests      for each test one request, with its standard input alone -> comparison -> verdict
+                            (a checker is another request, with files)
+
+Each test starts in a new slot, so that no test finds anything of another one. A compiled program is compiled for its
+first test, and comes from the cache of compiled programs for the others. The expected output stays in this process;
+only a checker gets it, too. A verdict depends only on what the parent saw: how the process ended, and the bytes that it
+wrote to standard output.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from paddock.engines.programs.recipe import is_compiled
+from paddock.gate.batch.compare import compare
+from paddock.gate.batch.mapping import map_concurrently
+from paddock.gate.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
+from paddock.model.limits import KIB, MIB, LimitOverrides
+from paddock.model.outcome import Outcome, Status
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.texts import ellipsis
+from paddock.model.work_files import InputFile
+from paddock.policy.settings.schema import RuntimeSettings
+
+JUDGED_OUTPUT_BYTES = 16 * MIB
+"""Default of `output_bytes` for a program with tests: so much output is kept in memory for each running program."""
+MAX_STREAM_BYTES = 8 * KIB
+"""Maximum bytes of each stream that are kept of a test."""
+MAX_ATTEMPTS = 3
+"""How often a program is run that others kept from running. A program cannot prolong that: it is the same number for
+all."""
+_MAX_QUICK_BYTES = 64 * KIB
+"""Maximum size of an output that is compared faster than a thread starts."""
+_MESSAGE_CHARS = 200
+
+_VERDICTS = {
+    Status.OK: CaseVerdict.ACCEPTED,
+    Status.FAILED: CaseVerdict.RUNTIME_ERROR,
+    Status.TIMEOUT: CaseVerdict.TIME_LIMIT,
+    Status.MEMORY_LIMIT: CaseVerdict.MEMORY_LIMIT,
+    Status.OUTPUT_LIMIT: CaseVerdict.OUTPUT_LIMIT,
+    Status.PROCESS_LIMIT: CaseVerdict.RUNTIME_ERROR,
+    Status.LOST: CaseVerdict.LOST,
+    Status.CANCELLED: CaseVerdict.LOST,
+    Status.UNAVAILABLE: CaseVerdict.UNAVAILABLE,
+}
+"""Verdicts by status, before the output is compared; every other status is `internal`."""
+
+
+class Execute(Protocol):
+    """`Gate.execute`, as far as a batch needs it."""
+
+    async def __call__(
+        self,
+        request: ExecutionRequest,
+        *,
+        on_raw_stdout: Callable[[bytes], None] | None = None,
+        patient: bool = False,
+    ) -> Outcome:
+        """Run a request and return its outcome."""
+        ...
+
+
+class Origin(NamedTuple):
+    """Who sends the requests of a batch, and from where."""
+
+    workspace: Path
+    actor: str
+    surface: str
+
+
+class Runner:
+    """Runs programs through a gate, such as `session.gate.execute` of a `Session`, with its settings."""
+
+    def __init__(self, execute: Execute, origin: Origin, settings: RuntimeSettings) -> None:
+        self._execute_request = execute
+        self._origin = origin
+        self._compile_timeout_ms = settings.timeout_ms
+        self._max_jobs = settings.max_jobs
+        self._languages = frozenset(settings.languages)
+        self._recipes = settings.recipes
+
+    def map(
+        self, programs: Iterable[Program] | AsyncIterable[Program], max_parallel: int | None = None
+    ) -> AsyncGenerator[ProgramResult]:
+        """Yield the results of programs as they end; at most `max_parallel` run, and at most `runtimes.max_jobs`.
+
+        Programs of a sequence whose language the gate rejects are sent first, so that a mistake is found at once.
+        """
+        if isinstance(programs, Sequence):
+            programs = sorted(programs, key=self.has_language)
+        parallel = min(max_parallel or self._max_jobs, self._max_jobs)
+        return map_concurrently(self.run, programs, parallel=parallel)
+
+    def has_language(self, program: Program) -> bool:
+        """Return whether there are runtimes for the language of a program and of its checker."""
+        used = (program.language, *([program.checker.language] if program.checker is not None else []))
+        return all(name in self._languages for name in used)
+
+    async def run(self, program: Program) -> ProgramResult:
+        """Run a program, with all its tests if it has any. Raises LedgerError when the record cannot be written."""
+        if program.tests:
+            return await self._judge(program)
+        outcome = await self._execute(program.make_work(program.stdin), self._make_limits(program))
+        return ProgramResult(id=program.id, outcome=outcome)
+
+    async def _judge(self, program: Program) -> ProgramResult:
+        results: list[CaseResult] = []
+        work = program.make_work(None)
+        work = work.model_copy(update={"output": work.output.replace(kept_bytes=MAX_STREAM_BYTES)})
+        for case in program.tests:
+            result = await self._run_case(program, case, work.model_copy(update={"stdin": case.stdin}))
+            if result.verdict is CaseVerdict.COMPILE_ERROR:
+                return _conclude(program, [result.replace(name=each.name) for each in program.tests])
+            results.append(result)
+            if program.stop_on_failure and result.verdict is not CaseVerdict.ACCEPTED:
+                break
+        return _conclude(program, results)
+
+    async def _run_case(self, program: Program, case: Case, work: RuntimeRun) -> CaseResult:
+        limits = self._make_limits(program)
+        limits = limits.replace(
+            timeout_ms=case.timeout_ms or program.timeout_ms,
+            memory_bytes=case.memory_bytes or program.memory_bytes,
+            compile_timeout_ms=limits.compile_timeout_ms or self._compile_timeout_ms,
+            output_bytes=program.output_bytes or JUDGED_OUTPUT_BYTES,
+        )
+        written: list[bytes] = []
+        outcome = await self._execute(work, limits, written)
+        verdict, message = _judge_end(outcome), "" if outcome.error is None else outcome.error.message
+        if verdict is CaseVerdict.ACCEPTED:
+            verdict, message = await self._judge_output(program, case, b"".join(written))
+        return CaseResult(name=case.name, verdict=verdict, message=message, outcome=outcome)
+
+    def _make_limits(self, program: Program) -> LimitOverrides:
+        """Return the limits of a program; that of a compile step only if it may have one."""
+        limits = program.make_limits()
+        if limits.compile_timeout_ms is None or is_compiled(program.language, self._recipes):
+            return limits
+        return limits.replace(compile_timeout_ms=None)
+
+    async def _judge_output(self, program: Program, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
+        if program.checker is not None:
+            return await self._check(program.checker, case, actual)
+        given = case.expect, actual, program.compare
+        quick = len(actual) <= _MAX_QUICK_BYTES
+        message = compare(*given) if quick else await asyncio.to_thread(compare, *given)
+        return (CaseVerdict.WRONG_ANSWER if message else CaseVerdict.ACCEPTED), message
+
+    async def _check(self, checker: Checker, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
+        """Return what a checker finds of the actual output."""
+        given = {"input": case.stdin, "expected": case.expect, "actual": actual}
+        work = RuntimeRun.model_validate(
+            {
+                "runtime": checker.language,
+                "code": checker.code,
+                "args": tuple(given),
+                "files": [InputFile(path=name, data=data) for name, data in given.items()],
+                "outputs": (),
+                "access": "none",
+                "output": {"persist": False, "kept_bytes": MAX_STREAM_BYTES},
+            }
+        )
+        limits = LimitOverrides(
+            timeout_ms=checker.timeout_ms,
+            memory_bytes=checker.memory_bytes,
+            compile_timeout_ms=self._compile_timeout_ms,
+        )
+        outcome = await self._execute(work, limits)
+        program = outcome.program
+        said = (
+            ""
+            if program is None
+            else f"{program.stdout.text}\n{program.stderr.text}".strip().partition("\n")[0]
+        )
+        message = ellipsis(said, _MESSAGE_CHARS)
+        if outcome.ok:
+            return CaseVerdict.ACCEPTED, message
+        verdict = _judge_end(outcome)
+        if verdict is CaseVerdict.RUNTIME_ERROR and program is not None and program.exit_code == 1:
+            return CaseVerdict.WRONG_ANSWER, message or "the checker rejects the output"
+        fault = f"the checker failed: {outcome.error.message}" if outcome.error else "the checker failed"
+        return (CaseVerdict.INTERNAL if verdict.is_known else verdict), fault
+
+    async def _execute(
+        self, work: RuntimeRun, limits: LimitOverrides, written: list[bytes] | None = None
+    ) -> Outcome:
+        """Run a program, and again if others kept it from running; `written` gets its standard output."""
+        actor, surface, workspace = self._origin.actor, self._origin.surface, self._origin.workspace
+        on_raw_stdout = None if written is None else written.append
+        attempt = 1
+        while True:
+            request = ExecutionRequest(
+                actor=actor, surface=surface, workspace=workspace, work=work, limits=limits
+            )
+            outcome = await self._execute_request(request, on_raw_stdout=on_raw_stdout, patient=True)
+            if not _is_starved(outcome) or attempt == MAX_ATTEMPTS:
+                return outcome
+            attempt += 1
+            if written is not None:
+                written.clear()
+
+
+def _is_starved(outcome: Outcome) -> bool:
+    """Return whether a program reached its wall limit because others used the processors, and changed nothing."""
+    program = outcome.program
+    return outcome.status is Status.UNAVAILABLE and program is not None and program.limit == "wall"
+
+
+def _judge_end(outcome: Outcome) -> CaseVerdict:
+    """Return the verdict on how a program ended; `accepted` means that its output decides."""
+    verdict = _VERDICTS.get(outcome.status, CaseVerdict.INTERNAL)
+    if verdict.is_known and outcome.program is not None and outcome.program.phase == "compile":
+        return CaseVerdict.COMPILE_ERROR
+    return verdict
+
+
+def _conclude(program: Program, results: list[CaseResult]) -> ProgramResult:
+    failed = [each for each in results if each.verdict is not CaseVerdict.ACCEPTED]
+    known = (each for each in failed if each.verdict.is_known)
+    decisive = next(known, None) or next(iter(failed), results[-1])
+    return ProgramResult(
+        id=program.id, outcome=decisive.outcome, verdict=decisive.verdict, tests=tuple(results)
+    )

@@ -1,0 +1,215 @@
+"""Claim requests with effects among the machines of a cluster, directly before they start.
+
+    take    the key is new: the request may run; otherwise the outcome of the request that had it
+    run     runs the work, and ends it if the lease of this server is lost
+    end     stores the outcome before anybody sees it
+
+A request without effects passes through: the database is not used for it.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from paddock.cluster.database import clean_text
+from paddock.cluster.lease import FENCE_S
+from paddock.cluster.runs import Claim, Ended, Fenced, Finished, KeyReused, Lost, Started, Taken
+from paddock.foundation.cancellation import run_shielded, unless_stopped
+from paddock.model.errors import LedgerError, StoreUnavailable
+from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, read_outcome, write_outcome
+from paddock.model.request import KEY_REUSED, UNKEPT_OUTCOME, ExecutionRequest
+from paddock.policy.decisions.effects import has_effects
+from paddock.policy.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.gate.cluster import Cluster
+
+_RETRY_S = 0.25
+"""Time after which an end is stored again, in seconds."""
+_log = logging.getLogger("paddock.cluster")
+
+_ALLOWED = Decision(allowed=True)
+_STOPPED = RawResult(
+    status=Status.CANCELLED,
+    error=ErrorInfo(
+        name="Cancelled",
+        message="It was cancelled while it waited for the request with the same key, which another server runs.",
+        phase="decide",
+    ),
+)
+_LEASE_LOST = RawResult(
+    status=Status.LOST,
+    error=ErrorInfo(
+        name="LeaseLost",
+        message=f"It was ended because this server had not reached the database of the cluster for {FENCE_S:.0f} s.",
+        hint="what it did until then remains: check that before you send it again with a new key",
+    ),
+)
+
+
+class Claims:
+    """The claims of one session."""
+
+    def __init__(self, cluster: "Cluster", settings: Settings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    @asynccontextmanager
+    async def begin(self, request: ExecutionRequest) -> "AsyncGenerator[RequestClaim]":
+        """Yield the claim of a request that no other one contains. What is claimed at the end is ended then."""
+        claim = RequestClaim(self._cluster, self._settings, request)
+        try:
+            yield claim
+        finally:
+            await run_shielded(claim.close())
+
+    async def confirm_record(self) -> RawResult | None:
+        """Wait until the database has all records so far, where the settings want that; return why it has not."""
+        if self._settings.cluster.record != "all":
+            return None
+        try:
+            await self._cluster.shipper.flush()
+        except (StoreUnavailable, LedgerError) as error:
+            return _refuse(str(error), "nothing was started: send it again later")
+        return None
+
+
+class RequestClaim:
+    """The claim of one request."""
+
+    def __init__(self, cluster: "Cluster", settings: Settings, request: ExecutionRequest) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._request = request
+        self._run: Started | None = None
+        self._began = False
+
+    async def take(
+        self, request: ExecutionRequest, decision: Decision, stop: asyncio.Event | None
+    ) -> RawResult | None:
+        """Claim the request if it may have effects; return its end if it must not run.
+
+        That is an Outcome if a request with its key ran before. `request` has the names that were resolved.
+        """
+        if self._run is not None or not has_effects(request, decision, self._settings):
+            return None
+        try:
+            self._cluster.lease.check()
+            taken = await self._cluster.runs.take(self._make_claim(), stop)
+        except StoreUnavailable as error:
+            return _refuse(str(error), "nothing was started: send it again later, with the same key")
+        if isinstance(taken, Started):
+            self._run = taken
+            return None
+        return _STOPPED if taken is None else _explain(taken)
+
+    def _make_claim(self) -> Claim:
+        request, key = self._request, self._request.key
+        if key is None:
+            return Claim(
+                clean_text(request.actor),
+                request.id,
+                request.id,
+                hashlib.sha256(request.id.encode()).digest(),
+            )
+        return Claim(clean_text(request.actor), clean_text(key.name), request.id, key.digest)
+
+    async def run(self, work: Coroutine[Any, Any, RawResult]) -> RawResult:
+        """Return the result of the work, which is ended early if the lease of this server is lost."""
+        if self._run is None:
+            return await work
+        try:
+            with self._cluster.lease.hold() as fenced:
+                self._began = True
+                return await unless_stopped(work, fenced) or _LEASE_LOST
+        except StoreUnavailable as error:  # only from `hold`: nothing ran
+            work.close()
+            return _refuse(str(error), "nothing was started: send it again later, with the same key")
+
+    async def end(self, outcome: Outcome) -> Outcome:
+        """Store the outcome, and return what the caller gets."""
+        run, self._run = self._run, None
+        if run is None:
+            return outcome
+        if outcome.status is Status.UNAVAILABLE:
+            await run_shielded(self._store(run, None))
+            return outcome
+        ended = Ended(outcome.status.value, write_outcome(outcome).encode("utf-8", "replace"))
+        if await run_shielded(self._store(run, ended)):
+            return outcome
+        _log.warning("the outcome of %s is dropped: another server took the request for lost", outcome.id)
+        return _make_lost(outcome.id, self._cluster.node.id, outcome.decision)
+
+    async def close(self) -> None:
+        """End a claim without an outcome: its task was cancelled, or the record cannot be written."""
+        run, self._run = self._run, None
+        if run is not None:
+            await self._store(run, Ended(Status.CANCELLED.value, None) if self._began else None)
+
+    async def _store(self, run: Started, ended: Ended | None) -> bool:
+        """Store an end, as long as the lease lasts, and not for longer; later it is stored in the background.
+
+        A database can renew a lease and not store an end, for example if its disk is full.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + FENCE_S
+        while True:
+            try:
+                return await self._cluster.runs.end(run, ended)
+            except StoreUnavailable as error:
+                if ended is None or self._cluster.lease.age_s >= FENCE_S or loop.time() >= until:
+                    _log.warning("the end of %s is stored later: %s", run.claim.request, error)
+                    return True
+            await asyncio.sleep(_RETRY_S)
+
+
+def _explain(taken: Taken) -> RawResult:
+    """Return the end of a request that was not started because of another one with its key."""
+    match taken:
+        case Finished(outcome=bytes(data)):
+            return read_outcome(data)
+        case Finished(request, status):
+            return _make_unkept(request, Status(status))
+        case Lost(request, node):
+            return _make_lost(request, node)
+        case KeyReused(request):
+            error = ErrorInfo(
+                name=KEY_REUSED,
+                message=f"The request {request} has this key, and asked for something else.",
+                hint="send a new key with each new request",
+                phase="decide",
+            )
+            return RawResult(status=Status.INVALID, error=error)
+        case Fenced():
+            return _refuse("This attempt was fenced off.", "send it again as the next attempt")
+        case Started():
+            raise AssertionError("it was started here")
+
+
+def _make_unkept(request: str, status: Status) -> Outcome:
+    error = ErrorInfo(
+        name=UNKEPT_OUTCOME,
+        message=f"It ran before as {request} and finished with the status {status}. Its outcome is not kept: it was "
+        "too large, or the request was cancelled.",
+        hint="nothing was started now; send a new key to run it again",
+        phase="decide",
+    )
+    return Outcome(id=request, status=status, error=error, decision=_ALLOWED)
+
+
+def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcome:
+    error = ErrorInfo(
+        name="MachineLost",
+        message=f"The server {node} died while it ran {request}, or could not reach the database of the cluster. How "
+        "far the request came is not known.",
+        hint="nothing was started now; check what it did before you send it again with a new key",
+    )
+    return Outcome(id=request, status=Status.LOST, error=error, decision=decision)
+
+
+def _refuse(message: str, hint: str) -> RawResult:
+    error = ErrorInfo(name="StoreUnavailable", message=message, hint=hint, phase="decide")
+    return RawResult(status=Status.UNAVAILABLE, error=error)

@@ -1,0 +1,151 @@
+"""Open what a server shares with those of other machines, if the setting `cluster.url` is set."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from paddock.foundation.cancellation import cancel_all, run_shielded
+from paddock.model.errors import LedgerError, StoreUnavailable
+from paddock.model.ids import new_id
+
+if TYPE_CHECKING:
+    from paddock.cluster.database import Database
+    from paddock.cluster.lease import Lease
+    from paddock.cluster.node import Node, NodeLease
+    from paddock.cluster.runs import StoredRuns
+    from paddock.cluster.ship import Shipper
+    from paddock.cluster.sign import CheckpointSigner
+    from paddock.policy.settings.schema import Settings
+
+_LAST_FLUSH_S = 3.0
+"""Maximum time for the last records at the end of a server, in seconds."""
+_SETTLE_S = 1.0
+_SWEEP_S = 5.0
+"""Time between two looks for requests of dead machines, in seconds."""
+_FORGET_S = 3600.0
+_MAX_SHARED_CHARS = 54
+_log = logging.getLogger("paddock.cluster")
+
+
+class Cluster:
+    """What this server shares with others: the database, and its own place among them."""
+
+    def __init__(
+        self, database: "Database", node: "Node", runs: "StoredRuns", lease: "Lease", shipper: "Shipper"
+    ) -> None:
+        self.database = database
+        self.node = node
+        """This process: its name, the id of the process, and its address."""
+        self.runs = runs
+        """Claims of requests with effects."""
+        self.lease = lease
+        self.shipper = shipper
+        """Copies the ledger of this server to the database."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:
+        """Run `work` again and again until the cluster is closed, with a pause after each time.
+
+        Each new failure is logged, after `name`, which says what is not done, and the work goes on after the pause.
+        """
+        self._tasks.add(asyncio.create_task(_repeat(name, work, pause_s)))
+
+    async def close(self) -> None:
+        """End the background tasks."""
+        await cancel_all(self._tasks)
+
+
+async def _repeat(name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    """Run `work` forever, and log each new failure once."""
+    problem = ""
+    while True:
+        try:
+            await work()
+            problem = ""
+        except Exception as error:  # noqa: BLE001 - the next time may succeed
+            if str(error) != problem:
+                problem = str(error)
+                expected = isinstance(error, StoreUnavailable)
+                _log.warning("%s: %s", name, error, exc_info=None if expected else error)
+        await asyncio.sleep(pause_s)
+
+
+@asynccontextmanager
+async def open_cluster(
+    settings: "Settings", *, has_namesakes: bool = False, is_peer: bool = True
+) -> "AsyncGenerator[Cluster | None]":
+    """Yield what a server shares with others, and keep its lease; None without `cluster.url`.
+
+    Of servers that `has_namesakes`, a machine runs several with the same settings: each gets another name. Only one
+    that `is_peer` answers what other replicas pass on, and has an address there.
+    At its end nothing of the server may run any more: the lease is given up. A database that is away is logged, and
+    used as soon as it is there. Raises ConfigurationError if it lacks tables, or may forget what it committed.
+    """
+    own = settings.cluster
+    if own.url is None:
+        yield None
+        return
+    from paddock.cluster.database import Database
+    from paddock.cluster.lease import Lease
+    from paddock.cluster.node import CONNECT_S, Node, NodeLease
+    from paddock.cluster.postgres_runs import PostgresRunStore
+    from paddock.cluster.runs import StoredRuns
+    from paddock.cluster.seals import open_seals
+    from paddock.cluster.ship import Shipper
+
+    boot = new_id()
+    name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
+    node = Node(name, boot, own.node_url if is_peer else None)
+    # The lease has a separate connection: it must not wait for other statements.
+    leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
+    async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
+        entry = NodeLease(leasing, node, open_seals(own))
+        lease = Lease(entry.renew)
+        await lease.begin()
+        store = PostgresRunStore(database, node)
+        shipper = Shipper(database, settings.audit.directory, node.id)
+        signer = _make_signer(settings, database)
+        cluster = Cluster(database, node, StoredRuns(store), lease, shipper)
+
+        async def find_lost() -> None:
+            for request, of in await store.lose_expired():
+                _log.warning("the request %s is lost: its replica %s died while it ran", request, of)
+
+        cluster.repeat("the lease is not kept", lease.keep)
+        cluster.repeat("claims that did not start are not removed", cluster.runs.settle, pause_s=_SETTLE_S)
+        cluster.repeat("requests of dead replicas are not marked as lost", find_lost, pause_s=_SWEEP_S)
+        cluster.repeat("old requests are not removed", store.forget_old, pause_s=_FORGET_S)
+        cluster.repeat("the record is not shipped", shipper.run)
+        if signer is not None:
+            cluster.repeat("no checkpoint is made", signer.run)
+        try:
+            yield cluster
+        finally:
+            await run_shielded(_leave(cluster, entry))
+
+
+def _make_signer(settings: "Settings", database: "Database") -> "CheckpointSigner | None":
+    """Return what signs checkpoints, if this server has the key. Raises ConfigurationError."""
+    path = settings.cluster.checkpoint_key_file
+    if path is None:
+        return None
+    from paddock.cluster.bucket import CheckpointBucket
+    from paddock.cluster.sign import CheckpointSigner
+    from paddock.cluster.signed_note import SigningKey
+
+    bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
+    key = SigningKey.read(path, settings.cluster.name)
+    return CheckpointSigner(database, key, settings.audit.directory, bucket)
+
+
+async def _leave(cluster: Cluster, entry: "NodeLease") -> None:
+    with suppress(StoreUnavailable, LedgerError):  # what is missing follows after the next start
+        await cluster.shipper.flush(_LAST_FLUSH_S)
+    await cluster.close()
+    cluster.lease.close()
+    with suppress(StoreUnavailable):
+        await cluster.runs.settle()
+    with suppress(StoreUnavailable):
+        await entry.end()

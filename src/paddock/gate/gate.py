@@ -1,0 +1,433 @@
+"""The one path to execution: everything that runs goes through `Gate.execute`.
+
+    defaults, alias of a tool
+      |
+    decide (`policy.decision`: grants, rules); refine (may ask the server for its list of tools), and decide again
+      |--denied--> audit "decided" -> Outcome(denied)
+      |
+    where a rule says so: check name, definition and arguments (`kind.check`), then ask a person (`approvals`)
+      |
+    admit: wait for a slot           a rehearsal (dry_run) ends here: audit "decided" -> a stub
+      |
+    claim among the machines of a cluster, if the request may have effects (`app.claims`)
+      |--ran before--> audit "decided" -> the stored Outcome
+    claim: audit "started" is written before anything runs
+      |
+    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a script
+      |                              tool by `script_tools.inputs`, an SDK method by `sdk.service`, a process by
+      |                              `sandbox.spec`; removes secrets from streams (`output.recorder`)
+    redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
+
+A program's call of a server is a child request through the same gate. The program continues with the result while the
+gate records the end. The gate returns denials, timeouts and failing programs as outcomes; it raises an exception only
+for a fault of Paddock itself.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from paddock.engines.javascript.clock import Clock
+from paddock.foundation.cancellation import run_shielded
+from paddock.foundation.large_json import run_in_slices
+from paddock.gate import visible_tools
+from paddock.gate.approvals import Approvals, Asker, CallContext
+from paddock.gate.audit_facts import (
+    connection_facts,
+    end_facts,
+    identity_facts,
+    server_connection_facts,
+    wait_facts,
+)
+from paddock.gate.host_access import ConnectionWatch
+from paddock.gate.host_calls import OnResult
+from paddock.gate.watchers import Watchers
+from paddock.gate.work import KINDS, kind_of
+from paddock.gate.work.ends import CANCELLED
+from paddock.gate.work.kind import Context, Engines
+from paddock.model.approval import ERROR_NAMES
+from paddock.model.canonical import canonical
+from paddock.model.errors import EngineError, PaddockError
+from paddock.model.host_names import Authority
+from paddock.model.ids import mint_id, new_id, spend_id
+from paddock.model.network import Connection, HostDecision
+from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
+from paddock.model.request import ExecutionRequest
+from paddock.policy.decisions.decision import Policy
+from paddock.policy.redaction.outgoing import OnCall, OutgoingRedaction
+from paddock.policy.settings.schema import Settings
+from paddock.record.ledger.best_effort import BestEffortSink
+from paddock.record.ledger.sink import AuditSink, Field
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from paddock.engines.servers.person import Person
+    from paddock.gate.claims import Claims
+    from paddock.record.output.recorder import OnOutput
+
+_NO_CLUSTER = RawResult(
+    status=Status.INVALID,
+    error=ErrorInfo(
+        name="NoCluster",
+        message="the request has a key, and this Paddock shares no database in which keys are claimed",
+        hint="leave the key out, or set cluster.url",
+        phase="decide",
+    ),
+)
+OnEnd = Callable[[ExecutionRequest, RawResult], None]
+"""Called with every request that has run."""
+
+
+class _End(NamedTuple):
+    """The result of a request and its record."""
+
+    request: ExecutionRequest
+    """The request that was decided."""
+    result: RawResult
+    """An Outcome if a request with its key ran before."""
+    decision: Decision
+    audit: str
+    written: bytes | None
+    """The value as JSON; empty for none, None when nothing ran."""
+
+
+class Gate:
+    """Decides, records and runs requests, and returns their outcomes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        audit: AuditSink,
+        engines: Engines,
+        outgoing: OutgoingRedaction,
+        asker: Asker | None = None,
+        *,
+        claims: "Claims | None" = None,
+    ) -> None:
+        """Use `asker` for requests that bring no asker. `claims` are those of a cluster."""
+        self._claims = claims
+        self._policy = Policy(settings, KINDS, engines.programs.executables)
+        self._network = settings.network
+        self.audit = audit
+        self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
+        self._outgoing = outgoing
+        self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
+        self.make_tool_run = engines.scripts.make_work
+        self._context = Context(
+            engines=engines,
+            policy=self._policy,
+            outgoing=outgoing,
+            visible_tools=visible_tools.VisibleTools.for_policy(
+                settings, self._policy, engines.servers, self._record_lookup
+            ),
+            commands=tuple(command.name for command in settings.sdk.commands),
+            make_tool_run=self.make_tool_run,
+            clock_of=self.approvals.clock_of,
+            person_of=self._make_person,
+            watch_connections=self._watch_connections,
+            carry_out_child=self._carry_out_child,
+        )
+        self.on_end: OnEnd | None = None
+        self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
+        self._ended = False
+
+    @property
+    def engines(self) -> Engines:
+        """The engines that run what was allowed."""
+        return self._context.engines
+
+    def replace_engines(self, **engines: object) -> None:
+        """Let other engines run requests from now on, given by their names in `Engines`. For benchmarks and tests."""
+        # This gate may be a copy: calls of its programs must come back to it.
+        self._context = self._context._replace(
+            engines=self.engines._replace(**engines), carry_out_child=self._carry_out_child
+        )
+
+    async def execute(
+        self,
+        request: ExecutionRequest,
+        *,
+        on_console: OnConsole | None = None,
+        on_output: "OnOutput | None" = None,
+        on_call: OnCall | None = None,
+        asker: Asker | None = None,
+        stop: asyncio.Event | None = None,
+        on_raw_stdout: Callable[[bytes], None] | None = None,
+        patient: bool = False,
+        max_wait_ms: int | None = None,
+        on_workdir: "Callable[[Path], None] | None" = None,
+    ) -> Outcome:
+        """Run a request and return its outcome.
+
+        `on_console` receives each console line of a script at once, `on_call` each of its calls after the call has
+        ended, `on_output` the output of a program. None of these receives a secret. `asker` asks a person about the
+        request and its children where a rule wants that. Setting `stop` ends a program, or a single call, as
+        `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
+        A `patient` program is not refused under load: it waits for its slot. Any other one waits for `max_wait_ms`, by
+        default as long as the settings say. `on_raw_stdout` receives its standard output with its secrets, for
+        comparisons within Paddock; `on_workdir` its working directory, before that is removed.
+        Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
+        PaddockError after `aclose`.
+        """
+        watchers = Watchers(
+            on_console,
+            on_output,
+            stop,
+            on_call,
+            on_raw_stdout=on_raw_stdout,
+            patient=patient,
+            max_wait_ms=max_wait_ms,
+            on_workdir=on_workdir,
+        )
+        if request.parent is not None:
+            return await self._make_outcome(request, watchers)
+        if self._ended:
+            raise PaddockError("this session has ended; open another one")
+        task = asyncio.current_task()
+        over = self._under_way[task] = asyncio.get_running_loop().create_future()
+        self.approvals.begin_run(request, asker)
+        try:
+            if self._claims is None:
+                return await self._make_outcome(request, watchers)
+            async with self._claims.begin(request) as claim:
+                outcome = await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                await self._claims.confirm_record()  # what has run cannot be taken back
+                return outcome
+        finally:
+            self.approvals.end_run(request)
+            del self._under_way[task]
+            over.set_result(None)
+
+    async def aclose(self) -> None:
+        """Cancel the tasks of all top-level requests; return when they have ended and are recorded."""
+        self._ended = True
+        own = asyncio.current_task()
+        others = {
+            task: over for task, over in self._under_way.items() if task is not None and task is not own
+        }
+        for task in others:
+            task.cancel("the session ends")
+        if others:
+            await run_shielded(asyncio.wait(others.values()))
+
+    async def _make_outcome(self, request: ExecutionRequest, watchers: Watchers) -> Outcome:
+        end = await self._carry_out(request, watchers)
+        if isinstance(end.result, Outcome):
+            return end.result
+        outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
+        if end.written is None:
+            return outcome if request.parent else self._outgoing.refusal(outcome)
+        if self.on_end is not None:
+            self.on_end(request, outcome)
+        return outcome
+
+    async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
+        """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
+        end = await self._carry_out(request, Watchers(on_result=on_result))
+        if end.written is not None and self.on_end is not None:
+            self.on_end(request, end.result)
+        return end.result
+
+    async def _carry_out(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
+        """Run a request and return its end.
+
+        A program may call a tool by an alias before its server has listed its tools. Such a call ends as invalid and
+        nothing is sent. The gate then makes the call again by the tool's own name, as a new request: policy decides on
+        that name, and the record contains it.
+        """
+        end = await self._decide_and_run(self._resolve(self._policy.add_defaults(request)), watchers)
+        if isinstance(end.result, Outcome) or not self._is_renamed(end.request, end.result):
+            return end
+        own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
+        return await self._decide_and_run(self._resolve(end.request).model_copy(update=own), watchers)
+
+    async def _decide_and_run(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
+        kind, decision = kind_of(request), self._policy.decide(request)
+        if decision.asks and is_listed_instead_of_asked(request, decision):
+            return self._rehearse_request(request, decision)
+        refined = await kind.refine(self._context, request, request.work, decision)
+        if isinstance(refined, RawResult):
+            return self._end_without_run(request, decision, refined)
+        if refined is not request:
+            request = refined
+            decision = self._policy.decide(request)
+        if decision.asks:
+            checked = await kind.check(self._context, request, request.work, decision)
+            if isinstance(checked, RawResult):
+                return self._end_without_run(request, decision, checked)
+            decision = checked
+        if decision.asks:
+            decision = await self.approvals.settle(request, decision, watchers.stop)
+        admission = (
+            kind.admit(self._context, request, request.work, decision, watchers) if decision.allowed else None
+        )
+        if admission is None:
+            return await self._run_decided(request, decision, watchers)
+        queued = time.perf_counter()
+        async with admission as admitted:
+            waits = {"queue_ms": _count_ms(queued)}
+            if isinstance(admitted, RawResult):
+                return self._end_without_run(request, decision, admitted, waits)
+            return await self._run_decided(request, admitted, watchers._replace(waits=waits))
+
+    def _resolve(self, request: ExecutionRequest) -> ExecutionRequest:
+        """Replace an alias by the tool's own name, which rules, questions and the record use."""
+        return kind_of(request).resolve(self._context.engines, request, request.work)
+
+    def _is_renamed(self, request: ExecutionRequest, result: RawResult) -> bool:
+        """Return whether a call was refused because of an alias that can be resolved now."""
+        return result.status is Status.INVALID and self._resolve(request) is not request
+
+    def _make_person(self, request: ExecutionRequest, server: str) -> "Person":
+        """Return what answers the questions that a server asks during a call."""
+        return partial(self.approvals.pass_on, CallContext.from_request(request), server)
+
+    def _watch_connections(self, request: ExecutionRequest) -> ConnectionWatch:
+        """Return what asks about and records the connections of a program to hosts."""
+
+        def record(connection: Connection) -> Connection:
+            shown = self._hide_secrets(connection)
+            self.audit.append_soon("connected", new_id(), connection_facts(request, shown), parent=request.id)
+            return shown
+
+        ask = partial(self.approvals.ask_about_host, CallContext.from_request(request))
+        clock = self.approvals.clock_of(request)
+        return ConnectionWatch(clock, ask, record, self._network, self.engines.sdk.find_secret)
+
+    def watch_server(self, server: str) -> ConnectionWatch:
+        """Return what records the connections of a confined server. They belong to no request: no question is asked."""
+
+        def record(connection: Connection) -> Connection:
+            shown = self._hide_secrets(connection)
+            self.audit.append_soon("connected", new_id(), server_connection_facts(server, shown))
+            return shown
+
+        async def refuse(_authority: Authority, _decision: HostDecision) -> bool:
+            return False
+
+        return ConnectionWatch(Clock(), refuse, record, self._network, self.engines.sdk.find_secret)
+
+    def _hide_secrets(self, connection: Connection) -> Connection:
+        hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
+        return connection.model_copy(update=hidden)
+
+    def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
+        reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)
+        name = ERROR_NAMES.get(decision.answer, "PolicyError")
+        return ErrorInfo(name=name, message=reasons, hint=hint, phase="decide")
+
+    async def _run_decided(self, request: ExecutionRequest, decision: Decision, watchers: Watchers) -> "_End":
+        kind = kind_of(request)
+        if not decision.allowed:
+            refusal = RawResult(status=Status.DENIED, error=self._refusal_error(request, decision))
+            return self._end_without_run(request, decision, refusal)
+        if decision.grants.calls == "dry_run" and kind.is_rehearsed(request.work):
+            return self._rehearse_request(request, decision)
+        if request.key is not None and self._claims is None:
+            return self._end_without_run(request, decision, _NO_CLUSTER)
+        facts = self._outgoing.facts(identity_facts(request, decision))
+        sink = self._audit_sink_of(request)
+        kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
+        waits: dict[str, float] = {} if watchers.waits is None else watchers.waits
+        if watchers.claim is not None:
+            claiming = time.perf_counter()
+            known = await watchers.claim.take(request, decision, watchers.stop)
+            waits["claim_ms"] = _count_ms(claiming)
+            if known is not None:
+                return self._end_without_run(request, decision, known, waits)
+        sink.claim(request.id, facts, parent=request.parent)
+        queued_before_ms, started = waits.get("queue_ms", 0), time.perf_counter()
+        result = shown = CANCELLED
+        written = b""
+        try:
+            running = self._run_safely(request, decision, watchers._replace(waits=waits))
+            result = shown = await (running if watchers.claim is None else watchers.claim.run(running))
+            if watchers.on_result is not None and not self._is_renamed(request, result):
+                watchers.on_result(result)
+            written = canonical(result.value) if result.has_value else b""
+            if not request.parent:
+                shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
+        finally:
+            queued_ms = waits.get("queue_ms", 0) - queued_before_ms  # an engine may have a queue, too
+            ms = round(_count_ms(started) - queued_ms, 3)
+            end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
+            if end.get("violations"):  # a program chooses these paths
+                end |= self._outgoing.facts({"violations": end["violations"]})
+            if shown.redactions:
+                end["redactions"] = shown.redactions
+            # An end needs no separate flush. The next record writes it, or the end of its parent.
+            append = sink.append_soon if request.parent else sink.append
+            audit = append("finished", request.id, end, parent=request.parent)
+        return _End(request, shown, decision, audit, written)
+
+    def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_End":
+        """Return the result of a rehearsed request: a stub, or a refusal if the kind has no stub."""
+        kind, work = kind_of(request), request.work
+        planned = (kind.make_planned_call(request, work, decision),)
+        stub = kind.stub_result(work)
+        if stub is not None:
+            result = RawResult(status=Status.OK, value=stub, has_value=True, planned=planned)
+            return self._end_without_run(request, decision, result)
+        text = f"{'; '.join(decision.asks)}: a rehearsal asks no person"
+        error = ErrorInfo(name="PolicyError", message=text, phase="decide")
+        denied = RawResult(status=Status.DENIED, error=error, planned=planned)
+        return self._end_without_run(request, decision, denied)
+
+    def _record_lookup(self, request: ExecutionRequest, allowed: bool) -> None:
+        """Record that a program lists a server's tools: the server may be started for it."""
+        facts = self._outgoing.facts(identity_facts(request, self._policy.decide(request)))
+        status = Status.OK if allowed else Status.DENIED
+        self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
+
+    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
+        """Return the sink that records a request."""
+        computes = kind_of(request).is_computation(request.work)
+        return self._audit_of_computations if computes else self.audit
+
+    def _end_without_run(
+        self,
+        request: ExecutionRequest,
+        decision: Decision,
+        result: RawResult,
+        waits: Mapping[str, float] | None = None,
+    ) -> "_End":
+        """Record and return the end of a request that did not run: an Outcome if one with its key ran before."""
+        if isinstance(result, Outcome):
+            end: dict[str, Field] = {"status": "replayed", "replays": result.id}
+        else:
+            end = {"status": "planned" if result.status is Status.OK else result.status.value}
+        facts = {**self._outgoing.facts(identity_facts(request, decision)), **end, **wait_facts(waits or {})}
+        audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
+        spend_id(request.id)
+        return _End(request, result, decision, audit, None)
+
+    async def _run_safely(
+        self, request: ExecutionRequest, decision: Decision, watchers: Watchers
+    ) -> RawResult:
+        try:
+            unrecorded = None if self._claims is None else await self._claims.confirm_record()
+            if unrecorded is not None:
+                return unrecorded
+            return await kind_of(request).run(self._context, request, request.work, decision, watchers)
+        except EngineError as error:
+            return RawResult(status=Status.UNAVAILABLE, error=_fault_error(error))
+        except PaddockError as error:  # the work had started
+            return RawResult(status=Status.ERROR, error=_fault_error(error).replace(phase="run"))
+
+
+def is_listed_instead_of_asked(request: ExecutionRequest, decision: Decision) -> bool:
+    """Return whether a request that a person would be asked about is part of a rehearsal, which only lists it."""
+    rehearses = "dry_run" in (request.calls, decision.grants.calls)
+    is_call = request.parent is not None or kind_of(request).stub_result(request.work) is not None
+    return rehearses and is_call
+
+
+def _count_ms(since: float) -> float:
+    return round((time.perf_counter() - since) * 1000, 3)
+
+
+def _fault_error(error: Exception) -> ErrorInfo:
+    return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")

@@ -1,0 +1,124 @@
+"""Questions that wait for a person in another process, wherever they are kept.
+
+    Questions             those of one asker; what a request needs to ask, and its owner to look
+    AnswerableQuestions   those that one person may see and answer
+    QuestionStore         those of all users of a server
+
+Each is kept in files of a directory (`FileQuestions`, `surfaces/tenants/questions.py`), or in rows of the database that
+several machines share (`paddock.cluster.questions`). `tests/contract/test_questions.py` holds for both.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from paddock.gate.pending_approvals import PendingApprovals
+from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
+from paddock.policy.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.gate.cluster import Cluster
+
+
+class AnswerableQuestions(Protocol):
+    """Questions that wait, for those who may see and answer them."""
+
+    async def list_waiting(self) -> list[WaitingQuestion]:
+        """Return the waiting questions, oldest first; a bounded number. Raises ApprovalError and StoreUnavailable."""
+        ...
+
+    async def find_question(self, id_: str) -> WaitingQuestion:
+        """Return the question with an id. Raises ApprovalError and StoreUnavailable."""
+        ...
+
+    async def give_answer(
+        self, waiting: WaitingQuestion, verdict: Verdict, by: str, *, at_terminal: bool = False
+    ) -> None:
+        """Answer a question. Raises ApprovalError if it has an answer already or no longer waits; StoreUnavailable.
+
+        No actor answers its own question. A person `at_terminal` may answer every question, because requests of the
+        command line ask on their own terminal instead.
+        """
+        ...
+
+
+class Questions(AnswerableQuestions, Protocol):
+    """The questions of one asker."""
+
+    def keep_question(self, question: Question) -> AbstractAsyncContextManager[None]:
+        """Keep a question during the context. Raises ApprovalError."""
+        ...
+
+    async def wait_for_answer(self, question: Question) -> Answer:
+        """Wait for the answer to a kept question. Raises ApprovalError if the answer belongs to another question."""
+        ...
+
+    async def remove_abandoned(self) -> None:
+        """Remove the questions of processes that have ended. Raises ApprovalError."""
+        ...
+
+
+class QuestionStore(Protocol):
+    """The questions of all users of a server."""
+
+    def of_actor(self, actor: str) -> Questions:
+        """Return the questions of one user."""
+        ...
+
+    def of_others(self, actor: str) -> AnswerableQuestions:
+        """Return the questions of all users except one."""
+        ...
+
+    async def remove_abandoned(self) -> None:
+        """Remove the questions of processes that have ended, of all users. A problem is logged."""
+        ...
+
+
+class FileQuestions:
+    """The questions in one directory; see `PendingApprovals`. Lists are read in a thread."""
+
+    def __init__(self, inbox: PendingApprovals) -> None:
+        self._inbox = inbox
+
+    @asynccontextmanager
+    async def keep_question(self, question: Question) -> AsyncGenerator[None]:
+        with self._inbox.keep_question(question):
+            yield
+
+    async def wait_for_answer(self, question: Question) -> Answer:
+        return await self._inbox.wait_for_answer(question)
+
+    async def list_waiting(self) -> list[WaitingQuestion]:
+        return await asyncio.to_thread(self._inbox.list_waiting)
+
+    async def find_question(self, id_: str) -> WaitingQuestion:
+        return await asyncio.to_thread(self._inbox.find_question, id_)
+
+    async def give_answer(
+        self, waiting: WaitingQuestion, verdict: Verdict, by: str, *, at_terminal: bool = False
+    ) -> None:
+        await asyncio.to_thread(self._inbox.give_answer, waiting, verdict, by, at_terminal=at_terminal)
+
+    async def remove_abandoned(self) -> None:
+        await asyncio.to_thread(self._inbox.remove_abandoned)
+
+
+async def ask_and_wait(questions: Questions, question: Question) -> Answer:
+    """Keep a question until somebody answers it, and return the answer. Raises ApprovalError."""
+    async with questions.keep_question(question):
+        return await questions.wait_for_answer(question)
+
+
+def open_local_questions(settings: Settings, cluster: "Cluster | None") -> Questions:
+    """Return the questions of clients on this machine; with a cluster, people on all machines can answer them.
+
+    Raises ConfigurationError if `cluster.key_file` cannot be used.
+    """
+    if cluster is None:
+        return FileQuestions(PendingApprovals(settings.approvals.directory))
+    from paddock.cluster.questions import LOCAL, SharedQuestions
+    from paddock.cluster.seals import open_seals
+
+    seals = open_seals(settings.cluster)
+    return SharedQuestions(cluster.database, cluster.node, seals).of_actor(LOCAL)

@@ -1,0 +1,336 @@
+"""Open Paddock from settings: create the gate and connect it with engines and mechanisms.
+
+The result is a `Session`. That is not an interpreter session, which stays open between programs (`engines/sessions`).
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from platformdirs import user_cache_path
+
+from paddock.confinement.sandbox.child.landlock import read_abi_version
+from paddock.engines.javascript import parse_cache
+from paddock.engines.javascript.engine import GuestEngine
+from paddock.engines.javascript.launch import Launcher
+from paddock.engines.javascript.parse import Parser
+from paddock.engines.javascript.pool import Pool
+from paddock.engines.sdk.events import Events
+from paddock.engines.sdk.service import Services, SessionFacts
+from paddock.foundation.cancellation import run_shielded
+from paddock.foundation.forced_exit import do_before
+from paddock.gate.confined_servers import ConfinedServers
+from paddock.gate.gate import Engines, Gate
+from paddock.gate.processes import Processes, own_directories, own_files
+from paddock.gate.runtime_service import Programs
+from paddock.gate.script_tool_service import Scripts
+from paddock.gate.sequence_service import SequenceServices
+from paddock.gate.servers import Servers
+from paddock.gate.stored_output import Output
+from paddock.model.errors import ConfigurationError, LedgerUnusable
+from paddock.policy.redaction.known import KnownSecrets
+from paddock.policy.redaction.outgoing import OutgoingRedaction
+from paddock.policy.settings.schema import AuditSettings, Settings
+from paddock.record.ledger.best_effort import UnavailableSink
+from paddock.record.ledger.checked import CheckedSink
+from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.sink import AuditSink
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from paddock.confinement.sandbox.protocol import Sandbox
+    from paddock.confinement.sandbox.state_paths import StateFile
+    from paddock.engines.packages.service import Packages
+    from paddock.engines.programs.engine import RuntimeEngine
+    from paddock.engines.sdk.commands import Commands
+    from paddock.engines.servers.local_server import LocalServer
+    from paddock.engines.sessions.registry import ProgramSessions
+    from paddock.gate.approvals import Asker
+    from paddock.gate.claims import Claims
+    from paddock.gate.cluster import Cluster
+    from paddock.record.output.backends import ArtifactStore
+    from paddock.record.telemetry.instrument import Instrumentation
+    from paddock.record.telemetry.metrics import Metrics
+
+
+class Session:
+    """A gate with its engines and services, for one workspace; not an interpreter session (`engines/sessions`)."""
+
+    def __init__(  # noqa: PLR0917 - the parts of a session
+        self,
+        gate: Gate,
+        servers: Servers,
+        processes: Processes,
+        output: Output,
+        scripts: Scripts,
+        programs: Programs,
+        *,
+        events: Events,
+        outgoing: OutgoingRedaction,
+        flowing: SequenceServices,
+        metrics: "Metrics | None" = None,
+    ) -> None:
+        self.gate = gate
+        self.events = events
+        self.outgoing = outgoing
+        self.servers = servers
+        self.processes = processes
+        self.output = output
+        self.scripts = scripts
+        self.programs = programs
+        self.flowing = flowing
+        self.metrics = metrics
+        """Counts requests; None unless the settings enable metrics."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Faults that were found so far in files, in redaction patterns and in webhook deliveries."""
+        of_files = self.servers.config.warnings if self.servers.used else ()
+        return (*of_files, *self.outgoing.warnings, *self.events.warnings)
+
+
+def _make_engine(settings: Settings, processes: Processes, user: str) -> "RuntimeEngine":
+    from paddock.engines.programs.cache import Cache
+    from paddock.engines.programs.engine import RuntimeEngine
+
+    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes, user)
+    return RuntimeEngine(
+        processes.open_sandbox, os.environ, compiled, settings.runtimes, partial(_make_packages, settings)
+    )
+
+
+def _make_packages(settings: Settings) -> "Packages":
+    from paddock.engines.packages.service import Packages
+
+    return Packages(settings.packages, os.environ, settings.network.rule)
+
+
+def _make_sessions(
+    settings: Settings, outgoing: OutgoingRedaction, mark: str, engine: "Callable[[], RuntimeEngine]"
+) -> "ProgramSessions":
+    from paddock.engines.sessions.bundles import read_result
+    from paddock.engines.sessions.registry import ProgramSessions
+
+    read = partial(read_result, hide=outgoing.text, hide_json=outgoing.json)
+    return ProgramSessions(settings.sessions, engine, read, mark)
+
+
+def _make_commands(
+    settings: Settings, processes: Processes, secret: "Callable[[str], str | None]"
+) -> "Commands":
+    from paddock.engines.sdk.commands import Commands
+
+    return Commands(settings.sdk.commands, os.environ, processes.open_sandbox, secret)
+
+
+def _watch_session(
+    settings: Settings,
+    servers: Servers,
+    guest: GuestEngine,
+    programs: Programs,
+    output: Output,
+    *,
+    metrics: "Metrics | None",
+) -> "Instrumentation | None":
+    watched = settings.telemetry.metrics or settings.telemetry.traces != "none"
+    if not watched and not logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
+        return None
+    from paddock.record.telemetry.instrument import Instrumentation
+    from paddock.record.telemetry.observed_sink import Sources
+
+    def waiting() -> int:
+        return guest.waiting + programs.waiting
+
+    sources = Sources(
+        servers.tellable_names,
+        waiting,
+        lambda: guest.workers,
+        lambda: servers.running_count,
+        output.artifacts,
+    )
+    return Instrumentation(settings, sources, metrics)
+
+
+class Parts(NamedTuple):
+    """Parts that the caller of the library provides instead of Paddock's own. The caller closes them."""
+
+    audit: AuditSink | None = None
+    sandbox: "Sandbox | None" = None
+    artifacts: "ArtifactStore | None" = None
+    local: "LocalServer | None" = None
+    """Functions that programs may call as tools."""
+
+    @property
+    def audit_name(self) -> str:
+        """Name of the audit sink; empty for the ledger."""
+        return "" if self.audit is None else type(self.audit).__name__
+
+
+_OWN_PARTS = Parts()
+
+
+class Server(NamedTuple):
+    """The server that runs sessions for several users."""
+
+    settings: Settings
+    """Its own settings. No program may reach the directories and files that they name, in any session."""
+    audit: AuditSink
+    """Records the requests of all sessions. The server closes it."""
+    user: str
+    """Whose session it is: an actor."""
+
+
+@contextmanager
+def open_audit(settings: AuditSettings, given: AuditSink | None = None) -> Generator[AuditSink]:
+    """Yield what records the requests of a process: the ledger, or the caller's own sink. Raises LedgerError."""
+    if given is not None:
+        yield CheckedSink(given)
+        return
+    with closing(_open_ledger(settings)) as ledger, do_before(ledger.abandon):
+        yield ledger
+
+
+def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
+    try:
+        return Ledger(settings.directory, sync=settings.sync)
+    except LedgerUnusable as why:
+        if settings.required == "all":
+            raise
+        return UnavailableSink(why)
+
+
+def _make_programs(
+    settings: Settings,
+    processes: Processes,
+    output: Output,
+    outgoing: OutgoingRedaction,
+    server: Server | None,
+    *,
+    mark: str,
+) -> Programs:
+    engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
+    sessions = partial(_make_sessions, settings, outgoing, mark)
+    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
+
+
+def _make_processes(
+    settings: Settings, servers: Servers, given: "Sandbox | None", server: Server | None
+) -> Processes:
+    kept_by = [settings] if server is None else [settings, server.settings]
+    own = [*chain.from_iterable(map(own_directories, kept_by))]
+
+    def list_files() -> "tuple[StateFile, ...]":
+        return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
+
+    return Processes(settings, own, list_files, servers.keep_config, given)
+
+
+def _make_claims(cluster: "Cluster | None", settings: Settings) -> "Claims | None":
+    if cluster is None:
+        return None
+    from paddock.gate.claims import Claims
+
+    return Claims(cluster, settings)
+
+
+def _check_start(settings: Settings, workspace: Path) -> None:
+    """Raise ConfigurationError if no session of these settings can be opened in this workspace, on this machine."""
+    _check_name(workspace)
+    _check_requirements(settings)
+
+
+def _check_requirements(settings: Settings) -> None:
+    """Raise ConfigurationError if this machine lacks a mechanism that the settings require."""
+    if "landlock" in settings.sandbox.require and not read_abi_version():
+        raise ConfigurationError(
+            "sandbox.require names landlock, which this kernel does not offer; run Linux 5.13 or later with Landlock, "
+            "or remove it from `require` under [sandbox]"
+        )
+
+
+def _check_name(workspace: Path) -> None:
+    try:
+        str(workspace).encode()
+    except UnicodeEncodeError:
+        message = (
+            f"{workspace}: the path of the workspace is not UTF-8; rename the directory, or use another one"
+        )
+        raise ConfigurationError(message) from None
+
+
+async def _close_all(
+    closing: "Iterable[Callable[[], Awaitable[None]]]", watch: "Instrumentation | None"
+) -> None:
+    await asyncio.gather(*(close() for close in closing))
+    if watch is not None:
+        await watch.close()
+
+
+@asynccontextmanager
+async def open_session(
+    settings: Settings,
+    workspace: Path,
+    *,
+    launcher: Launcher | None = None,
+    asker: "Asker | None" = None,
+    metrics: "Metrics | None" = None,
+    compatible: bool = False,
+    parts: Parts = _OWN_PARTS,
+    server: "Server | None" = None,
+    cluster: "Cluster | None" = None,
+) -> AsyncGenerator[Session]:
+    """Open a session. At its end every process that it started is ended and the record is made durable.
+
+    `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
+    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
+    used instead of Paddock's own. `server` runs it for one of its users. Requests with effects are claimed in
+    `cluster`, which the caller closes afterwards. Raises ConfigurationError for a workspace whose path is not UTF-8,
+    and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
+    """
+    _check_start(settings, workspace)
+    with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
+        launcher = launcher or Launcher()
+        pool = Pool(launcher, spares=settings.guest.spare_workers)
+        parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
+        secrets = KnownSecrets()
+        servers = Servers(settings, workspace, secrets.learn, parts.local)
+        processes = _make_processes(settings, servers, parts.sandbox, server)
+        outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
+        watch: Instrumentation | None = None
+        closing = [processes.close, servers.close, pool.close, parser.close]
+        try:
+            guest = GuestEngine(pool, parser, settings.guest.max_workers)
+            output = Output(settings, outgoing.output, parts.artifacts)
+            mark = "" if cluster is None else cluster.node.mark
+            programs = _make_programs(settings, processes, output, outgoing, server, mark=mark)
+            closing.append(programs.close)
+            scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
+            flowing = SequenceServices(settings, scripts, outgoing, output.results)
+            commands = partial(_make_commands, settings, processes)
+            facts = SessionFacts(
+                *(output.artifacts, servers.list_configured, processes.prove_tier),
+                *(lambda: flowing.flows, lambda: flowing.temporals),
+                *(commands, outgoing.json, parts.audit_name),
+            )
+            services = Services(settings, secrets, facts)
+            engines = Engines(guest, servers, programs, scripts, services, output.results)
+            watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
+            sink = watch.wrap_sink(ledger) if watch else ledger
+            gate = Gate(settings, sink, engines, outgoing, asker, claims=_make_claims(cluster, settings))
+            flowing.execute = gate.execute
+            servers.confined = ConfinedServers(settings, workspace, processes.open_sandbox, gate.watch_server)
+            servers.take_tools(outgoing.text)
+            async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
+                gate.on_end = events.on_end
+                told = watch.metrics if watch else None
+                own_parts = gate, servers, processes, output, scripts, programs
+                yield Session(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
+        finally:
+            await run_shielded(_close_all(closing, watch))

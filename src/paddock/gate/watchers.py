@@ -1,0 +1,37 @@
+"""What follows a request while it runs."""
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from paddock.gate.claims import RequestClaim
+    from paddock.gate.host_calls import OnResult
+    from paddock.model.outcome import OnConsole
+    from paddock.policy.redaction.outgoing import OnCall
+    from paddock.record.output.recorder import OnOutput
+
+
+class Watchers(NamedTuple):
+    """The callbacks of a request while it runs, and its stop event."""
+
+    on_console: "OnConsole | None" = None
+    on_output: "OnOutput | None" = None
+    stop: asyncio.Event | None = None
+    on_call: "OnCall | None" = None
+    on_result: "OnResult | None" = None
+    on_raw_stdout: "Callable[[bytes], None] | None" = None
+    """Receives standard output before secrets are removed, to compare it inside of Paddock. It is never shown."""
+    claim: "RequestClaim | None" = None
+    """Its claim among the machines of a cluster."""
+    waits: "dict[str, float] | None" = None
+    """How long it waited for its turn (`queue_ms`) and for its claim (`claim_ms`), in milliseconds, once it has."""
+    patient: bool = False
+    """Whether a program waits for its slot as long as that takes."""
+    max_wait_ms: int | None = None
+    """Maximum wait of a program for its slot, in milliseconds; None for the maximum of the settings."""
+    on_workdir: "Callable[[Path], None] | None" = None
+    """Receives the separate working directory of a program that has ended, in a thread, before it is removed. The
+    program may have left anything in it. Then no files are listed."""

@@ -1,0 +1,257 @@
+"""JavaScript and TypeScript programs: scripts, agents' programs, computations."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+
+from paddock.engines.javascript.job import GuestJob
+from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
+from paddock.gate.host_calls import HostCalls
+from paddock.gate.watchers import Watchers
+from paddock.gate.work.ends import CANCELLED
+from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
+from paddock.gate.work.live_console import relay_console
+from paddock.model import computation
+from paddock.model.base import Json
+from paddock.model.outcome import ConsoleLine, Decision, OnConsole, RawResult, Status
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.sandbox import TIERS
+from paddock.model.session import NEW, name_session
+from paddock.model.texts import ESCAPED_LINE_ENDS, has_escaped_line_ends
+from paddock.policy.decisions.decision import hash_bytes
+from paddock.policy.decisions.guests import GUEST_TIER, judge_program_or_call
+from paddock.policy.decisions.kinds import Catalogue, Judgement, Reason
+from paddock.policy.settings.rules import Rule
+from paddock.policy.settings.schema import Settings
+from paddock.record.ledger.sink import Field
+
+
+class Guest(Kind[GuestRun]):
+    """Runs programs in a V8 worker."""
+
+    def label(self, work: GuestRun) -> str:
+        return "running a program"
+
+    def identify(self, work: GuestRun) -> dict[str, Json]:
+        facts: dict[str, Json] = {
+            "name": work.name,
+            "profile": work.profile,
+            "source_sha256": hash_bytes(_encode(work.source)),
+        }
+        return facts | ({"session": name_session(work.session)} if work.session else {})
+
+    def matches(self, rule: Rule, request: ExecutionRequest, work: GuestRun) -> bool:
+        return rule.jit is None or request.jit
+
+    def list_circumstances(
+        self, request: ExecutionRequest, work: GuestRun, settings: Settings
+    ) -> tuple[object, ...]:
+        # A character has at most four bytes in UTF-8, so that most sources need no exact count.
+        small = 4 * len(work.source) <= settings.limits.of(work.profile).code_bytes
+        measured = not small or request.limits.code_bytes is not None
+        return work.profile, len(_encode(work.source)) if measured else 0
+
+    def judge(
+        self, request: ExecutionRequest, work: GuestRun, settings: Settings, catalogue: Catalogue
+    ) -> Judgement:
+        profile, group = settings.limits.of(work.profile), f"limits.{work.profile}"
+        servers = () if work.computes else None
+        terms = judge_program_or_call(request, settings, profile=profile, group=group, servers=servers)
+        objections = [
+            *_check_size(work, terms.limits.code_bytes),
+            *_check_session(work, settings),
+            *_check_confinement(settings),
+            *terms.refused,
+        ]
+        return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
+
+    def suggest_remedy(self, work: GuestRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
+        if rule != "code-size" or work.raw_results:
+            return ""
+        key = f"limits.{work.profile}.code_bytes"
+        return (
+            f"the program has {len(_encode(work.source))} bytes; shorten it, or raise `{key}` in paddock.toml"
+        )
+
+    def describe(self, request: ExecutionRequest, work: GuestRun) -> tuple[str, dict[str, Json]]:
+        jit = ", with just-in-time compilation" if request.jit else ""
+        given: dict[str, Json] = {"source": work.source, "input": work.input, "vars": work.vars}
+        given["session"] = name_session(work.session) if work.session else ""
+        return f"run the JavaScript program {work.name}{jit}", {k: v for k, v in given.items() if v}
+
+    def list_facts(self, work: GuestRun, decision: Decision) -> dict[str, Field]:
+        data = _encode(work.source)
+        facts: dict[str, Field] = {
+            "name": shorten_name(work.name),
+            "profile": work.profile,
+            "bytes_in": len(data),
+            "source_sha256": hashlib.sha256(data).hexdigest(),
+            "jit": decision.grants.jit,
+        }
+        if work.session is not None:
+            facts["session"] = name_session(work.session)
+        return (
+            facts | {"tool": computation.COMPUTE_TOOL, "span": computation.COMPUTE_SPAN}
+            if work.computes
+            else facts
+        )
+
+    def list_end_facts(self, work: GuestRun, result: RawResult) -> dict[str, Field]:
+        if result.session is not None:
+            return {"session": name_session(result.session.id), "session_state": result.session.state}
+        if not work.computes:
+            return {}
+        code: dict[str, Field] = {"code": computation.code(result.status)}
+        return code if result is CANCELLED else {"bytes_out": result.usage.emitted_bytes, **code}
+
+    def is_computation(self, work: GuestRun) -> bool:
+        return work.computes
+
+    def resolve(self, engines: Engines, request: ExecutionRequest, work: GuestRun) -> ExecutionRequest:
+        """Return the request with what its session was opened with, so that policy decides about that."""
+        if work.session in {None, NEW}:
+            return request
+        from paddock.engines.sessions.guests import find_grants
+
+        grants = find_grants(engines.programs.sessions, request.actor, work.session or "")
+        if grants is None or grants.jit == request.jit:
+            return request
+        return request.model_copy(update={"jit": grants.jit})
+
+    def prepare(self, engines: Engines, decision: Decision) -> None:
+        engines.guest.expect(jit=decision.grants.jit)
+
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: GuestRun, decision: Decision
+    ) -> Decision | RawResult:
+        if work.session is None:
+            return decision
+        from paddock.engines.sessions.guests import check_session  # most programs have no session
+
+        return check_session(context.engines.programs.sessions, request.actor, work.session) or decision
+
+    async def run(
+        self,
+        context: Context,
+        request: ExecutionRequest,
+        work: GuestRun,
+        decision: Decision,
+        watchers: Watchers,
+    ) -> RawResult:
+        sink = None if work.computes or work.raw_results else context.engines.results.sink()
+        job = GuestJob(
+            work,
+            decision.limits,
+            decision.grants,
+            request.workspace,
+            commands=context.commands,
+            depth=request.depth,
+            clock=context.clock_of(request),
+            sink=sink,
+            waits=watchers.waits,
+        )
+        calls = HostCalls(
+            context.carry_out_child,
+            context.make_tool_run,
+            request,
+            decision.grants.calls,
+            context.outgoing.calls(watchers.on_call),
+            offered=context.visible_tools,
+            resolve_alias=context.engines.servers.resolve_alias,
+        )
+        try:
+            async with relay_console(context.outgoing, watchers.on_console) as console:
+                if work.session is None:
+                    result = await context.engines.guest.run(job, calls, console, watchers.stop)
+                else:
+                    result = await _run_in_session(
+                        context.engines,
+                        request.actor,
+                        job,
+                        host=calls,
+                        on_console=console,
+                        stop=watchers.stop,
+                    )
+                if result.ok and not result.has_value and not work.raw_results:
+                    result = _note_nothing(result, work, calls, console)
+            if sink is not None and result.status is Status.OUTPUT_LIMIT:
+                result = await sink.finish(request, decision, result)
+        finally:
+            if sink is not None:
+                await sink.discard()
+        if result.status is Status.FAILED and not work.raw_results:
+            result = await _add_hint(result, work, calls)
+        return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
+
+
+async def _run_in_session(
+    engines: Engines,
+    actor: str,
+    job: GuestJob,
+    *,
+    host: HostCalls,
+    on_console: OnConsole | None,
+    stop: asyncio.Event | None,
+) -> RawResult:
+    from paddock.engines.sessions.guests import run_guest  # most programs have no session
+
+    table = engines.programs.sessions
+    return await run_guest(table, engines.guest, actor, job, host=host, on_console=on_console, stop=stop)
+
+
+def _encode(source: str) -> bytes:
+    return source.encode("utf-8", "surrogatepass")
+
+
+def _check_size(work: GuestRun, max_bytes: int) -> Iterator[Reason]:
+    """Reject a program above the limit: exactly 51,200 bytes pass, one more does not."""
+    if len(work.source) > max_bytes or len(_encode(work.source)) > max_bytes:
+        yield "code-size", f"Code size exceeds limit ({max_bytes} bytes)"
+
+
+def _check_session(work: GuestRun, settings: Settings) -> Iterator[Reason]:
+    if work.session is not None and not settings.sessions.enabled:
+        yield "sessions.enabled", "sessions are turned off; run the program without `session`"
+
+
+def _check_confinement(settings: Settings) -> Iterator[Reason]:
+    minimum = settings.sandbox.minimum_tier
+    if TIERS.index(GUEST_TIER) < TIERS.index(minimum):
+        what = f"guest workers run in the tier {GUEST_TIER}, but sandbox.minimum_tier requires {minimum}"
+        yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that requires more"
+
+
+def _note_nothing(
+    result: RawResult, work: GuestRun, calls: HostCalls, on_console: OnConsole | None
+) -> RawResult:
+    """Return a result without a value. A warning says so if the program read what a tool's result does not have."""
+    note = explain_nothing(work.source, calls.shapes)
+    if not note:
+        return result
+    line = ConsoleLine(level="warn", text=note)
+    if on_console is not None:
+        on_console(line)
+    return result.replace(console=(*result.console, line))
+
+
+async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
+    """Return a result. If the program failed at a wrong tool name, its hint shows the right one."""
+    from paddock.engines.javascript.hints import calls_missing_tool, find_called_names
+
+    error = result.error
+    if (
+        error is not None
+        and error.name == "SyntaxError"
+        and not error.hint
+        and has_escaped_line_ends(work.source)
+    ):
+        return result.replace(error=error.replace(hint=ESCAPED_LINE_ENDS))
+    if error is None or work.computes:
+        return result
+    if not error.hint and (hint := explain_wrong_use(error, work.source, calls.shapes)):
+        return result.replace(error=error.replace(hint=hint))
+    call = await calls.suggest_call(find_called_names(error, work.source))
+    hint = f"tools are in `servers`: await {call}" if call else ""
+    if not hint and not error.hint and calls_missing_tool(error, work.source):
+        hint = calls.list_servers()
+    return result.replace(error=error.replace(hint=hint)) if hint else result

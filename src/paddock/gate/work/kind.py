@@ -1,0 +1,223 @@
+"""What the gate needs to know about a kind of work, and what a kind needs from the gate to run it.
+
+Each kind is one file beside this one. A new kind needs a file, a line in `paddock.gate.work.KINDS`, and a type of
+request in `paddock.model.request`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from paddock.gate import visible_tools
+from paddock.gate.watchers import Watchers
+from paddock.model.base import Json, Value
+from paddock.model.outcome import Decision, PlannedCall, RawResult
+from paddock.model.request import ExecutionRequest, JsonPaths, RuntimeRun, SdkCall, ToolRun
+from paddock.policy.decisions.decision import Policy
+from paddock.policy.decisions.kinds import WorkPolicy
+from paddock.policy.decisions.questions import Subject
+from paddock.record.ledger.sink import MAX_LIST_ITEMS, Field
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from paddock.confinement.sandbox.protocol import OpenHosts
+    from paddock.engines.javascript.clock import Clock
+    from paddock.engines.javascript.engine import GuestEngine
+    from paddock.engines.sdk.requests import MakeToolRun
+    from paddock.engines.servers.person import Person
+    from paddock.engines.servers.result import ToolResult
+    from paddock.gate.host_access import ConnectionWatch
+    from paddock.gate.host_calls import OnResult
+    from paddock.gate.runtime_service import Programs
+    from paddock.gate.script_tool_service import Scripts
+    from paddock.policy.redaction.outgoing import OutgoingRedaction
+    from paddock.record.output.large_results import Results
+
+W = TypeVar("W", bound=Value)
+_MAX_NAME_CHARS = 200
+
+
+class Servers(visible_tools.Servers, Protocol):
+    """The methods of the hub that kinds need."""
+
+    async def call_tool(
+        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
+    ) -> "ToolResult":
+        """Return the result of a tool, within the server's own timeout and `limit_ms`. Raises ServerError."""
+        ...
+
+    async def is_read_only(self, server: str, tool: str) -> bool:
+        """Return whether the server marks a tool as read-only. Raises ServerError."""
+        ...
+
+    async def check_call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
+        """Raise ServerError if a call would be refused without being sent: name, definition or arguments."""
+        ...
+
+    def resolve_alias(self, server: str, tool: str) -> str:
+        """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
+        ...
+
+    async def check_bytes(self, server: str, tool: str, places: JsonPaths) -> None:
+        """Raise ServerError if a tool does not declare base64 at each of these places of its arguments."""
+        ...
+
+
+class Sdk(Protocol):
+    """The services of the SDK that kinds need."""
+
+    def check(self, work: SdkCall) -> None:
+        """Raise SdkError for a method that does not exist, or arguments of a wrong number or type."""
+        ...
+
+    async def call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
+        """Return the value of a call; `open_hosts` makes what serves the connections of a command.
+
+        Raises SdkError for misuse, and other PaddockErrors for failures.
+        """
+        ...
+
+    def find_secret(self, name: str) -> str | None:
+        """Return a secret that Paddock itself uses for a program; it is removed from everything from now on."""
+        ...
+
+
+class Engines(NamedTuple):
+    """The engines that run work."""
+
+    guest: "GuestEngine"
+    servers: Servers
+    programs: "Programs"
+    scripts: "Scripts"
+    sdk: Sdk
+    results: "Results"
+
+
+class Context(NamedTuple):
+    """The parts of the gate that a kind needs to run a request."""
+
+    engines: Engines
+    policy: Policy
+    outgoing: "OutgoingRedaction"
+    visible_tools: "visible_tools.VisibleTools"
+    commands: tuple[str, ...]
+    """Names of the commands that the settings add to the SDK."""
+    make_tool_run: "MakeToolRun"
+    clock_of: "Callable[[ExecutionRequest], Clock]"
+    """Returns the clock of a request. It stops while a person is asked."""
+    person_of: "Callable[[ExecutionRequest, str], Person]"
+    """Returns what answers the questions that a server asks during a call."""
+    watch_connections: "Callable[[ExecutionRequest], ConnectionWatch]"
+    """Returns what asks about and records the connections of a program to hosts."""
+    carry_out_child: "Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]"
+    """Runs a child request through the gate, for calls of programs."""
+
+
+class Kind(WorkPolicy[W]):
+    """One kind of work: decides, names, describes, records and runs it.
+
+    `admit`, `check`, `prepare`, `refine` and `run` have effects, and `resolve` reads what a server has reported. All
+    other methods are pure.
+    """
+
+    @abstractmethod
+    def describe(self, request: ExecutionRequest, work: W) -> tuple[str, dict[str, Json]]:
+        """Return a description of the work and its arguments, for the person who is asked."""
+
+    def hash_fields(self, work: W) -> dict[str, Json]:
+        """Return all fields that determine what is done. A person's answer holds for exactly these."""
+        return {name: getattr(work, name) for name in type(work).model_fields}
+
+    def repeatable_name(self, work: W) -> tuple[str, ...] | None:
+        """Return the name under which an answer may hold for the rest of a run; None if each call is asked about."""
+        del work
+
+    def stub_result(self, work: W) -> Json:
+        """Return what a rehearsal returns in place of the result; None if there is no stub."""
+        del work
+
+    def is_rehearsed(self, work: W) -> bool:
+        """Return whether a rehearsal leaves out the work although policy allows it."""
+        del work
+        return False
+
+    def make_planned_call(self, request: ExecutionRequest, work: W, decision: Decision) -> PlannedCall:
+        """Return the entry of a request in the list of a rehearsal."""
+        method = request.caller.method if request.caller else request.work.kind
+        arguments = self.describe(request, work)[1]
+        return PlannedCall(server="paddock", tool=method, arguments=arguments, asks=decision.asks)
+
+    def make_subject(self, request: ExecutionRequest, work: W) -> Subject:
+        """Return the subject of a question about the work."""
+        is_repeatable = self.repeatable_name(work) is not None
+        return Subject(*self.describe(request, work), self.hash_fields(work), is_repeatable)
+
+    @abstractmethod
+    def list_facts(self, work: W, decision: Decision) -> dict[str, Field]:
+        """Return the facts of the work for the record: names, sizes and hashes, never a payload."""
+
+    def list_end_facts(self, work: W, result: RawResult) -> dict[str, Field]:
+        """Return further facts of its end for the record."""
+        del work, result
+        return {}
+
+    def is_computation(self, work: W) -> bool:
+        """Return whether the work is a pure computation. `audit.required` may allow it without a record."""
+        del work
+        return False
+
+    def prepare(self, engines: Engines, decision: Decision) -> None:
+        """Let an engine prepare while the record of the start is written."""
+
+    def resolve(self, engines: Engines, request: ExecutionRequest, work: W) -> ExecutionRequest:
+        """Return the request with the names that rules, questions and the record use."""
+        del engines, work
+        return request
+
+    async def refine(
+        self, context: Context, request: ExecutionRequest, work: W, decision: Decision
+    ) -> ExecutionRequest | RawResult:
+        """Return the request with the facts from outside that the decision needs, or the error of getting them."""
+        del context, work, decision
+        return request
+
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: W, decision: Decision
+    ) -> Decision | RawResult:
+        """Check work before a person is asked about it, so that nobody is asked about work that cannot run.
+
+        Return the current decision, or the result of work that is invalid.
+        """
+        del context, request, work
+        return decision
+
+    def admit(
+        self, context: Context, request: ExecutionRequest, work: W, decision: Decision, watchers: Watchers
+    ) -> "AbstractAsyncContextManager[Decision | RawResult] | None":
+        """Return a context that waits until allowed work may run; None if it need not wait.
+
+        Entering it gives the current decision, or the result of work that did not get a slot.
+        """
+        del context, request, work, decision, watchers
+
+    @abstractmethod
+    def run(
+        self, context: Context, request: ExecutionRequest, work: W, decision: Decision, watchers: Watchers
+    ) -> Coroutine[Any, Any, RawResult]:
+        """Run the work and return its result. Raises EngineError when nothing ran, other PaddockErrors for faults."""
+
+
+def shorten_name(text: str) -> str:
+    """Return a name for the record: without lone surrogates, cut to a maximum length."""
+    return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_MAX_NAME_CHARS]
+
+
+def list_host_facts(work: RuntimeRun | ToolRun) -> dict[str, Field]:
+    """Return the hosts that a program or script tool asks for, for the record."""
+    return {"hosts": [shorten_name(host) for host in work.hosts[:MAX_LIST_ITEMS]]} if work.hosts else {}
+
+
+def name_network(work: RuntimeRun | ToolRun) -> str:
+    """Return the network that a program or script tool asks for, as a person sees it."""
+    return ", ".join(work.hosts) if work.hosts else work.network

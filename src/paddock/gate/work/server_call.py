@@ -1,0 +1,209 @@
+"""Calls of tools of upstream MCP servers."""
+
+import json
+import time
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from paddock.engines.servers.person import PERSON
+from paddock.engines.servers.result import ToolResult, find_culprit, read_native
+from paddock.gate.watchers import Watchers
+from paddock.gate.work.ends import end_unless_stopped, measure_wall
+from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
+from paddock.model.aliases import write_alias
+from paddock.model.base import Json
+from paddock.model.canonical import canonical
+from paddock.model.errors import ConfigurationError, ServerError, ServerRejected, UnknownServer
+from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, PlannedCall, RawResult, Status, Usage
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.policy.decisions.decision import hash_bytes
+from paddock.policy.decisions.guests import call_limits, judge_program_or_call
+from paddock.policy.decisions.kinds import Catalogue, Judgement, Reason
+from paddock.policy.settings.rules import Rule
+from paddock.policy.settings.schema import Settings
+from paddock.record.ledger.sink import Field
+
+_MAX_ERROR_CHARS = 2000
+_NO_USAGE = Usage()
+
+
+class ServerCalls(Kind[ServerCall]):
+    """Runs calls through the hub."""
+
+    def label(self, work: ServerCall) -> str:
+        return f"{work.server}/{work.tool}"
+
+    def identify(self, work: ServerCall) -> dict[str, Json]:
+        return {"server": work.server, "tool": work.tool}
+
+    def matches(self, rule: Rule, request: ExecutionRequest, work: ServerCall) -> bool:
+        # An `allow` rule matches the tool's own name only: a server could list another tool with the same alias.
+        alias = write_alias(work.tool) if rule.effect != "allow" else ""
+        return fnmatchcase(work.server, rule.server or "*") and any(
+            _match_tool_glob(rule.tool or "*/*", work.server, name) for name in (work.tool, alias) if name
+        )
+
+    def list_circumstances(
+        self, request: ExecutionRequest, work: ServerCall, settings: Settings
+    ) -> tuple[object, ...]:
+        return work.server, work.tool, work.read_only
+
+    def judge(
+        self, request: ExecutionRequest, work: ServerCall, settings: Settings, catalogue: Catalogue
+    ) -> Judgement:
+        profile = call_limits(settings, settings.servers.call_timeout_ms)
+        terms = judge_program_or_call(request, settings, profile=profile, group="servers.call_timeout_ms")
+        objections = [
+            *terms.refused,
+            *_check_server(work, settings),
+            *self._check_effect(work, terms.grants.calls),
+        ]
+        return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
+
+    def _check_effect(self, work: ServerCall, calls: str) -> Iterator[Reason]:
+        if calls == "read_only" and work.read_only is False:
+            what = f"{self.label(work)} is not marked as read-only by its server, but this run may only read"
+            yield "grants.calls", f"{what}; rehearse it with dry_run, or use a run with calls = 'run'"
+
+    def describe(self, request: ExecutionRequest, work: ServerCall) -> tuple[str, dict[str, Json]]:
+        return f"call {work.server}/{work.tool}", work.arguments
+
+    def repeatable_name(self, work: ServerCall) -> tuple[str, ...]:
+        return "server", work.server, work.tool
+
+    def stub_result(self, work: ServerCall) -> Json:
+        """Return an object, because most programs can continue with one."""
+        if not work.raw:
+            return {"dryRun": True, "server": work.server, "tool": work.tool}
+        text = f"{work.server}.{work.tool} was not called: this is a dry run"
+        return {"content": [{"type": "text", "text": text}]}
+
+    def is_rehearsed(self, work: ServerCall) -> bool:
+        return not work.read_only
+
+    def make_planned_call(
+        self, request: ExecutionRequest, work: ServerCall, decision: Decision
+    ) -> PlannedCall:
+        return PlannedCall(server=work.server, tool=work.tool, arguments=work.arguments, asks=decision.asks)
+
+    def list_facts(self, work: ServerCall, decision: Decision) -> dict[str, Field]:
+        data = canonical(work.arguments)
+        name = shorten_name(f"{work.server}/{work.tool}")
+        return {"name": name, "bytes_in": len(data), "arguments_sha256": hash_bytes(data)}
+
+    def resolve(self, engines: Engines, request: ExecutionRequest, work: ServerCall) -> ExecutionRequest:
+        """Return the call with the tool's own name: rules, questions and the record never use an alias."""
+        tool = engines.servers.resolve_alias(work.server, work.tool)
+        if tool == work.tool:
+            return request
+        return request.model_copy(update={"work": work.model_copy(update={"tool": tool})})
+
+    async def refine(
+        self, context: Context, request: ExecutionRequest, work: ServerCall, decision: Decision
+    ) -> ExecutionRequest | RawResult:
+        """Ask the server for the facts that the decision needs: whether the tool only reads, and its own name.
+
+        A person sees the tool's own name, so that an alias does not cause a second question.
+        """
+        runs = decision.grants.calls == "run"
+        if not decision.asks and (runs or not decision.allowed):
+            return request
+        try:
+            hint = await context.engines.servers.is_read_only(work.server, work.tool)
+        except (ServerError, ConfigurationError) as error:
+            return _make_refusal(error)
+        request = self.resolve(context.engines, request, work)  # its server has listed its tools by now
+        if runs:
+            return request
+        return request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
+
+    async def check(
+        self, context: Context, request: ExecutionRequest, work: ServerCall, decision: Decision
+    ) -> Decision | RawResult:
+        servers = context.engines.servers
+        try:
+            if work.encoded:
+                await servers.check_bytes(work.server, work.tool, work.encoded)
+            await servers.check_call(work.server, work.tool, work.arguments)
+        except (ServerError, ConfigurationError) as error:
+            return _make_refusal(error)
+        return decision
+
+    async def run(
+        self,
+        context: Context,
+        request: ExecutionRequest,
+        work: ServerCall,
+        decision: Decision,
+        watchers: Watchers,
+    ) -> RawResult:
+        counted = watchers.on_result is None  # a program does not get the usage of a call
+        calling = _call_tool(context, request, work, decision.limits.timeout_ms, counted=counted)
+        # Programs stop their calls themselves; they may make thousands of them.
+        return await (calling if watchers.stop is None else end_unless_stopped(calling, watchers.stop))
+
+
+def _check_server(work: ServerCall, settings: Settings) -> Iterator[Reason]:
+    granted = settings.grants.servers
+    if "*" not in granted and work.server not in granted:
+        names = ", ".join(granted) or "none"
+        where = "name it in `servers` under [grants] in paddock.toml"
+        yield "grants.servers", f"server {work.server} is not granted (granted: {names}); {where}"
+
+
+def _match_tool_glob(glob: str, server: str, tool: str) -> bool:
+    """Return whether a `server/tool` glob matches both names. A server's name may contain slashes, too."""
+    ends = [at for at, character in enumerate(glob) if character == "/"]
+    return any(fnmatchcase(server, glob[:end]) and fnmatchcase(tool, glob[end + 1 :]) for end in ends)
+
+
+async def _call_tool(
+    context: Context, request: ExecutionRequest, work: ServerCall, limit_ms: int, *, counted: bool
+) -> RawResult:
+    started, servers = time.perf_counter(), context.engines.servers
+    person = PERSON.set(context.person_of(request, work.server))
+    try:
+        if work.encoded:
+            await servers.check_bytes(work.server, work.tool, work.encoded)
+        result = await servers.call_tool(work.server, work.tool, work.arguments, limit_ms=limit_ms)
+        value = result.raw if work.raw else await read_native(result)
+    except (ServerError, ConfigurationError) as error:
+        usage = measure_wall(started) if counted else _NO_USAGE
+        return _make_refusal(error).replace(usage=usage)
+    finally:
+        PERSON.reset(person)
+    usage = measure_wall(started) if counted else _NO_USAGE
+    warnings = _warn_unchecked(work, result) if result.unchecked else ()
+    if result.is_error and not work.raw:
+        message = result.text or value or "the tool failed and did not say why"
+        error = _make_error(message if isinstance(message, str) else json.dumps(message)[:_MAX_ERROR_CHARS])
+        return RawResult(
+            status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=warnings
+        )
+    return RawResult(status=Status.OK, value=value, has_value=True, usage=usage, console=warnings)
+
+
+def _warn_unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
+    """Return a warning if some arguments were sent unchecked."""
+    return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
+
+
+def _make_refusal(error: ServerError | ConfigurationError) -> RawResult:
+    """Return the result of a call that failed."""
+    # Reading or writing Paddock's own files (pins, logins) failed before the call was sent.
+    status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
+    return RawResult(status=status, error=_describe_error(error))
+
+
+def _describe_error(error: ServerError | ConfigurationError) -> ErrorInfo:
+    """Return an error of the hub as a value, with the server's own code and data."""
+    described = _make_error(str(error))
+    if isinstance(error, UnknownServer):
+        return described.model_copy(update={"hint": error.hint})
+    if not isinstance(error, ServerRejected) or not error.code:
+        return described
+    return described.model_copy(update={"code": error.code, "data": error.data})
+
+
+def _make_error(message: str) -> ErrorInfo:
+    return ErrorInfo(name="ToolError", message=message, phase="call")

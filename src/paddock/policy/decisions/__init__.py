@@ -1,0 +1,1 @@
+"""Decisions on requests, as pure functions of settings and request."""

@@ -1,0 +1,176 @@
+"""Remove secrets from outcomes before they leave Paddock."""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any, TypeVar
+
+from paddock.model.base import Json
+from paddock.model.outcome import (
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Outcome,
+    PlannedCall,
+    RawResult,
+)
+from paddock.model.tool import ToolEnd
+from paddock.policy.redaction.known import KnownSecrets
+from paddock.policy.redaction.removal import Removal
+from paddock.policy.redaction.scanner import Scanner, Slices, finish
+from paddock.policy.settings.schema import RedactionSettings
+
+OnCall = Callable[[CallRecord], None]
+
+_Result = TypeVar("_Result", bound=RawResult)
+_Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
+
+_FOREIGN_FACTS = ("name", "executable", "cwd", "file", "prompt", "actor", "variables")
+_FOREIGN_LISTS = ("violations", "hosts", "requirements")
+"""Facts for the ledger whose texts a program or a caller chose."""
+
+
+class OutgoingRedaction:
+    """Removes secrets from everything that leaves a session."""
+
+    def __init__(
+        self, settings: RedactionSettings, secrets: KnownSecrets, *, compatible: bool = False
+    ) -> None:
+        """Remove known `secrets` and what `settings` say; with `compatible`, use the marks of the compat profile."""
+        self._scanner = Scanner(settings, secrets, "answer" if compatible else "default")
+        self.output = Scanner(settings, secrets, "output") if compatible else self._scanner
+        """The scanner for the output of programs."""
+        self.known_secrets = secrets
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which patterns of the settings are not used, and why."""
+        return self._scanner.warnings
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return Removal(self._scanner).text(text)
+
+    def json(self, value: Json, *, numbers: bool = True) -> Json:
+        """Return a JSON value without secrets, also in names of members; patterns also see `numbers`."""
+        return finish(self.json_in_slices(value, numbers=numbers))
+
+    def json_in_slices(self, value: Json, *, numbers: bool = True) -> Slices[Json]:
+        """Return a JSON value without secrets: see `json`."""
+        return Removal(self._scanner).json_in_slices(value, numbers=numbers)
+
+    def leaves_alone(self, texts: Iterable[str]) -> bool:
+        """Return True if no text contains a secret, by a fast check. False is only a guess."""
+        return self._scanner.leaves_alone("\n".join(texts).encode("utf-8", "surrogatepass"))
+
+    def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return facts for the ledger without secrets: a program chooses the names that it calls."""
+        if self.known_secrets:
+            facts = {key: self.known_secrets.hide_json(value) for key, value in facts.items()}
+        names: dict[str, str] = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
+        lists: dict[str, list[str]] = {key: facts[key] for key in _FOREIGN_LISTS if facts.get(key)}
+        if self._scanner.leaves_name_alone("\n".join((*names.values(), *chain(*lists.values())))):
+            return facts
+        found = {key: list(map(self.text, texts)) for key, texts in lists.items()}
+        return facts | {key: self.text(text) for key, text in names.items()} | found
+
+    def line(self, line: ConsoleLine) -> ConsoleLine:
+        """Return a console line without secrets."""
+        return finish(self.line_in_slices(line))
+
+    def line_in_slices(self, line: ConsoleLine) -> Slices[ConsoleLine]:
+        """Return a console line without secrets."""
+        return _redact_line(line, Removal(self._scanner))
+
+    def calls(self, on_call: OnCall | None) -> OnCall | None:
+        """Return a listener that gets each ended call without secrets."""
+        return on_call and (lambda call: on_call(finish(_redact_call(call, Removal(self._scanner)))))
+
+    def result_in_slices(self, outcome: _Result, written: bytes) -> Slices[_Result]:
+        """Return a result without secrets, with the number of removals; `written` is its value as JSON."""
+        removal = Removal(self._scanner)
+        changes: dict[str, object] = {}
+        if outcome.console and not self.leaves_alone(line.text for line in outcome.console):
+            changes["console"] = yield from _redact_each(_redact_line, outcome.console, removal)
+        if outcome.calls and not self.leaves_alone(
+            name for call in outcome.calls for name in (call.server, call.tool)
+        ):
+            changes["calls"] = yield from _redact_each(_redact_call, outcome.calls, removal)
+        if outcome.planned:
+            changes["planned"] = yield from _redact_each(_redact_planned, outcome.planned, removal)
+        if written and not self._scanner.leaves_alone(written):
+            changes["value"] = yield from removal.json_in_slices(outcome.value, written=written)
+        if outcome.program is not None and outcome.program.violations:
+            violations = tuple(map(removal.text, outcome.program.violations))
+            changes["program"] = outcome.program.model_copy(update={"violations": violations})
+        if outcome.tool is not None:
+            changes["tool"] = yield from _redact_tool(outcome.tool, removal)
+        if outcome.error is not None:
+            changes["error"] = yield from _redact_error(outcome.error, removal)
+        if removal.count:
+            changes["redactions"] = outcome.redactions + removal.count
+        return outcome.model_copy(update=changes) if changes else outcome
+
+    def refusal(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of a rejected request without secrets: its reasons quote the request."""
+        outcome = finish(self.result_in_slices(outcome, b""))
+        removal = Removal(self._scanner)
+        texts = {
+            name: tuple(map(removal.text, getattr(outcome.decision, name))) for name in ("reasons", "asks")
+        }
+        if not removal.count:
+            return outcome
+        changes = {"decision": outcome.decision.model_copy(update=texts)}
+        return outcome.model_copy(update={**changes, "redactions": outcome.redactions + removal.count})
+
+
+def _redact_each(
+    redact: Callable[[_Part, Removal], Slices[_Part]], parts: Iterable[_Part], removal: Removal
+) -> Slices[tuple[_Part, ...]]:
+    done: list[_Part] = []
+    for part in parts:
+        done.append((yield from redact(part, removal)))
+        yield
+    return tuple(done)
+
+
+def _redact_line(line: ConsoleLine, removal: Removal) -> Slices[ConsoleLine]:
+    text = yield from removal.text_in_slices(line.text)
+    return line if text == line.text else line.model_copy(update={"text": text})
+
+
+def _redact_call(call: CallRecord, removal: Removal) -> Slices[CallRecord]:
+    """Return a call without secrets in its names, which the program chose."""
+    names = yield from _redact_fields(call, ("server", "tool"), removal)
+    return call if names == {"server": call.server, "tool": call.tool} else call.model_copy(update=names)
+
+
+def _redact_planned(call: PlannedCall, removal: Removal) -> Slices[PlannedCall]:
+    """Return a planned call without secrets, which may be in its names and therefore in its questions."""
+    names = yield from _redact_fields(call, ("server", "tool"), removal)
+    arguments = yield from removal.json_in_slices(call.arguments)
+    rest = {"arguments": arguments, "asks": tuple(map(removal.text, call.asks))}
+    return call.model_copy(update={**names, **rest})
+
+
+def _redact_tool(end: ToolEnd, removal: Removal) -> Slices[ToolEnd]:
+    texts = yield from _redact_fields(end, ("stdout", "stderr"), removal)
+    error = None if end.error is None else removal.text(end.error)
+    output = yield from removal.json_in_slices(end.output)
+    violations = tuple(map(removal.text, end.violations))
+    return end.model_copy(update={**texts, "error": error, "output": output, "violations": violations})
+
+
+def _redact_error(error: ErrorInfo, removal: Removal) -> Slices[ErrorInfo]:
+    texts = yield from _redact_fields(error, ("name", "message", "excerpt", "thrown", "hint"), removal)
+    frames = tuple(
+        frame.model_copy(update={"function": removal.text(frame.function)}) for frame in error.frames
+    )
+    data = yield from removal.json_in_slices(error.data)
+    return error.model_copy(update={**texts, "frames": frames, "data": data})
+
+
+def _redact_fields(owner: object, names: Iterable[str], removal: Removal) -> Slices[dict[str, str]]:
+    texts: dict[str, str] = {}
+    for name in names:
+        texts[name] = yield from removal.text_in_slices(getattr(owner, name))
+    return texts

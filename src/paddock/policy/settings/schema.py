@@ -1,0 +1,492 @@
+"""The settings, as values. The field descriptions are the reference of `paddock.toml`."""
+
+import os
+from collections.abc import Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from platformdirs import user_config_path, user_state_path
+from pydantic import AfterValidator, Field
+
+from paddock.model.base import PositiveInt, Value
+from paddock.model.json_meter import MAX_VALUES
+from paddock.model.limits import KIB, MIB, Calls, Grants
+from paddock.model.network import Network
+from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access
+from paddock.model.sandbox import Tier
+from paddock.policy.settings.cluster import ClusterSettings
+from paddock.policy.settings.commands import SdkCommand
+from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules
+from paddock.policy.settings.network import NetworkSettings
+from paddock.policy.settings.packages import PackageSettings
+from paddock.policy.settings.profiles import LimitSettings
+from paddock.policy.settings.protection import ProtectedRules
+from paddock.policy.settings.rules import ApprovalSettings, PolicySettings
+from paddock.policy.settings.serve import ServeSettings
+
+if TYPE_CHECKING:
+    from paddock.policy.settings.recipes import Recipe
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use, at most 1024."""
+    return min(len(os.sched_getaffinity(0)), 1024)
+
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class GrantSettings(Grants):
+    """`[grants]`: the maximum that any request may be granted."""
+
+    jit: bool = False
+    """Whether a request may ask for just-in-time compilation (`--jit`). It is faster, but adds attack surface."""
+    servers: tuple[str, ...] = ("*",)
+    """Upstream servers that programs may call: a list of names, or `*` for every configured server."""
+    calls: Calls = "run"
+    """Which tools programs may call: all of them (`run`), only those that their server marks as read-only
+    (`read_only`), or only those, with a stub instead of every other call (`dry_run`). A request may ask for less."""
+
+
+Protection = Literal["restore", "refuse"]
+"""How protected paths of a writable workspace are kept if mounts cannot protect them."""
+
+
+class SandboxSettings(Value):
+    """`[sandbox]`: how programs are confined, and the weakest acceptable confinement."""
+
+    minimum_tier: Tier = "landlock"
+    """Weakest confinement under which a program may run. If the machine offers less, the program does not start."""
+    require: tuple[Literal["landlock"], ...] = ()
+    """Mechanisms without which nothing runs. Without Landlock the tier `namespaces` confines files by mounts alone, and
+    JavaScript runs in an empty root instead."""
+    job_user: str = ""
+    """User, by name or number, that processes run as when Paddock runs as root. Empty means user 65531, which no system
+    assigns. In the tier `namespaces`, processes with a workspace then stay root, without capabilities. `root` keeps
+    them root in the tier `landlock`, too; there they can change the mode of every file that root owns, unless
+    `paddock doctor` shows supervised system calls. If processes cannot change to the user, each result says so under
+    `sandbox`, and so does `paddock doctor`."""
+    spares: Count = 1
+    """Number of sandboxes started ahead for each set of grants, once the same grants were used twice. Each one costs
+    a few idle processes."""
+    protected_paths: Protection = "restore"
+    """How protected paths such as `.git/hooks` and `.mcp.json` are kept in a writable workspace where mounts cannot
+    keep them (in the tier `landlock`, for links, and for what `**/` finds in folders). `restore` puts them back after
+    the run and reports it; `refuse` does not run the program. Paths that do not exist yet are removed after the run in
+    every tier."""
+    protected: ProtectedRules = ()
+    """Further protected paths, relative to the workspace, of all files together. `ci/**` and `ci` mean a folder with
+    all in it. `*`, `?` and `[...]` match within a name. `**/.envrc` means that name in the workspace and in the folders
+    of the two levels below it, except in `.git` and `node_modules`."""
+    unprotected: ProtectedRules = ()
+    """Entries of the built-in list of protected paths, or of `protected`, that programs may change, written as they are
+    there; or a path that git's configuration names."""
+
+
+class WorkspaceSettings(Value):
+    """`[workspace]`: the files of a workspace that programs must not read."""
+
+    hide: FileRules = DEFAULT_HIDDEN
+    """Files that hold secrets, which no program can read, change or remove. The patterns of all files are added to the
+    built-in ones. `.env` means that name at any depth, `secrets/` a folder with all in it, `.aws/credentials` the end
+    of a path, `/deploy/prod.yaml` that path alone. `*` and `?` match within a name; upper and lower case are the same.
+    `*.pem` and `*.key` hide a file only if it holds a private key, `.npmrc` only if it holds a token."""
+    show: FileRules = ()
+    """Files that are not hidden, and with a final slash folders that are not searched, in the notation of `hide`.
+    `.env.example` and other templates are always shown, and so is what `.git`, `.venv`, `site-packages` and
+    `node_modules` contain."""
+
+
+class AuditSettings(Value):
+    """`[audit]`: where the ledger is, and how durably it is written."""
+
+    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "audit")
+    """Directory of the ledger; by default `paddock/audit` in the user's state directory."""
+    required: Literal["effects", "all"] = "all"
+    """What does not run if its record cannot be written: everything (`all`), or everything except pure computations
+    (`effects`)."""
+    sync: Literal["batch", "always"] = "batch"
+    """Whether each record is written to disk before its work starts (`always`), or several together up to 0.2 seconds
+    later (`batch`)."""
+
+
+class ArtifactSettings(Value):
+    """`[artifacts]`: where the output of programs is stored, how much of it and for how long."""
+
+    enabled: bool = True
+    """Whether output is stored."""
+    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "artifacts")
+    """Directory of stored output; by default `paddock/artifacts` in the user's state directory."""
+    url: str | None = None
+    """Bucket to use instead of the directory: `s3://`, `gs://` or `az://`. Credentials come from the environment."""
+    ttl_hours: Annotated[int, Field(gt=0, le=1_000_000)] = 24
+    """Time after which stored output is deleted, in hours."""
+    max_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
+    """Maximum stored output of one execution, both streams together, in bytes. Larger output is not stored."""
+    max_read_bytes: Annotated[int, Field(ge=1024)] = 50 * MIB
+    """Maximum decompressed size of stored output when it is read, in bytes."""
+    cross_workspace: bool = False
+    """Whether stored output of other workspaces may be read."""
+
+
+class RedactionPattern(Value):
+    """One `[[redaction.patterns]]`. Each match within a line is replaced by `[REDACTED:name]`."""
+
+    pattern: Annotated[str, Field(min_length=1, max_length=1000)]
+    """Regular expression in RE2 syntax, whose matching takes linear time."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.-]{1,40}$")] = "custom"
+    """Name in the mark that replaces a match."""
+    flags: Annotated[str, Field(pattern=r"^[imsU]{0,4}$")] = ""
+    """Flags of RE2: `i` ignores case."""
+
+
+class RedactionSettings(Value):
+    """`[redaction]`: what is removed from output, results, console lines, errors and answers."""
+
+    enabled: bool = True
+    """Whether rules and patterns are applied. Secrets of the vault that a program has read are always removed."""
+    include_defaults: bool = True
+    """Whether the built-in rules are applied. They find keys and tokens of known formats, named values that look like
+    secrets, passwords in addresses, and private keys."""
+    patterns: tuple[RedactionPattern, ...] = ()
+    """Patterns of all files together; a pattern that RE2 rejects is skipped with a warning."""
+
+
+def _check_network(text: str) -> str:
+    ip_network(text)
+    return text
+
+
+class SdkSettings(Value):
+    """`[sdk]`: which methods of `paddock.*` programs may call, and for how long."""
+
+    script: tuple[str, ...] = ("*",)
+    """Methods that scripts of people may call: names, globs such as `vault.*`, or `*`."""
+    execute: tuple[str, ...] = (
+        *("cir.*", "compute", "exec", "health.check", "ledger.verify", "output.query", "script.run"),
+        *("sequence.list", "temporal.list", "tool"),
+    )
+    """Methods that programs of agents may call. None of the defaults reads a secret or reaches the network."""
+    call_timeout_ms: PositiveInt = 30_000
+    """Maximum time of one call, in milliseconds."""
+    long_call_timeout_ms: PositiveInt = 600_000
+    """Maximum time of `sequence.run` and `temporal.fire`, in milliseconds."""
+    commands: tuple[SdkCommand, ...] = ()
+    """Commands of this machine that programs may call as functions, if their profile grants the name. A workspace may
+    not set them."""
+    signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
+    """Database of `paddock.cir`; by default `paddock/signals.db` in the user's state directory."""
+    webhooks: Path = Field(default_factory=lambda: user_state_path("paddock") / "webhooks.json")
+    """File of registered webhooks; by default `paddock/webhooks.json` in the user's state directory."""
+    webhook_networks: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
+    """Networks that webhooks may reach in addition to public addresses, such as `10.1.0.0/16`."""
+    notify: tuple[str, ...] = ("desktop", "webhook")
+    """Notification channels of `notify.send`, in order of preference; the first one available is used. A channel is
+    `desktop`, `webhook`, or the name of one of `commands` that takes `title` and `body`."""
+    temporals: Path = Field(default_factory=lambda: user_state_path("paddock") / "temporals")
+    """Directory with the last run of each schedule; by default `paddock/temporals` in the user's state directory."""
+
+
+class VaultSettings(Value):
+    """`[vault]`: where secrets are kept."""
+
+    backend: Literal["auto", "keyring", "file", "cluster"] = "auto"
+    """Where secrets are kept: in the keyring of the operating system (`keyring`), in an encrypted file (`file`), in the
+    keyring if there is one (`auto`), or encrypted in the database of `cluster.url` (`cluster`)."""
+    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "vault")
+    """Directory of the encrypted file and its key; by default `paddock/vault` in the user's state directory."""
+    key_file: Path | None = None
+    """File with the Fernet keys of the vault in the database, one per line: the first one encrypts, all decrypt."""
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("this is an address or a path, but contains a NUL character")
+    return text
+
+
+class ServerSettings(Value):
+    """`[servers]`: how upstream MCP servers are run."""
+
+    config: Path | None = None
+    """Servers file to read instead of `.paddock/servers.json` and `.mcp.json` of the workspace. It names commands: keep
+    it outside of workspaces that programs may write to. A program that could change it does not start."""
+    state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
+    """Directory of pinned tool definitions and inferred result types."""
+    registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")
+    """List of available servers, in the format of the official registry. Without the file, no server is offered."""
+    registry_source: Annotated[str, AfterValidator(_without_nul)] = ""
+    """Source of that list for `paddock servers refresh`: the `https://` address of a registry, or a file outside of
+    workspaces that programs may write to. No other command downloads it."""
+    trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
+    """JSON array of trusted servers: `npm:NAME`, `pypi:NAME`, `remote:NAME`, or `npm:@SCOPE/*`. `@VERSION` after a
+    name trusts one version. A bare name is trusted if only one source has it. Without the file nothing is trusted."""
+    questions: tuple[str, ...] = ()
+    """Servers, by globs over their names, that may ask a person during a call. The person sees the question and the
+    answer that the form suggests, and agrees or refuses. Programs never answer."""
+    semantic_search: Literal["auto", "on", "off"] = "auto"
+    """Whether searches also rank tools by meaning, with a model on this machine: if `paddock-sandbox[semantic]` is
+    installed (`auto`), always, with an error if it is missing (`on`), or never (`off`)."""
+    max_live: PositiveInt = 20
+    """Maximum number of running servers. The one that has been idle for longest is stopped for another one."""
+    idle_timeout_ms: PositiveInt = 300_000
+    """Time after which an unused server is stopped, in milliseconds."""
+    answer_values: PositiveInt = MAX_VALUES
+    """Maximum number of JSON values in one message of a server. Each may take up to 200 bytes of Paddock's memory."""
+    call_timeout_ms: PositiveInt = 600_000
+    """Maximum time of one call, in milliseconds, whatever `timeoutMs` of the servers file says."""
+
+
+def _expand_path(path: Path) -> Path:
+    whole = path.expanduser()
+    if not whole.is_absolute():
+        raise ValueError("write a path that begins with / or ~/")
+    return whole
+
+
+class Repository(Value):
+    """One `[[mcp.repos]]`: a further workspace that `repoId` of `sdl.runtime.execute` may name.
+
+    Programs there run under the settings of that workspace. A workspace may not register any.
+    """
+
+    repo_id: Annotated[str, Field(min_length=1, max_length=128)]
+    """Name of the workspace. The served workspace has the name of its directory."""
+    root_path: Annotated[Path, AfterValidator(_expand_path)]
+    """Directory of the workspace, absolute or below the home directory (`~/`)."""
+
+
+class McpSettings(Value):
+    """`[mcp]`: the MCP server, `paddock serve mcp`."""
+
+    answer_characters: PositiveInt = 40_000
+    """Maximum size of one result, in characters, as text and as data. The rest is left out, and the answer says so."""
+    repos: tuple[Repository, ...] = ()
+    """Workspaces that `repoId` may name, of all files together."""
+    shutdown_grace_ms: Count = 5_000
+    """Maximum time that running calls have to finish after SIGTERM or Ctrl-C, in milliseconds. Calls that run longer
+    end as `cancelled`, and their clients are answered."""
+
+
+class GuestSettings(Value):
+    """`[guest]`: the pool of guest workers."""
+
+    max_workers: PositiveInt = 8
+    """Maximum number of JavaScript programs that run at the same time. Further ones wait."""
+    spare_workers: Count = 4
+    """Number of workers that are started ahead."""
+
+
+class PythonSettings(Value):
+    """`[runtimes.python]`: programs in Python."""
+
+    environment: Path | None = None
+    """Directory of a virtual environment (venv, uv, virtualenv or conda) whose interpreter and packages programs use.
+    Programs can read it and cannot change it."""
+
+
+class NodeSettings(Value):
+    """`[runtimes.node]`: programs in JavaScript and TypeScript."""
+
+    environment: Path | None = None
+    """Directory with a `node_modules` whose packages programs may load, if they name no packages themselves. Programs
+    can read it and cannot change it."""
+
+
+def _read_recipes(entries: Mapping[str, Any]) -> "Mapping[str, Recipe]":
+    if not entries:
+        return entries
+    from paddock.policy.settings.recipes import Recipe, read_recipe  # its models take milliseconds to make
+
+    return {
+        name: entry if isinstance(entry, Recipe) else read_recipe(name, entry)
+        for name, entry in entries.items()
+    }
+
+
+Recipes = Annotated[Mapping[str, Any], AfterValidator(_read_recipes)]
+"""Languages by name; to type checkers `Mapping[str, Recipe]`."""
+
+
+class RuntimeSettings(Value):
+    """`[runtimes]`: programs in language runtimes (`paddock exec`), and the maximum that they may be granted."""
+
+    enabled: bool = True
+    """Whether programs in language runtimes may run."""
+    allowed: tuple[str, ...] = ("*",)
+    """Runtimes that may be used: a list of names, or `*` for every runtime, also those of `recipes`."""
+    recipes: Recipes = Field(default_factory=dict)
+    """Languages that are added, a table `[runtimes.recipes.NAME]` for each, of all files together."""
+    executables: tuple[str, ...] = ()
+    """Executables that may run programs, by name. An empty list allows every executable that fits the runtime."""
+    timeout_ms: Annotated[int, Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)] = 30_000
+    """Maximum time of a program, including compilation, in milliseconds. It is also the default."""
+    memory_bytes: PositiveInt = 1024 * MIB
+    """Maximum memory of a program, in bytes. It is also the default."""
+    stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
+    """Maximum standard output in an answer, in bytes: half from its head and half from its tail."""
+    stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
+    """Maximum standard error in an answer, in bytes."""
+    environment: tuple[str, ...] = ()
+    """Environment variables of Paddock that programs get, in addition to those that runtimes need."""
+    access: Access = "read-only"
+    """Maximum access of programs to the workspace: none, reading, or reading and writing."""
+    network: Network = "loopback"
+    """Maximum access of programs to the network: `none`, their own network with only `127.0.0.1` (`loopback`), also
+    the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
+    max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
+    """Maximum number of programs that run at the same time; by default the number of processors."""
+    max_waiting: Count = 1000
+    """Maximum number of programs that wait. A further program is `unavailable`: it did not start; retry later."""
+    max_wait_ms: PositiveInt = 3_600_000
+    """Maximum wait of a program, in milliseconds. After that it is `unavailable`."""
+    workspace_environment: bool = False
+    """Whether Python programs use the virtual environment of their workspace: the activated one (`VIRTUAL_ENV`), or
+    `.venv`. For a program that may write to the workspace, it is read-only in the tier `namespaces`, and not used in
+    the tier `landlock`."""
+    python: PythonSettings = Field(default_factory=PythonSettings)
+    """Programs in Python."""
+    node: NodeSettings = Field(default_factory=NodeSettings)
+    """Programs in JavaScript and TypeScript."""
+    cache_bytes: Count = 512 * MIB
+    """Maximum size of the cache of compiled programs, in bytes; 0 disables it."""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Every runtime by name: the built-in ones, then those of `recipes`."""
+        return (*RUNTIMES, *self.recipes)
+
+    def allows(self, runtime: str) -> bool:
+        """Tell whether a runtime may be used."""
+        return runtime in self.allowed or "*" in self.allowed
+
+
+class SessionSettings(Value):
+    """`[sessions]`: interpreters that live across requests. By default, nothing in them runs between two requests."""
+
+    enabled: bool = True
+    """Whether sessions may be opened."""
+    background: bool = False
+    """Whether sessions may be opened that run between two requests, too: their threads and processes go on, with the
+    limits of one program."""
+    idle_ms: PositiveInt = 900_000
+    """Time without use after which a session is closed, in milliseconds."""
+    max_ms: PositiveInt = 28_800_000
+    """Maximum age of a session, in milliseconds."""
+    max: PositiveInt = 32
+    """Maximum number of open sessions."""
+    max_per_actor: PositiveInt = 8
+    """Maximum number of open sessions of one caller. For another one, the one not used for longest is closed."""
+    memory_bytes: PositiveInt = 4096 * MIB
+    """Maximum memory of all sessions together, in bytes. Beyond it, those not used for longest are closed."""
+    disk_bytes: PositiveInt = 512 * MIB
+    """Maximum size of the files of one session, in bytes."""
+
+
+class ToolSettings(Value):
+    """`[tools]`: script tools (`paddock tool`), and the maximum that they may be granted."""
+
+    enabled: bool = True
+    """Whether script tools may run."""
+    folders: tuple[str, ...] = ()
+    """Further folders with tools, or with prompts that have tools."""
+    timeout_ms: PositiveInt = 30_000
+    """Default maximum time of a tool, in milliseconds."""
+    max_timeout_ms: PositiveInt = 300_000
+    """Maximum time that a tool may ask for, in milliseconds. A tool that asks for more gets this."""
+    memory_bytes: PositiveInt = 1024 * MIB
+    """Maximum memory of a tool and its processes, in bytes."""
+    output_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
+    """Maximum output of a tool on each stream, in bytes."""
+    strict_nulls: bool = False
+    """Whether `null` is checked like any other value. Otherwise it is accepted for every type."""
+    environment: tuple[str, ...] = ()
+    """Environment variables of Paddock that `${NAME}` in a tool's `env` may name, in addition to harmless ones."""
+    access: Access = "read-only"
+    """Maximum access to the workspace that a tool may declare: none, reading, or reading and writing."""
+    network: Network = "loopback"
+    """Maximum access to the network that a tool may declare: `none`, its own network with only `127.0.0.1`
+    (`loopback`), also the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
+    max_jobs: PositiveInt = 8
+    """Maximum number of script tools that run at the same time. Further ones wait."""
+
+
+class TelemetrySettings(Value):
+    """`[telemetry]`: traces and metrics, with `pip install 'paddock-sandbox[telemetry]'`. No workspace may set them."""
+
+    traces: Literal["none", "otlp", "console"] = "none"
+    """Where traces go: nowhere (`none`), to a collector by OTLP over HTTP (`otlp`), or to standard error
+    (`console`)."""
+    endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s@]+)?$")] = ""
+    """Address of the collector, without `/v1/traces`. Default: `OTEL_EXPORTER_OTLP_ENDPOINT`, or
+    `http://localhost:4318`. Credentials belong in `OTEL_EXPORTER_OTLP_HEADERS`."""
+    metrics: bool = False
+    """Whether `paddock serve mcp --http` serves `/metrics` to clients that have the token."""
+
+
+LogLevel = Literal["error", "warning", "info", "debug"]
+
+
+class LogSettings(Value):
+    """`[log]`: what `paddock serve` writes to standard error; a workspace may not set it."""
+
+    format: Literal["text", "json"] = "text"
+    """Format of log lines: text, or one JSON object for each line."""
+    level: LogLevel = "warning"
+    """Minimum level of log lines, unless `--log-level` sets another. At `info` there is one line for each request."""
+
+
+class Settings(Value):
+    """All settings, merged from three files, the environment and flags."""
+
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    """Ceilings of guest programs."""
+    grants: GrantSettings = Field(default_factory=GrantSettings)
+    """The maximum that any request may be granted."""
+    sandbox: SandboxSettings = Field(default_factory=SandboxSettings)
+    """Confinement."""
+    workspace: WorkspaceSettings = Field(default_factory=WorkspaceSettings)
+    """Files of the workspace."""
+    audit: AuditSettings = Field(default_factory=AuditSettings)
+    """The ledger."""
+    artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
+    """Stored output."""
+    redaction: RedactionSettings = Field(default_factory=RedactionSettings)
+    """Removal of secrets from output."""
+    sdk: SdkSettings = Field(default_factory=SdkSettings)
+    """Methods of the SDK."""
+    vault: VaultSettings = Field(default_factory=VaultSettings)
+    """Secrets."""
+    servers: ServerSettings = Field(default_factory=ServerSettings)
+    """Upstream MCP servers."""
+    mcp: McpSettings = Field(default_factory=McpSettings)
+    """The MCP server."""
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+    """A server that many users share."""
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+    """A store that the servers of several machines share."""
+    guest: GuestSettings = Field(default_factory=GuestSettings)
+    """Guest workers."""
+    runtimes: RuntimeSettings = Field(default_factory=RuntimeSettings)
+    """Programs in language runtimes."""
+    sessions: SessionSettings = Field(default_factory=SessionSettings)
+    """Interpreters that live across requests."""
+    packages: PackageSettings = Field(default_factory=PackageSettings)
+    """Packages of programs."""
+    tools: ToolSettings = Field(default_factory=ToolSettings)
+    """Script tools."""
+    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    """Hosts that programs may connect to."""
+    policy: PolicySettings = Field(default_factory=PolicySettings)
+    """Rules on requests."""
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
+    """Asking a person."""
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    """Traces and metrics."""
+    log: LogSettings = Field(default_factory=LogSettings)
+    """Log lines."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **sections: Value | Mapping[str, Any]) -> None: ...

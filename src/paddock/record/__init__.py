@@ -1,0 +1,1 @@
+"""What happened, kept and searchable: the ledger, stored output, telemetry."""

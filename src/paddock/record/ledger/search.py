@@ -1,0 +1,183 @@
+"""Search records by their content: with the index beside the ledger, or in the whole ledger without an index."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import dropwhile, groupby, islice
+from pathlib import Path
+
+from paddock.model.base import Value
+from paddock.model.errors import LedgerUnusable
+from paddock.model.outcome import Status
+from paddock.record.ledger.index import FACTS, Index, NoIndexError, OnProgress, ask, facts_of, place_of
+from paddock.record.ledger.line_format import (
+    MAX_LINE_BYTES,
+    DamagedError,
+    explain_failed_call,
+    open_regular,
+    parse_record,
+)
+from paddock.record.ledger.read import read
+from paddock.record.ledger.sink import AuditRecord, since_timestamp
+
+STATUSES = (*(status.value for status in Status), "planned")
+"""Every status of a record: how a request ended, or that it was a rehearsal."""
+_USUAL_LINE_BYTES = 4096
+"""A length that most lines do not exceed, in bytes."""
+_MIN_OFFSETS, _MAX_OFFSETS = 20, 50_000
+"""Minimum and maximum number of positions in one query of the index."""
+
+
+class RecordFilter(Value):
+    """A filter for records, which must match every given value."""
+
+    name: str | None = None
+    """Id of the record, of its request, or of its parent."""
+    event: str | None = None
+    request: str | None = None
+    actor: str | None = None
+    """The caller: a user, the name of a client, a schedule."""
+    status: str | None = None
+    """How a request ended, or was decided: one of `STATUSES`."""
+    server: str | None = None
+    """Name of an upstream server that was called."""
+    tool: str | None = None
+    """Name of the server's tool, or of a script tool; also with its server, as `SERVER/TOOL` or `SERVER.TOOL`."""
+    since: datetime | None = None
+    """Earliest time, with a time zone."""
+
+    def matches(self, record: AuditRecord) -> bool:
+        """Return whether a record matches."""
+        known: dict[str, str] = dict(
+            zip(FACTS, facts_of({**record.fields, "event": record.event}), strict=True)
+        )
+        given = self.facts()
+        tool = given.pop("tool", None)
+        server = known["server"]
+        tools = [known["tool"], *(f"{server}{sign}{known['tool']}" for sign in "/." if server)]
+        return (
+            all(known[fact] == value for fact, value in given.items())
+            and (tool is None or tool in tools)
+            and self.request in (None, record.request)
+            and self.name in (None, record.id, record.request, record.parent)
+            and record.ts >= since_timestamp(self.since)
+        )
+
+    def facts(self) -> dict[str, str]:
+        """Return the given values of facts in the index, by name."""
+        given = {fact: getattr(self, fact) for fact in FACTS}
+        return {fact: value for fact, value in given.items() if value is not None}
+
+
+def find(
+    directory: Path,
+    wanted: RecordFilter,
+    *,
+    limit: int | None = None,
+    newest_first: bool = True,
+    on_progress: OnProgress | None = None,
+) -> Iterator[AuditRecord]:
+    """Yield the intact records that match, lazily, at most `limit`.
+
+    Without a ledger there are none. Calls `on_progress` while the index is brought up to date. Raises LedgerError if
+    the ledger cannot be read or `since` has no time zone.
+    """
+    since_timestamp(wanted.since)
+    if not directory.is_dir() or wanted == RecordFilter():
+        return read(directory, limit=limit, newest_first=newest_first)
+    count = _MAX_OFFSETS if limit is None else max(_MIN_OFFSETS, min(limit, _MAX_OFFSETS))
+    indexed = _IndexSearch(directory, wanted, count, newest_first=newest_first, on_progress=on_progress)
+    return islice(indexed.records(), None if limit is None else min(limit, sys.maxsize))
+
+
+class _IndexSearch:
+    """One search through the index."""
+
+    def __init__(
+        self,
+        directory: Path,
+        wanted: RecordFilter,
+        count: int,
+        *,
+        newest_first: bool,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._directory = directory
+        self._wanted = wanted
+        self._count = count
+        self._newest_first = newest_first
+        self._on_progress = on_progress
+        self._after: int | None = None
+
+    def records(self) -> Iterator[AuditRecord]:
+        """Yield the matching records."""
+        last: AuditRecord | None = None
+        try:
+            while places := ask(self._directory, self._find_places, self._on_progress):
+                for record in _records_at(self._directory, places):
+                    if self._wanted.matches(record):
+                        last = record
+                        yield record
+                self._after = places[-1]
+        except NoIndexError:
+            yield from self._without_index(last)
+        except OSError as error:
+            raise explain_failed_call(error, self._directory, "read") from error
+
+    def _find_places(self, index: Index) -> list[int]:
+        wanted = self._wanted
+        return index.places(
+            wanted.facts(),
+            since_timestamp(wanted.since),
+            wanted.name or wanted.request or "",
+            count=self._count,
+            after=self._after,
+            newest_first=self._newest_first,
+        )
+
+    def _without_index(self, last: AuditRecord | None) -> Iterator[AuditRecord]:
+        """Yield the matching records of the whole ledger, after the record `last`."""
+        wanted = self._wanted
+        all_of_it = read(
+            self._directory,
+            event=wanted.event,
+            request=wanted.request,
+            since=wanted.since,
+            newest_first=self._newest_first,
+        )
+        if last is not None:
+            all_of_it = islice(dropwhile(lambda record: record.id != last.id, all_of_it), 1, None)
+        return filter(wanted.matches, all_of_it)
+
+
+def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]:
+    """Yield the intact records that begin at positions of the index, which may be wrong."""
+    for name, group in groupby(filter(None, map(place_of, places)), key=lambda place: place.file):
+        try:
+            fd = open_regular(directory, name)
+        except LedgerUnusable:  # the file does not exist
+            continue
+        if fd is None:
+            continue
+        try:
+            for place in group:
+                if (record := _record_at(fd, place.offset)) is not None:
+                    yield record
+        finally:
+            os.close(fd)
+
+
+def _record_at(fd: int, offset: int) -> AuditRecord | None:
+    start = max(0, offset - 1)
+    for size in (_USUAL_LINE_BYTES, MAX_LINE_BYTES + 2):
+        data = os.pread(fd, size, start)
+        if offset and data[:1] != b"\n":
+            return None  # not the start of a line
+        line, newline, _ = data[offset - start :].partition(b"\n")
+        if newline:
+            try:
+                return parse_record(line)
+            except DamagedError:
+                return None
+    return None

@@ -1,0 +1,429 @@
+"""Verify the ledger: every line, every link, and the end against the head.
+
+What is found with the directory alone: a changed byte in any line or in the head; a line that was deleted, inserted,
+copied or moved; records cut from the end; a file that was deleted, emptied or renamed, including the first and the
+newest; a deleted head. A change is found also after later records have been written. A renamed file is found by the
+dates of its records: none may be later than its name, except `recovered`, and at least one must be of that day. Others
+may be earlier, because a clock can be set back.
+
+What is *not* found: the chain contains no secret. A person who may write to the directory and knows the format can
+compute the chain again from any point and write a matching head, delete everything, or restore an older copy of the
+whole directory while no ledger is open. To detect that, keep `last_seq` and `last_hash` of a report where such a person
+cannot write, and compare later: the record of that number must still have that hash.
+
+Three kinds of damage are notes, not problems, because they also happen without an attack and look the same. The first
+is the torn line of a writer that died, which was never a record. The second is the loss of unsynced records, those of
+the last fraction of a second, if the machine has rebooted since. The third is records after the head: their writer died
+before it moved the head, and the next writer adopts them.
+
+Days that `audit.archive` moved away are not missing: the chain continues after them with the number and the hash that
+their `archived` record has. That record is itself part of the chain.
+
+Reading stops at the end that the files had at the start, so that writers can continue. Memory is bounded for any
+content: one line of at most `MAX_LINE_BYTES`, and `MAX_FINDINGS` findings.
+"""
+
+import fcntl
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pydantic import computed_field
+
+from paddock.foundation.own_files import judge_file
+from paddock.model.base import Value
+from paddock.model.errors import LedgerError
+from paddock.record.ledger.line_format import (
+    DAY_S,
+    GENESIS_HASH,
+    HEAD_BYTES,
+    HEAD_FILE_NAME,
+    DamagedError,
+    Head,
+    Line,
+    explain_failed_call,
+    hold,
+    lines,
+    list_dated_files,
+    open_regular,
+    parse_record,
+)
+from paddock.record.ledger.read import read
+from paddock.record.ledger.sink import ARCHIVED, RECOVERED, AuditRecord, timestamp
+
+CLOCK_S: Final = 60
+"""Maximum distance of a record's time from the day of its file, in seconds: it may be from just before midnight."""
+MAX_FINDINGS: Final = 1000
+"""Maximum problems, and maximum notes, in a report; the last one says if there are more."""
+_FIRST = b'{"v":1,"seq":1,'
+"""Beginning of the first record of a chain."""
+
+
+class Finding(Value):
+    """One problem or note."""
+
+    file: str
+    """Name of the file within the ledger's directory."""
+    line: int | None = None
+    """1-based; None if it concerns the whole file."""
+    seq: int | None = None
+    """Number of the record concerned, or of the first missing one; None if it is not known."""
+    message: str
+    """What is wrong, worded to follow file, line and record."""
+
+
+class ArchivedDay(Value):
+    """A day whose file was moved to an archive, according to the ledger."""
+
+    file: str
+    """Name of the file."""
+    folder: str
+    """Directory of the archive, at that time."""
+    sha256: str
+    """SHA-256 of the file, in hexadecimal digits."""
+    last_seq: int
+    """Number of the last record of the chain until the end of that day."""
+    last_hash: str
+    """Hash of that record, which the next day continues."""
+
+
+class Report(Value):
+    """The result of `verify`."""
+
+    files: int
+    """Number of dated files."""
+    records: int
+    """Number of intact records at any position."""
+    last_seq: int
+    """Number of the last record of the chain; 0 without records."""
+    last_hash: str
+    """Hash of that record. Stored elsewhere, it reveals a forged chain."""
+    problems: tuple[Finding, ...]
+    """Signs that a person changed the ledger, or that its disk lost synced data."""
+    notes: tuple[Finding, ...]
+    """Damage by a writer that died or by a power failure; see the module."""
+    archived: tuple[ArchivedDay, ...] = ()
+    """Days before those of the directory, which were moved to an archive; of others than the newest, as far as the
+    ledger still has their record."""
+
+    @computed_field
+    @property
+    def ok(self) -> bool:
+        """Whether there are no problems."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class _DamagedLine:
+    """A line that is not a record; the next line may account for it."""
+
+    finding: Finding
+    line: Line
+
+
+class _DateCheck:
+    """Compares the times of a file's records with its name, with a tolerance of `CLOCK_S`."""
+
+    def __init__(self, name: str) -> None:
+        self.records = 0
+        """Number of records, without `recovered`, which are in the file that they repair."""
+        self.has_own = False
+        self._after = False
+        try:
+            day = datetime.strptime(name[:10], "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+        except ValueError:  # 2026-02-30, a name that no writer makes; no record is of that day
+            day = -2.0 * CLOCK_S
+        self._first = timestamp(max(0.0, day - CLOCK_S))
+        self._end = timestamp(max(0.0, day + DAY_S + CLOCK_S))
+
+    def is_first_after(self, record: AuditRecord) -> bool:
+        """Check a record; return whether it is the first that is later than the day of the file."""
+        if record.event == RECOVERED:
+            return False
+        self.records += 1
+        if record.ts < self._end:
+            self.has_own = self.has_own or record.ts >= self._first
+            return False
+        self._after, first = True, not self._after
+        return first
+
+
+def verify(directory: Path) -> Report:
+    """Check the ledger in `directory` and report everything that is wrong with it.
+
+    Raises LedgerError if the directory does not exist or cannot be read. Wrong content of its files is a finding.
+    """
+    try:
+        raw, sizes = _take_snapshot(directory)
+        newest = max((name for name, size in sizes.items() if size), default="")
+        walk = ChainPass(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
+        archived = _find_days_before(directory, sizes)
+        if archived:
+            walk.seq, walk.hash = archived[-1].last_seq, archived[-1].last_hash
+        walk.files(directory, sizes)
+        walk.end()
+    except OSError as error:
+        raise explain_failed_call(error, directory, "read") from error
+    return walk.report(len(sizes), archived)
+
+
+def list_archived_days(directory: Path) -> list[ArchivedDay]:
+    """Return the days that records of a directory name as archived, each once, in the order of the chain."""
+    days: dict[str, ArchivedDay] = {}
+    for record in read(directory, event=ARCHIVED, newest_first=False):
+        fields = record.fields
+        match fields.get("day"), fields.get("folder"), fields.get("file_sha256"):
+            case str(day), str(folder), str(sha256):
+                pass
+            case _:
+                continue
+        match fields.get("last_seq"), fields.get("last_hash"):
+            case int(seq), str(digest):
+                file = f"{day}.ndjson"
+                days[file] = ArchivedDay(
+                    file=file, folder=folder, sha256=sha256, last_seq=seq, last_hash=digest
+                )
+            case _:
+                pass
+    return [days[file] for file in sorted(days)]
+
+
+def _find_days_before(directory: Path, sizes: dict[str, int]) -> tuple[ArchivedDay, ...]:
+    """Return the archived days before the first file of a ledger."""
+    if not sizes or _has_first_record(directory, first := min(sizes)):
+        return ()
+    return tuple(day for day in list_archived_days(directory) if day.file < first)
+
+
+def _has_first_record(directory: Path, name: str) -> bool:
+    """Return whether a file begins with the first record of a chain. Then no search for archived days is needed."""
+    if (fd := open_regular(directory, name)) is None:
+        return False
+    try:
+        return os.pread(fd, len(_FIRST), 0) == _FIRST
+    finally:
+        os.close(fd)
+
+
+def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
+    """Return the head's bytes (None if it is not a file) and the files' sizes, at one moment between writes."""
+    if not directory.is_dir():
+        raise LedgerError(
+            f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
+        )
+    if not (directory / HEAD_FILE_NAME).exists() or (fd := open_regular(directory, HEAD_FILE_NAME)) is None:
+        return None, _file_sizes(directory)
+    try:
+        hold(fd, fcntl.LOCK_SH, directory)
+        return os.pread(fd, HEAD_BYTES + 1, 0), _file_sizes(directory)
+    finally:
+        os.close(fd)
+
+
+def _describe_non_head(directory: Path) -> str:
+    """Return what is wrong with the head file, such as "is a pipe, not a regular file"."""
+    path = directory / HEAD_FILE_NAME
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        facts = None
+    wrong = judge_file(facts, path) if facts and not stat.S_ISREG(facts.st_mode) else None
+    return wrong.why if wrong else "is missing"
+
+
+def _file_sizes(directory: Path) -> dict[str, int]:
+    return {name: (directory / name).lstat().st_size for name in list_dated_files(directory)}
+
+
+class ChainPass:
+    """One pass over the chain: its findings, and the last certain record."""
+
+    def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
+        self.seq = 0
+        self.hash = GENESIS_HASH
+        self.records = 0
+        self.problems: list[Finding] = []
+        self.notes: list[Finding] = []
+        self._raw = raw
+        self._instead = instead
+        self._head = None if raw is None else Head.parse(raw)
+        self._newest = newest
+        self._bad: _DamagedLine | None = None
+        self._bad_lines = 0
+
+    def problem(self, file: str, line: int | None, seq: int | None, message: str) -> None:
+        _add_finding(self.problems, Finding(file=file, line=line, seq=seq, message=message))
+
+    def note(self, file: str, line: int | None, seq: int | None, message: str) -> None:
+        _add_finding(self.notes, Finding(file=file, line=line, seq=seq, message=message))
+
+    def report(self, files: int, archived: tuple[ArchivedDay, ...]) -> Report:
+        """Return the result after all files."""
+        return Report(
+            files=files,
+            records=self.records,
+            last_seq=self.seq,
+            last_hash=self.hash,
+            problems=tuple(self.problems),
+            notes=tuple(self.notes),
+            archived=archived,
+        )
+
+    def files(self, directory: Path, sizes: dict[str, int]) -> None:
+        """Check files, each up to a size. Raises OSError."""
+        for name, size in sizes.items():
+            if (fd := open_regular(directory, name)) is None:
+                self.problem(name, None, None, "is not a regular file")
+                continue
+            try:
+                self.file(name, fd, size)
+            finally:
+                os.close(fd)
+
+    def file(self, name: str, fd: int, size: int) -> None:
+        """Check the next file. Raises OSError."""
+        day = _DateCheck(name)
+        for number, line in enumerate(lines(fd, 0, size), 1):
+            try:
+                record = parse_record(line.data, whole=line.whole)
+            except DamagedError as damage:
+                self._report_pending()
+                self._bad = _DamagedLine(
+                    Finding(file=name, line=number, seq=damage.seq, message=str(damage)), line
+                )
+            else:
+                self.records += 1
+                self._check_record(name, number, record)
+                if day.is_first_after(record):
+                    self.problem(
+                        name, number, record.seq, f"is of {record.ts[:10]}, after the day of its file"
+                    )
+        if self._bad is not None and not self._bad.line.whole and name == self._newest:
+            self.note(
+                name,
+                self._bad.finding.line,
+                None,
+                "is torn: its writer died; the next one will account for it",
+            )
+            self._bad = None
+        self._report_pending()
+        if day.records and not day.has_own:
+            self.problem(name, None, None, "holds no record of its day: it was renamed")
+
+    def end(self) -> None:
+        """Compare the end of the chain with the head."""
+        if self._raw is None:
+            self.problem(
+                HEAD_FILE_NAME,
+                None,
+                None,
+                f"{self._instead}, so records cut from the end would not be noticed",
+            )
+        elif self._head is None:
+            if self._raw or self._newest:
+                self.problem(
+                    HEAD_FILE_NAME, None, None, "is damaged, so records cut from the end would not be noticed"
+                )
+        elif self._head.seq > self.seq:
+            self._report_gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
+        elif self._head.seq == 0 and self._head.hash != GENESIS_HASH:
+            self.problem(HEAD_FILE_NAME, None, None, "names another hash than a chain starts with")
+        elif self._head.seq < self.seq:
+            self.note(
+                HEAD_FILE_NAME,
+                None,
+                self._head.seq,
+                f"stops before {_format_range(self._head.seq + 1, self.seq)}: a writer died",
+            )
+
+    def _report_pending(self) -> None:
+        """Report the pending bad line, for which no record accounted."""
+        if self._bad is not None:
+            _add_finding(self.problems, self._bad.finding)
+            self._bad_lines += 1
+            self._bad = None
+
+    def _check_record(self, name: str, number: int, record: AuditRecord) -> None:
+        recovery = record.fields if record.event == RECOVERED else {}
+        if recovery:
+            self._check_repair(name, number, record)
+        self._report_pending()
+        if record.seq <= self.seq:
+            self.problem(
+                name, number, record.seq, f"is a copy or out of order: it stands after record {self.seq}"
+            )
+            return
+        if record.seq > self.seq + 1:
+            self._report_gap(name, number, record.seq - 1, "before this one", synced=recovery.get("synced"))
+        elif record.prev != self.hash:
+            self.problem(
+                name, number, record.seq, f"does not continue the record before it, number {self.seq}"
+            )
+        elif recovery.get("reason") == "missing" and not self._is_excused(recovery.get("synced")):
+            self.problem(
+                name, number, record.seq, "found the records before it cut or changed when it was written"
+            )
+        if self._head is not None and record.seq == self._head.seq and record.hash != self._head.hash:
+            self.problem(HEAD_FILE_NAME, None, record.seq, f"names another hash than record {record.seq} has")
+        self.seq, self.hash, self._bad_lines = record.seq, record.hash, 0
+
+    def _check_repair(self, name: str, number: int, record: AuditRecord) -> None:
+        """Check what a `recovered` record says about earlier lines."""
+        if "torn_bytes" in record.fields:
+            torn = b"" if self._bad is None else self._bad.line.data
+            claimed = (record.fields["torn_bytes"], record.fields.get("torn_sha256"))
+            if self._bad is not None and claimed == (len(torn), hashlib.sha256(torn).hexdigest()):
+                self.note(
+                    name,
+                    self._bad.finding.line,
+                    None,
+                    f"is torn: its writer died; record {record.seq} accounts for it",
+                )
+                self._bad = None
+            else:
+                self.problem(
+                    name, number, record.seq, "accounts for a torn line that is not the one before it"
+                )
+        match record.fields.get("reason"):
+            case "head":
+                self.problem(
+                    name, number, record.seq, "found the head missing or damaged when it was written"
+                )
+            case "foreign":
+                self.problem(name, number, record.seq, "found foreign lines before it when it was written")
+            case _:
+                pass
+
+    def _is_excused(self, synced: object) -> bool:
+        """Return whether a power failure explains that records after the last one here are missing."""
+        return isinstance(synced, int) and self.seq >= synced
+
+    def _report_gap(self, name: str, line: int | None, last: int, where: str, *, synced: object) -> None:
+        """Report that the records up to `last` are missing, unless the reported bad lines explain it."""
+        first = self.seq + 1
+        if self._is_excused(synced):
+            self.note(
+                name,
+                line,
+                first,
+                f"lost {_format_range(first, last)} {where} in a crash: they had not been synced",
+            )
+        elif last - self.seq > self._bad_lines:
+            self.problem(name, line, first, f"lacks {_format_range(first, last)} {where}")
+
+
+def _format_range(first: int, last: int) -> str:
+    return f"record {first}" if first == last else f"records {first} to {last}"
+
+
+def _add_finding(findings: list[Finding], finding: Finding) -> None:
+    if len(findings) < MAX_FINDINGS - 1:
+        findings.append(finding)
+    elif len(findings) == MAX_FINDINGS - 1:
+        findings.append(
+            finding.model_copy(update={"line": None, "seq": None, "message": "has more than is listed here"})
+        )

@@ -1,0 +1,1 @@
+"""Surfaces: where requests come from, and how outcomes look."""

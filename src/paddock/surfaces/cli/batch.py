@@ -1,0 +1,196 @@
+"""`paddock batch`: run the programs in a file of JSON lines, and print or keep one answer for each."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing, suppress
+from pathlib import Path
+from typing import IO
+
+import click
+
+from paddock.gate.batch.answer_file import AnswerFile, open_answer_file
+from paddock.gate.batch.lines import MAX_LINE_BYTES, BadLine, read_program, render_result, write_line
+from paddock.gate.batch.program import Program, ProgramResult
+from paddock.gate.batch.runner import Origin, Runner
+from paddock.model.base import count
+from paddock.model.outcome import Status
+from paddock.policy.settings.loader import load
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.batch_progress import Progress, Tally
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import render_examples
+from paddock.surfaces.cli.line_source import read_lines
+from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE
+from paddock.surfaces.cli.session import find_actor, open_cli_session
+from paddock.surfaces.cli.signals import cancel_on_signals
+from paddock.surfaces.cli.table import warn
+
+EXIT_UNANSWERED = 1
+"""Exit code if a line was invalid, or if nothing is known of a program: it was refused, unavailable or lost."""
+
+_MAX_LISTED_LINES = 20
+_UNANSWERED = frozenset(
+    {Status.DENIED, Status.INVALID, Status.UNAVAILABLE, Status.LOST, Status.ERROR, Status.CANCELLED}
+)
+
+
+@click.command(
+    "batch",
+    epilog=render_examples(
+        "paddock batch programs.jsonl > answers.jsonl",
+        "paddock batch programs.jsonl --output answers.jsonl",
+        'echo \'{"id": 1, "language": "python", "code": "print(6 * 7)"}\' | paddock batch -',
+    ),
+)
+@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write answers to this file. If it exists, its answers are kept and their programs do not run again.",
+)
+@click.option(
+    "--max-parallel",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Maximum number of programs at the same time; at most `runtimes.max_jobs`, the default.",
+)
+@options.workspace
+@options.settings
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    file: IO[bytes],
+    output: Path | None,
+    max_parallel: int | None,
+    workspace: Path,
+    flags: dict[str, str],
+) -> None:
+    """Run the programs in FILE: a JSON object in each line, with `id`, `language` and `code`. `-` is standard input.
+
+    The answers are JSON lines with the same `id`, in the order in which the programs end. Programs with `tests` are
+    judged by them. Exit codes: 0 all programs were answered, 1 some were not, 130 after Ctrl-C, which keeps every
+    answer so far.
+    """
+    settings = load(workspace, flags=flags).settings
+    with ExitStack() as stack:
+        answers = None if output is None else stack.enter_context(open_answer_file(output))
+        if answers is not None and answers.damaged:
+            numbers = ", ".join(map(str, answers.damaged[:_MAX_LISTED_LINES]))
+            more = len(answers.damaged) - _MAX_LISTED_LINES
+            numbers += f" and {more} more" if more > 0 else ""
+            warn(
+                f"{output}: {count(len(answers.damaged), 'line')} that lost a part ({numbers}) moved to "
+                f"{answers.aside.name}; their programs run again"
+            )
+        batch = _Batch(answers, Progress(sys.stderr))
+        number = asyncio.run(batch.run(file, settings, workspace, max_parallel))
+    context.exit(EXIT_SIGNAL_BASE + number if number else batch.exit_code)
+
+
+class _Batch:
+    """One run over a file of programs."""
+
+    def __init__(self, answers: AnswerFile | None, progress: Progress) -> None:
+        self._answers = answers
+        self._progress = progress
+        self._tally = Tally()
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code, unless a signal ended it."""
+        return EXIT_UNANSWERED if self._tally.unanswered or self._tally.invalid else 0
+
+    async def run(
+        self, file: IO[bytes], settings: Settings, workspace: Path, max_parallel: int | None
+    ) -> int:
+        """Run the programs, and return the signal that ended it, or 0."""
+        with cancel_on_signals() as received:
+            try:
+                async with open_cli_session(settings, workspace) as opened:
+                    origin = Origin(workspace, find_actor(), "cli")
+                    runner = Runner(opened.gate.execute, origin, settings.runtimes)
+                    async with (
+                        aclosing(self._read_programs(file, runner)) as programs,
+                        aclosing(runner.map(programs, max_parallel)) as results,
+                    ):
+                        async for result in results:
+                            await self._take(result)
+            except asyncio.CancelledError:
+                if not received:
+                    raise
+        self._progress.end(self._tally, self._answers.kept if self._answers else 0)
+        return received[0] if received else 0
+
+    async def _read_programs(self, file: IO[bytes], runner: Runner) -> AsyncGenerator[Program]:
+        """Yield the programs that are not answered yet, and answer lines that are no programs.
+
+        A file is read twice, so that whatever cannot run is answered before anything runs: first the lines that are no
+        programs, and the programs whose language the gate will reject; then the others. A pipe is read once.
+        """
+        begin = _find_position(file)
+        for runnable in (None,) if begin is None else (False, True):
+            if runnable and begin is not None:
+                os.lseek(file.fileno(), begin, os.SEEK_SET)
+            async for program in self._read_lines(file):
+                if runnable not in {None, isinstance(program, Program) and runner.has_language(program)}:
+                    continue
+                if isinstance(program, BadLine):
+                    await self._answer_bad_line(program)
+                elif self._answers is None or not self._answers.has(program.id):
+                    yield program
+
+    async def _read_lines(self, file: IO[bytes]) -> AsyncGenerator[Program | BadLine]:
+        number, seen = 0, set[str]()
+        async for line in read_lines(file, MAX_LINE_BYTES):
+            number += 1
+            if not line.strip():
+                continue
+            program = read_program(line, number)
+            if isinstance(program, Program):
+                if program.id in seen:
+                    message = "id: an earlier line has the same one; each needs its own"
+                    program = BadLine(number, program.id, message)
+                else:
+                    seen.add(program.id)
+            yield program
+
+    async def _answer_bad_line(self, bad: BadLine) -> None:
+        self._tally = self._tally._replace(invalid=self._tally.invalid + 1)
+        if self._answers is None or not self._answers.has_line(bad):
+            await self._write(write_line(bad.render()))
+
+    async def _take(self, result: ProgramResult) -> None:
+        await self._write(write_line(render_result(result)))
+        old, verdict = self._tally, result.verdict
+        known = result.outcome.status not in _UNANSWERED and (verdict is None or verdict.is_known)
+        self._tally = old._replace(
+            answered=old.answered + 1, ok=old.ok + result.ok, unanswered=old.unanswered + (not known)
+        )
+        self._progress.report(self._tally)
+
+    async def _write(self, line: bytes) -> None:
+        if self._answers is None:
+            # A reader that is slow must not stop the event loop, which watches the programs.
+            await asyncio.to_thread(_print_line, line)
+            return
+        try:
+            self._answers.write(line)
+        except OSError as problem:
+            raise Failure(f"cannot write the answers: {problem.strerror}") from None
+
+
+def _find_position(file: IO[bytes]) -> int | None:
+    """Return where a file is read; None for a pipe or a terminal, which can be read only once."""
+    with suppress(OSError):
+        return os.lseek(file.fileno(), 0, os.SEEK_CUR)
+    return None
+
+
+def _print_line(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,220 @@
+"""`paddock cluster`: the database that several machines share."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.model.base import count
+from paddock.model.printable import make_printable
+from paddock.policy.settings.loader import load, user_file
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.table import print_json, print_table
+
+if TYPE_CHECKING:
+    from paddock.cluster.status import ClusterStatus, RunStatus, State
+    from paddock.policy.settings.schema import Settings
+
+_STATES = ("started", "finished", "lost", "fenced")
+
+
+@click.group(
+    "cluster",
+    cls=Group,
+    epilog=render_examples(
+        "paddock cluster migrate",
+        "paddock cluster status",
+        "paddock cluster runs --state lost",
+        "paddock cluster reseal",
+        "paddock cluster key /etc/paddock/checkpoint.pem",
+    ),
+)
+def command() -> None:
+    """Prepare the database that several machines share (`cluster.url`), and show its state."""
+
+
+@command.command("migrate", epilog=render_examples("paddock cluster migrate"))
+@options.workspace
+@options.settings
+@options.as_json
+def migrate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Make the tables, or change them to those of this version. Run it once before the replicas start."""
+    from paddock.cluster.database import Database
+    from paddock.cluster.migrate import migrate as apply
+
+    async def run() -> list[str]:
+        async with Database(
+            find_url(load(workspace, flags=flags).settings), name="paddock migrate"
+        ) as database:
+            return [each.name for each in await apply(database)]
+
+    names = asyncio.run(run())
+    if as_json:
+        print_json({"applied": names})
+    else:
+        click.echo("\n".join(f"applied {name}" for name in names) or "the tables are up to date")
+
+
+@command.command(
+    "key",
+    epilog=render_examples(
+        "paddock cluster key /etc/paddock/checkpoint.pem",
+        "paddock cluster key --show /etc/paddock/checkpoint.pem",
+    ),
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--show", is_flag=True, help="Print the public key of an existing file.")
+@options.workspace
+@options.settings
+@options.as_json
+def key(file: Path, *, show: bool, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Make the key that signs checkpoints of the record, in FILE, and print its public key.
+
+    Give FILE to replicas as `cluster.checkpoint_key_file`, and the public key to everybody who verifies the record:
+    `paddock audit verify --cluster --key KEY`.
+    """
+    from paddock.cluster.signed_note import SigningKey
+
+    name = load(workspace, flags=flags).settings.cluster.name
+    public = str((SigningKey.read if show else SigningKey.make)(file, name).public)
+    if as_json:
+        print_json({"file": str(file), "key": public})
+    else:
+        click.echo(public)
+
+
+@command.command("reseal", epilog=render_examples("paddock cluster reseal"))
+@options.workspace
+@options.settings
+@options.as_json
+def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Seal tokens and other rows of the database with the first key of cluster.key_file.
+
+    Run it after a new key became the first one on every machine, and before the old key is removed. Exit code: 1 if a
+    row has no valid seal.
+    """
+    from paddock.cluster.database import Database
+    from paddock.cluster.migrate import check_tables
+    from paddock.cluster.reseal import Resealed
+    from paddock.cluster.reseal import reseal as seal_rows
+    from paddock.cluster.seals import open_seals
+
+    settings = load(workspace, flags=flags).settings
+    url = find_url(settings)
+    if settings.cluster.key_file is None:
+        raise Failure("cluster.key_file is not set, so rows have no seal; set it as on the replicas")
+    seals = open_seals(settings.cluster)
+
+    async def run() -> Resealed:
+        async with Database(url, name="paddock reseal") as database:
+            await check_tables(database)
+            return await seal_rows(database, seals)
+
+    found = asyncio.run(run())
+    if as_json:
+        print_json({"sealed": found.sealed, "refused": found.refused})
+    else:
+        click.echo(f"{count(found.sealed, 'row')} sealed with the first key")
+    if found.refused:
+        names = ", ".join(make_printable(each) for each in found.refused)
+        raise Failure(
+            f"no key of cluster.key_file sealed these rows, so no replica accepts them: {names}; remove a token with: "
+            "paddock serve token revoke NAME, and another row from the table kept"
+        )
+
+
+@command.command("status", epilog=render_examples("paddock cluster status", "paddock cluster status --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Show the replicas, their leases and the state of requests. Exit code: 1 if the tables are not up to date."""
+    from paddock.cluster.database import Database
+    from paddock.cluster.status import read_status
+
+    async def run() -> "ClusterStatus":
+        async with Database(
+            find_url(load(workspace, flags=flags).settings), name="paddock status"
+        ) as database:
+            return await read_status(database)
+
+    found = asyncio.run(run())
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    elif found.applied == found.newest:
+        _print_status(found)
+    if found.applied < found.newest:
+        raise Failure(
+            f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
+            "run: paddock cluster migrate"
+        )
+
+
+@command.command(
+    "runs", epilog=render_examples("paddock cluster runs --state lost", "paddock cluster runs --json")
+)
+@click.option("--state", type=click.Choice(_STATES), help="Only requests in this state. Default: all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of requests, the newest first.",
+)
+@options.workspace
+@options.settings
+@options.as_json
+def runs(*, state: "State | None", limit: int, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """List requests with effects that replicas claimed in the last 24 hours, and lost ones of the last 30 days."""
+    from paddock.cluster.database import Database
+    from paddock.cluster.migrate import check_tables
+    from paddock.cluster.status import read_runs
+
+    async def run() -> "list[RunStatus]":
+        async with Database(find_url(load(workspace, flags=flags).settings), name="paddock runs") as database:
+            await check_tables(database)
+            return await read_runs(database, state, limit)
+
+    found = asyncio.run(run())
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found])
+        return
+    print_table(
+        ("started", "state", "status", "node", "caller", "request", "key"),
+        [
+            (
+                f"{each.started:%Y-%m-%d %H:%M:%S%z}",
+                *(each.state, each.status or "-", each.node or "-", each.tenant, each.request),
+                "-" if each.key == each.request else each.key,
+            )
+            for each in found
+        ],
+        empty="no such request",
+    )
+
+
+def _print_status(found: "ClusterStatus") -> None:
+    print_table(
+        ("node", "state", "running", "last seen", "url"),
+        [
+            (each.id, each.state, str(each.running), f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-")
+            for each in found.nodes
+        ],
+        empty="no replica has used this database yet",
+    )
+    runs = ", ".join(f"{count} {state}" for state, count in found.runs.items()) or "none"
+    checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
+    click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
+
+
+def find_url(settings: "Settings") -> str:
+    """Return the address of the database. Raises Failure without one."""
+    if settings.cluster.url is None:
+        raise Failure(
+            "cluster.url is not set, so this command has no database; set it in /etc/paddock/paddock.toml or "
+            f"{user_file()}, and check it with: paddock config show"
+        )
+    return settings.cluster.url

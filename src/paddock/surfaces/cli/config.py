@@ -1,0 +1,59 @@
+"""`paddock config`: the settings in force."""
+
+import json
+from pathlib import Path
+
+import click
+
+from paddock.model.base import Json
+from paddock.policy.settings.keys import leaves
+from paddock.policy.settings.loader import load
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.table import print_json, print_table
+
+
+@click.group(
+    "config", cls=Group, epilog=render_examples("paddock config show", "paddock config show limits.script")
+)
+def command() -> None:
+    """Show the settings in force and their sources."""
+
+
+@command.command(
+    "show",
+    epilog=render_examples(
+        "paddock config show",
+        "paddock config show limits.script --workspace ~/project",
+        "PADDOCK_GRANTS_JIT=true paddock config show grants --json",
+    ),
+)
+@click.argument("prefix", default="")
+@options.workspace
+@options.settings
+@options.as_json
+def show(prefix: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show every setting, or those below PREFIX, with value and source."""
+    merged = load(workspace, flags=flags)
+    dumped = merged.settings.model_dump(mode="json")
+    keys = [key for key in leaves(merged.settings) if not prefix or f"{key}.".startswith(f"{prefix}.")]
+    if prefix and not keys:
+        raise click.BadParameter(f"there is no setting {prefix}", param_hint="PREFIX")
+    values = {key: _find_value(dumped, key) for key in keys}
+    if as_json:
+        print_json({key: {"value": values[key], "source": merged.sources[key]} for key in keys})
+    else:
+        print_table(
+            ("setting", "value", "source"),
+            [(key, _render_value(values[key]), merged.sources[key]) for key in keys],
+        )
+
+
+def _find_value(tree: Json, key: str) -> Json:
+    for name in key.split("."):
+        tree = tree[name]
+    return tree
+
+
+def _render_value(value: Json) -> str:
+    return "" if value is None else json.dumps(value)

@@ -1,0 +1,286 @@
+"""`paddock policy`: the policy and its decisions; runs nothing."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+
+from paddock.model.base import Json
+from paddock.model.languages import read_language
+from paddock.model.limits import LimitOverrides
+from paddock.model.network import NetworkRule
+from paddock.model.outcome import Decision
+from paddock.model.program import ACCESSES
+from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
+from paddock.policy.decisions.decision import Policy
+from paddock.policy.decisions.kinds import Catalogue
+from paddock.policy.decisions.programs import list_stages
+from paddock.policy.settings.keys import leaves
+from paddock.policy.settings.loader import load
+from paddock.policy.settings.merge import HOST_RULES_KEY, RULES_KEY
+from paddock.policy.settings.rules import Rule
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.exec import EXIT_DENIED
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.program_options import explain_request, read_settings
+from paddock.surfaces.cli.session import find_actor
+from paddock.surfaces.cli.table import print_json, print_lines, print_table
+
+_GROUPS = ("grants", "runtimes", "sandbox", "workspace", "limits.timeout_policy")
+"""Settings that grant something; `paddock config show limits` prints the limits of scripts."""
+_NO_RULE = "default"
+"""The rule of a decision without an objection (`paddock.policy.decisions.decision`)."""
+_OWN_FLAGS = "no setting decides this, so the flags of your own command do"
+_EXIT_ASKS = 3
+"""Exit code for a request that a person would be asked about."""
+
+
+@click.group(
+    "policy",
+    cls=Group,
+    epilog=render_examples(
+        "paddock policy show",
+        "paddock policy check python --network full",
+        "paddock policy explain node --executable bun",
+        "paddock policy check github/delete_repository",
+    ),
+)
+def command() -> None:
+    """Show the policy in force and explain its decisions. Runs nothing."""
+
+
+@command.command("show", epilog=render_examples("paddock policy show", "paddock policy show --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show the grants in force with their sources, and the rules."""
+    merged = load(workspace, flags=flags)
+    dumped = merged.settings.model_dump(mode="json")
+    keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
+    values = {key: _find_value(dumped, key) for key in keys}
+    rules, hosts = merged.settings.policy.rule, merged.settings.network.rule
+    if as_json:
+        grants = {key: {"value": values[key], "source": merged.sources[key]} for key in keys}
+        listed = [rule.model_dump(exclude_none=True) for rule in rules]
+        print_json(
+            {"grants": grants, "rules": listed, "network_rules": [rule.model_dump() for rule in hosts]}
+        )
+        return
+    rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
+    rows += [(RULES_KEY, _render_rule(rule), rule.origin) for rule in rules]
+    rows += [(HOST_RULES_KEY, _render_rule(rule), rule.origin) for rule in hosts]
+    print_table(("grant or rule", "value", "source"), rows)
+
+
+def _request_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that describe a request to a command."""
+    for option in reversed(
+        (
+            click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
+            click.option("--executable", metavar="NAME", help="Executable that runs the program."),
+            click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
+            options.add_timeout_option("Wall time that is asked for"),
+            options.timeout_ms,
+            click.option(
+                "--access",
+                type=click.Choice(ACCESSES),
+                help="Access of the program to the workspace. Default: read-only, if granted.",
+            ),
+            options.add_network_option("Access of the program to the network"),
+            options.workspace,
+            options.settings,
+            options.as_json,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command.command(
+    "check",
+    epilog=render_examples(
+        "paddock policy check python --access workspace-write", "paddock policy check git/git_log"
+    ),
+)
+@_request_options
+@click.pass_context
+def check(
+    context: click.Context, *, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json
+) -> None:
+    """Show whether a request would be allowed.
+
+    Exit code: 0 allowed, 3 a person would be asked first, 126 denied.
+    """
+    settings = load(workspace, flags=flags).settings
+    policy = _make_policy(settings)
+    request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
+    decision = policy.decide(request)
+    if as_json:
+        print_json(_build_verdict(decision))
+    else:
+        verdict, further = _render_decision(decision), ()
+        if granted := _exec_grants(request, decision, flags):
+            verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
+        print_lines([verdict, *(f"  {line}" for line in (*decision.reasons, *further))])
+    context.exit(_EXIT_ASKS if decision.asks else 0 if decision.allowed else EXIT_DENIED)
+
+
+@command.command(
+    "explain",
+    epilog=render_examples(
+        "paddock policy explain rust", "paddock policy explain node --executable bun --json"
+    ),
+)
+@_request_options
+def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json) -> None:
+    """Show the rules that apply to a request, in order, and the answer of each.
+
+    The first objection decides. Without one, a rule may still ask a person.
+    """
+    settings = load(workspace, flags=flags).settings
+    policy = _make_policy(settings)
+    request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
+    decision = policy.decide(request)
+    steps, hidden = _list_steps(request, settings), _find_hidden(request, settings)
+    if as_json:
+        print_json(
+            {
+                **_build_verdict(decision),
+                "steps": [{"asks": asks, "objects": objections} for asks, objections in steps],
+                "hidden": hidden,
+            }
+        )
+        return
+    rows = [
+        (asks, "objects" if objections else "agrees", "; ".join(objections)) for asks, objections in steps
+    ]
+    if decision.asks:
+        rows.append(("a person", "is asked", "; ".join(decision.asks)))
+    why = "no rule and no grant of the settings objects" if decision.rule == _NO_RULE else ""
+    rows.append(("decided by", decision.rule, why))
+    if hidden:
+        rows.append(("workspace.hide", "hides", ", ".join(hidden)))
+    print_table(("rule", "says", "why"), rows)
+
+
+def _find_hidden(request: ExecutionRequest, settings: Settings) -> list[str]:
+    """Return the files of the workspace that the program could not read, relative to it. Raises Failure."""
+    from paddock.confinement.sandbox.child.hiding import find_hidden
+    from paddock.gate.processes import read_hiding
+
+    if not isinstance(request.work, RuntimeRun) or request.work.access == "none":
+        return []
+    workspace = str(request.workspace.resolve())
+    try:
+        found = find_hidden([workspace], read_hiding(settings.workspace))
+    except OSError as problem:
+        raise Failure(str(problem)) from problem
+    return [each.path.removeprefix(f"{workspace}/") for each in found]
+
+
+def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
+    """Return the rules that are checked for a request, up to the first objection."""
+    found: list[tuple[str, list[str]]] = []
+    if isinstance(request.work, RuntimeRun):
+        for asks, objections in list_stages(
+            request.work, request.limits, settings, _make_catalogue(settings)
+        ):
+            found.append((asks, [reason for _, reason in objections]))
+            if objections:
+                return found
+    decision = _make_policy(settings).decide(request)
+    objects = not decision.allowed and not decision.asks
+    found.append(("rules and grants of the settings", list(decision.reasons) if objects else []))
+    return found
+
+
+def _build_request(
+    workspace: Path,
+    runtimes: tuple[str, ...],
+    *,
+    target: str,
+    executable: str | None,
+    cwd: str,
+    timeout: int | None,
+    timeout_ms: int | None,
+    access: str | None,
+    network: str | list[str] | None,
+) -> ExecutionRequest:
+    server, _, tool = target.rpartition(
+        "/"
+    )  # names of servers may contain slashes, names of tools should not
+    if server and tool:
+        work = ServerCall(server=server, tool=tool)
+    elif (runtime := read_language(target)) in runtimes:
+        fields: dict[str, Json] = {"executable": executable, "cwd": cwd, "network": network or "none"}
+        fields |= {"access": access} if access else {}
+        try:
+            work = RuntimeRun.model_validate({"runtime": runtime, "code": "", **fields})
+        except ValidationError as problem:
+            raise click.UsageError(explain_request(problem)) from None
+    else:
+        raise click.BadParameter(
+            f"{target} is neither a runtime ({', '.join(runtimes)}) nor SERVER/TOOL", param_hint="TARGET"
+        )
+    limits = LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms))
+    try:
+        return ExecutionRequest(
+            actor=find_actor(), surface="cli", workspace=workspace, work=work, limits=limits
+        )
+    except ValidationError as problem:
+        raise click.UsageError(explain_request(problem)) from None
+
+
+def _render_decision(decision: Decision) -> str:
+    return "ask" if decision.asks else "allowed" if decision.allowed else "denied"
+
+
+def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str, str]) -> str:
+    """Return the command by which a person gets what was denied, and its decision; "" if it is denied, too."""
+    work = request.work
+    if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
+        return ""
+    network = work.hosts or work.network
+    own = read_settings(
+        request.workspace, flags, {"access": work.access, "network": network, "env": work.env}
+    )
+    granted = _make_policy(own).decide(request)
+    if not (granted.allowed or granted.asks):
+        return ""
+    shown = ",".join(work.hosts) if work.hosts else work.network
+    command = f"paddock exec --access {work.access} --network {shown}"
+    return f"for a person's own `{command}`: {_render_decision(granted)}"
+
+
+def _make_policy(settings: Settings) -> Policy:
+    from paddock.gate.work import KINDS  # not needed for the help page
+
+    return Policy(settings, KINDS, _make_catalogue(settings))
+
+
+def _make_catalogue(settings: Settings) -> Catalogue:
+    from paddock.engines.programs.recipe import executables  # not needed for the help page
+
+    return partial(executables, added=settings.runtimes.recipes)
+
+
+def _build_verdict(decision: Decision) -> dict[str, Json]:
+    shown = {"allowed", "reasons", "asks", "rule", "audit_hash", "program"}
+    return decision.model_dump(mode="json", include=shown)
+
+
+def _render_rule(rule: Rule | NetworkRule) -> str:
+    fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
+    return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+
+
+def _find_value(tree: Json, key: str) -> Json:
+    for name in key.split("."):
+        tree = tree[name]
+    return tree

@@ -1,0 +1,126 @@
+"""Send one request to the gate and print its outcome; handles interrupts."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Never
+
+import click
+
+from paddock.model.base import Json
+from paddock.model.outcome import ConsoleLine, Outcome, write_outcome
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.folding import fold_text
+from paddock.surfaces.cli.session import open_cli_session
+from paddock.surfaces.cli.signals import cancel_on_signals
+from paddock.surfaces.cli.table import warn
+from paddock.surfaces.cli.terminal import Terminal
+from paddock.surfaces.rendering import render
+from paddock.surfaces.rendering.terminal import escape_except_colour, make_encodable
+
+if TYPE_CHECKING:
+    from paddock.model.outcome import OnConsole
+    from paddock.record.output.recorder import OnOutput
+
+EXIT_SIGNAL_BASE = 128
+"""Added to a signal's number for the exit code of a command that the signal ended, as in a shell."""
+
+
+def execute_and_exit(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
+    """Run a request, print its outcome, and exit: 0 if it is ok, 1 if it is not, 130 after Ctrl-C."""
+    terminal = Terminal()
+    printer = _Printer(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
+    carried = carry_out(
+        request, settings, on_console=printer.on_line, stop=asyncio.Event(), terminal=terminal
+    )
+    outcome, number = asyncio.run(carried)
+    assert outcome is not None
+    printer.print_outcome(outcome)
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not outcome.ok))
+
+
+async def carry_out(
+    request: ExecutionRequest,
+    settings: Settings,
+    *,
+    on_console: "OnConsole | None" = None,
+    on_output: "OnOutput | None" = None,
+    stop: asyncio.Event | None = None,
+    terminal: Terminal | None = None,
+) -> tuple[Outcome | None, int]:
+    """Run a request; return its outcome and the signal that interrupted it, if any.
+
+    The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is None
+    if the cancelled gate returned none.
+    """
+    with cancel_on_signals(stop) as received:
+        try:
+            async with open_cli_session(settings, request.workspace, terminal) as opened:
+                outcome = await opened.gate.execute(
+                    request, on_console=on_console, on_output=on_output, stop=stop
+                )
+            for text in opened.warnings:
+                warn(text)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            outcome = None
+    return outcome, received[0] if received else 0
+
+
+def value_of(outcome: Outcome | None, number: int) -> Json:
+    """Return the value of a successful request. Raises `Failure`, with exit code 1 or that of the signal."""
+    if outcome is None:
+        raise Failure("Cancelled", exit_code=EXIT_SIGNAL_BASE + number)
+    if not outcome.ok:
+        raise Failure(render.error_text(outcome))
+    return outcome.value
+
+
+class _Printer:
+    """Prints console lines at once on a terminal, otherwise at the end; then the result or the error.
+
+    A pipe gets exactly the script's output. On a terminal, control characters except colours are escaped, and nothing
+    is printed below a displayed question.
+    """
+
+    def __init__(self, terminal: Terminal, *, quiet: bool, has_console: bool) -> None:
+        """Without a console, as for a single call of a tool, lines are warnings of Paddock."""
+        self._terminal = terminal
+        self._has_console = has_console
+        self._quiet = quiet
+        self._live = sys.stdout.isatty() and not quiet
+        self._lines: list[ConsoleLine] = []
+        self._printed = 0
+
+    def on_line(self, line: ConsoleLine) -> None:
+        """Receive a console line of the running script."""
+        self._lines.append(line)
+        if self._live and not self._terminal.asking:
+            self._print_lines(self._lines)
+
+    def print_outcome(self, outcome: Outcome) -> None:
+        """Print the rest of an outcome."""
+        if self._quiet:
+            click.echo(write_outcome(outcome))
+        else:
+            if self._has_console:
+                self._print_lines(outcome.console)
+            else:
+                for line in outcome.console:
+                    warn(line.text)
+            if outcome.ok and outcome.has_value:
+                _print_text(render.value_text(outcome.value))
+            for text in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
+                _print_text(fold_text(text, sys.stderr), err=True)
+
+    def _print_lines(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
+        if not self._quiet and (rest := lines[self._printed :]):
+            _print_text("\n".join(map(render.console_text, rest)))
+            self._printed = len(lines)
+
+
+def _print_text(text: str, *, err: bool = False) -> None:
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(make_encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences unchanged

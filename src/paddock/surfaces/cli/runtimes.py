@@ -1,0 +1,286 @@
+"""`paddock runtimes`: the languages of this machine, how to install others, and how to start faster."""
+
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.confinement.sandbox import spec
+from paddock.engines.programs import directories
+from paddock.engines.programs.install import NotInstallableError, commands
+from paddock.engines.programs.inventory import InstalledToolchain, survey
+from paddock.engines.programs.recipe import HELLO_OUTPUT, executables, no_runtime, recipes
+from paddock.engines.programs.steps import hello
+from paddock.engines.programs.task import ProgramTask
+from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
+from paddock.engines.programs.toolchain_cache import Toolchains
+from paddock.engines.programs.warm import warm as make_warm
+from paddock.model.languages import read_language
+from paddock.model.limits import LimitOverrides
+from paddock.model.process import ProcessGrants
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.policy.decisions import programs
+from paddock.policy.settings.loader import load
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.cli import completions, options
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.session import find_actor, open_cli_session
+from paddock.surfaces.cli.signals import run_until_signal
+from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.client.ray.cluster import name_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from paddock.confinement.sandbox.protocol import Sandbox
+    from paddock.gate.session import Session
+    from paddock.policy.settings.recipes import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The displayed facts of one runtime."""
+
+    runtime: str
+    title: str
+    state: str
+    """`found`, `missing`; with --check `works` or `fails` instead of `found`."""
+    executable: str = ""
+    version: str = ""
+    ms: int | None = None
+    """Duration of its greeting in milliseconds, including the compile step."""
+    note: str = ""
+    reason: str = ""
+    """Why it is missing or fails."""
+    remedy: str = ""
+
+
+@click.group(
+    "runtimes",
+    cls=Group,
+    invoke_without_command=True,
+    epilog=render_examples(
+        "paddock runtimes",
+        "paddock runtimes --check --json",
+        "paddock runtimes install go kotlin",
+        "paddock runtimes --ray-resources",
+    ),
+)
+@click.option("--check", is_flag=True, help="Run a confined program in each of them.")
+@click.option(
+    "--ray-resources",
+    is_flag=True,
+    help="Print the languages as custom resources of a Ray node, for `ray start --resources`.",
+)
+@options.workspace
+@options.settings
+@options.as_json
+@click.pass_context
+def command(
+    context: click.Context,
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    check: bool,
+    ray_resources: bool,
+    as_json: bool,
+) -> None:
+    """List the languages that this machine can run, and how to install the others.
+
+    With --check, exit code: 1 if an installed runtime does not work.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rows = run_until_signal(_inspect_runtimes(load(workspace, flags=flags).settings, workspace, check=check))
+    if ray_resources:
+        print_json(name_resources(row.runtime for row in rows if row.state in {"found", "works"}))
+    elif as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        columns = ("runtime", "state", "version", "ms", "executable", "note or remedy")
+        print_table(columns, [_render_cells(row) for row in rows])
+    if any(row.state == "fails" for row in rows):
+        sys.exit(1)
+
+
+def _find_recipes(names: tuple[str, ...]) -> "Mapping[str, Recipe]":
+    """Return every recipe. Those that settings add are asked for where a name is not built in.
+
+    No workspace may add any, so that of the current directory stands for all.
+    """
+    return recipes() if recipes().keys() >= set(names) else recipes(load(Path()).settings.runtimes.recipes)
+
+
+def _check_names(
+    _context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    names = tuple(map(read_language, names))
+    known = _find_recipes(names)
+    for name in names:
+        if name not in known:
+            added = {each: recipe for each, recipe in known.items() if each not in recipes()}
+            raise click.BadParameter(no_runtime(name, added), param=parameter)
+    return names
+
+
+@command.command(
+    "install",
+    epilog=render_examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes"),
+)
+@click.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    callback=_check_names,
+    metavar="RUNTIME...",
+    shell_complete=completions.runtimes,
+)
+@click.option("--yes", is_flag=True, help="Run the commands instead of printing them.")
+@options.as_json
+def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    """Print or run the commands that install runtimes with this machine's package managers.
+
+    Packages of npm and pip go into Paddock's own directory. Other packages are installed for the machine.
+    """
+    target = directories.find_install_directory(spec.user(ProcessGrants(), None, "landlock"))
+    wanted: dict[tuple[str, ...], None] = {}
+    impossible: list[str] = []
+    known = _find_recipes(names)
+    for name in names:
+        try:
+            wanted |= dict.fromkeys(commands(known[name], target))
+        except NotInstallableError as error:
+            impossible.append(str(error))
+    if as_json:
+        print_json(list(wanted))
+    for words in wanted:
+        if not as_json:
+            click.echo(shlex.join(words))
+        if yes:
+            try:
+                subprocess.run(words, check=True, stdout=sys.stderr, umask=0o022)  # noqa: S603 - asked for
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise Failure(f"{words[0]} failed: {error}") from None
+    if impossible:
+        raise Failure("\n".join(impossible))
+
+
+@command.command("warm", epilog=render_examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
+@click.argument(
+    "names", nargs=-1, callback=_check_names, metavar="[RUNTIME]...", shell_complete=completions.runtimes
+)
+@options.workspace
+@options.settings
+@options.as_json
+def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Build caches that make compilers start faster, such as Go's standard library and Java's class archives."""
+    made = run_until_signal(_warm_toolchains(load(workspace, flags=flags).settings, workspace, names))
+    if as_json:
+        print_json(made)
+    else:
+        print_table(("runtime", "warm start"), list(made.items()))
+
+
+async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
+
+    made: dict[str, str] = {}
+    async with open_cli_session(settings, workspace) as opened:
+        sandbox = await opened.processes.open_sandbox()
+    toolchains = Toolchains(os.environ, settings.runtimes)
+    for job in usual_jobs(settings, workspace):
+        name = job.work.runtime
+        if names and name not in names:
+            continue
+        found = await toolchains.for_job(job, sandbox)
+        if isinstance(found, Toolchain):
+            user = sandbox.user(job.first_grants)
+            ready = make_warm(found, directories.warm(user))
+            if ready is not None:
+                made[name] = str(ready)
+        elif name in names:
+            raise Failure(f"{found.recipe.title}: {found.reason}; {found.remedy}")
+    return made
+
+
+def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
+    """Return for each runtime the default program of `paddock exec` in a workspace."""
+    jobs: list[ProgramTask] = []
+    added = settings.runtimes.recipes
+    catalogue = partial(executables, added=added)
+    known = recipes(added)
+    for name in settings.runtimes.languages:
+        work = programs.add_defaults(RuntimeRun(runtime=name, code=" "), settings)
+        terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, catalogue)
+        jobs.append(ProgramTask(work, terms, workspace, workspace.resolve(), known[name]))
+    return jobs
+
+
+async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
+
+    async with open_cli_session(settings, workspace) as opened:
+        sandbox = await opened.processes.open_sandbox()
+        jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
+        rows: list[_Row] = []
+        for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
+            row = (
+                await _run_greeting(opened, workspace, each)
+                if check and isinstance(each, InstalledToolchain)
+                else _build_row(each)
+            )
+            notes = [each.reason for each in toolchains.find_passed_over(job, sandbox)]
+            notes.append(await _without_workspace(sandbox, toolchains, job, row))
+            rows.append(replace(row, note="; ".join(filter(None, (row.note, *notes)))))
+    return rows
+
+
+async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: ProgramTask, row: _Row) -> str:
+    """Return a note on the executable for programs without access to the workspace; "" if it is the row's."""
+    grants = job.terms.grants.model_copy(update={"access": "none"})
+    job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
+    found = await toolchains.for_job(job, sandbox)
+    if isinstance(found, MissingToolchain):
+        return f"with --access none: {found.reason}" if row.executable else ""
+    executable = found.placeholders["executable"]
+    return "" if executable == row.executable else f"with --access none: {executable}"
+
+
+def _build_row(each: InstalledToolchain | MissingToolchain) -> _Row:
+
+    if isinstance(each, MissingToolchain):
+        recipe = each.recipe
+        return _Row(recipe.name, recipe.title, "missing", reason=each.reason, remedy=each.remedy)
+    toolchain = each.toolchain
+    return _Row(
+        toolchain.recipe.name,
+        toolchain.recipe.title,
+        "found",
+        executable=toolchain.placeholders["executable"],
+        version=each.version,
+        note=toolchain.variant.note,
+    )
+
+
+async def _run_greeting(opened: "Session", workspace: Path, each: InstalledToolchain) -> _Row:
+    """Run the greeting of a runtime through the gate, like any program."""
+    work = RuntimeRun(runtime=each.toolchain.recipe.name, code=hello(each.toolchain))
+    request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
+    outcome = await opened.gate.execute(request)
+    row, end = _build_row(each), outcome.program
+    printed = end.stdout.head.strip() if end else ""
+    if outcome.ok and printed == HELLO_OUTPUT:
+        return replace(row, state="works", ms=round(outcome.usage.wall_ms + (end.compile_ms if end else 0)))
+    if outcome.error is None:
+        return replace(row, state="fails", reason=f"its output was {printed!r}")
+    return replace(row, state="fails", reason=outcome.error.message, remedy=outcome.error.hint)
+
+
+def _render_cells(row: _Row) -> tuple[str, ...]:
+    last = "; ".join(text for text in (row.note, row.reason, row.remedy) if text)
+    return row.runtime, row.state, row.version, "" if row.ms is None else str(row.ms), row.executable, last

@@ -1,0 +1,156 @@
+"""`paddock sequence`: named lists of steps (docs/sequences.md)."""
+
+import asyncio
+from pathlib import Path
+from typing import Never
+
+import click
+
+from paddock.gate.sequences.engine import SKIPPED, StepRecord, listing
+from paddock.gate.sequences.sequence import Sequence, find, read
+from paddock.model.base import count
+from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.request import ExecutionRequest, SdkCall
+from paddock.policy.settings.loader import load
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
+from paddock.surfaces.cli.session import find_actor, open_cli_session
+from paddock.surfaces.cli.signals import cancel_on_signals
+from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
+from paddock.surfaces.rendering.render import console_text, value_text
+from paddock.surfaces.rendering.terminal import escape_text, make_encodable
+
+
+@click.group(
+    "sequence",
+    cls=Group,
+    epilog=render_examples(
+        "paddock sequence list",
+        "paddock sequence show nightly",
+        "paddock sequence run nightly --var REGION=eu",
+    ),
+)
+def command() -> None:
+    """List, show and run sequences of steps."""
+
+
+@command.command("list", epilog=render_examples("paddock sequence list", "paddock sequence list --json"))
+@options.workspace
+@options.as_json
+def list_(workspace: Path, *, as_json: bool) -> None:
+    """List the sequences of the workspace and of the home directory."""
+    found = list(listing(workspace))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each["name"], each.get("description", ""), each.get("problem", "")) for each in found]
+    print_table(
+        ("sequence", "description", "problem"),
+        rows,
+        empty="there are no sequences here; write one into .paddock/sequences/NAME.toml",
+    )
+
+
+@command.command("show", epilog=render_examples("paddock sequence show nightly --json"))
+@click.argument("name")
+@options.workspace
+@options.as_json
+def show(name: str, workspace: Path, *, as_json: bool) -> None:
+    """Show the variables and the steps of a sequence."""
+    path = find(name, workspace, "sequences")
+    found = read(path, Sequence)
+    if as_json:
+        fields = found.model_dump(exclude_unset=True)
+        print_json({"name": name, "path": str(path.absolute()), **fields})
+        return
+    rows = [("variable", variable, "required") for variable in found.required]
+    rows += [("variable", variable, value) for variable, value in found.vars.items()]
+    rows += [(step.kind, step.name, str(getattr(step, step.kind))) for step in found.step]
+    print_table(("", "name", ""), rows)
+
+
+@command.command(
+    "run",
+    epilog=render_examples(
+        "paddock sequence run nightly --var REGION=eu", "paddock sequence run nightly --json | jq .steps"
+    ),
+)
+@click.argument("name")
+@options.add_pairs_option("--var", "variables", help="Set a variable of the sequence. Repeatable.")
+@options.workspace
+@options.settings
+@options.as_json
+def run(
+    name: str, variables: dict[str, str], *, workspace: Path, flags: dict[str, str], as_json: bool
+) -> Never:
+    """Run a sequence. Policy and the ledger apply to each step.
+
+    Prints the end of each step to standard error and the last value to standard output; with --json the whole answer.
+    Exit code: 0 if no step stopped the sequence, 1 otherwise.
+    """
+    settings = load(workspace, flags=flags).settings
+    request = ExecutionRequest(
+        actor=find_actor(),
+        surface="cli",
+        workspace=workspace,
+        work=SdkCall(method="sequence.run", arguments=(name, {"vars": dict(variables)})),
+    )
+    print_answer_and_exit(*asyncio.run(carry_out(request, settings)), as_json=as_json)
+
+
+async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
+    """Run a sequence; return its outcome and the signal that interrupted it. Its steps are printed as they end."""
+    with cancel_on_signals() as received:
+        try:
+            async with open_cli_session(settings, request.workspace) as opened:
+                opened.flowing.flows.on_step = print_step
+                opened.flowing.flows.on_console = _print_line
+                outcome = await opened.gate.execute(request)
+            for text in opened.warnings:
+                warn(text)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            outcome = None
+    return outcome, received[0] if received else 0
+
+
+def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
+    """Print the answer of a sequence, or the error, and exit."""
+    answer = value_of(outcome, number)
+    if as_json:
+        print_json(answer)
+    elif answer["ok"] and (
+        ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]
+    ):
+        if "value" in ended[-1]:
+            print_text(value_text(ended[-1]["value"]))
+        else:
+            _print_text(
+                f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_explain_where(ended[-1])}"
+            )
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
+
+
+def print_step(record: StepRecord) -> None:
+    """Print the end of a step to standard error."""
+    took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
+    why = f": {record['error']['message']}" if "error" in record else ""
+    _print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}")
+
+
+def _explain_where(record: StepRecord) -> str:
+    """Return where a value is stored that was too large."""
+    if "artifact" in record:
+        return f"; read it with: paddock output show {record['artifact']}"
+    return f"; {record['not_kept']}" if "not_kept" in record else ""
+
+
+def _print_line(line: ConsoleLine) -> None:
+    _print_text(console_text(line))
+
+
+def _print_text(text: str) -> None:
+    click.echo(make_encodable(escape_text(text)), err=True)

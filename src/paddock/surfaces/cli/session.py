@@ -1,0 +1,42 @@
+"""Open sessions for the commands."""
+
+import os
+import pwd
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from paddock.gate.session import Session
+
+
+def open_cli_session(
+    settings: Settings, workspace: Path, terminal: Terminal | None = None
+) -> "AbstractAsyncContextManager[Session]":
+    """Return a session for the person at the command line, who can be asked there.
+
+    A context may have its own opener.
+    """
+    from paddock.gate.session import open_session
+
+    opener: Callable[..., AbstractAsyncContextManager[Session]] = (
+        click.get_current_context().obj or open_session
+    )
+    guest = settings.guest.model_copy(update={"spare_workers": 0})  # a single request needs no spare
+    settings = settings.model_copy(update={"guest": guest})
+    return opener(settings, workspace, asker=(terminal or Terminal()).ask)
+
+
+def find_actor() -> str:
+    """Return the actor at the command line: the user's name, or `uid N` without one."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"

@@ -1,0 +1,97 @@
+"""`paddock sessions`: the sessions of a running server."""
+
+import asyncio
+
+import click
+
+from paddock.model.base import count
+from paddock.model.errors import PaddockError
+from paddock.model.limits import MIB
+from paddock.model.session import NEW, SessionInfo, is_handle
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.folding import print_note
+from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.server import ServerOptions, add_server_options
+from paddock.surfaces.cli.table import print_json, print_table
+
+
+@click.group(
+    "sessions",
+    cls=Group,
+    epilog=render_examples(
+        "paddock sessions list --server http://127.0.0.1:8700",
+        "paddock sessions close s_0123456789abcdef0123456789abcdef",
+    ),
+)
+def command() -> None:
+    """List and close the sessions of a running server: those of the token's user.
+
+    `paddock exec --session new` opens one.
+    """
+
+
+@command.command(
+    "list",
+    epilog=render_examples(
+        "paddock sessions list --server http://127.0.0.1:8700", "paddock sessions list --json"
+    ),
+)
+@add_server_options
+@options.as_json
+def list_sessions(server: ServerOptions, *, as_json: bool) -> None:
+    """List the open sessions, the oldest first."""
+    found = asyncio.run(_list_sessions(server))
+    if as_json:
+        print_json([info.model_dump(mode="json") for info in found])
+        return
+    titles = ("session", "language", "executions", "state", "memory", "closed in")
+    empty = "no session is open; paddock exec python --session new opens one"
+    print_table(titles, [_render_row(info) for info in found], empty=empty)
+
+
+async def _list_sessions(server: ServerOptions) -> tuple[SessionInfo, ...]:
+    async with server.connect() as paddock:
+        return await paddock.sessions()
+
+
+def _render_row(info: SessionInfo) -> tuple[str, ...]:
+    return (
+        info.id,
+        info.language,
+        str(info.executions),
+        "running" if info.running else "idle",
+        f"{info.memory_bytes // MIB} MiB",
+        f"{info.expires_in_s:.0f} s",
+    )
+
+
+@command.command("close", epilog=render_examples("paddock sessions close s_0123456789abcdef0123456789abcdef"))
+@click.argument("handles", nargs=-1, required=True, metavar="ID...")
+@add_server_options
+def close(handles: tuple[str, ...], server: ServerOptions) -> None:
+    """Close sessions: end their processes and remove their files. Exit code 1 if one of them is not open."""
+    handles = tuple(dict.fromkeys(handles))
+    faults = asyncio.run(_close_sessions(server, handles))
+    if closed := len(handles) - len(faults):
+        print_note(f"{count(closed, 'session')} closed")
+    if faults:
+        raise Failure("\n".join(faults))
+
+
+async def _close_sessions(server: ServerOptions, handles: tuple[str, ...]) -> list[str]:
+    """Close sessions, and return what is wrong with those that cannot be closed."""
+    faults: list[str] = []
+    async with server.connect() as paddock:
+        for handle in handles:
+            if handle == NEW or not is_handle(handle):
+                faults.append(
+                    f"{handle[:64]}: not the handle of a session; paddock sessions list prints them"
+                )
+                continue
+            try:
+                session = await paddock.session(id=handle)
+                await session.close()
+            except PaddockError as error:
+                faults.append(f"{handle}: {error}")
+    return faults

@@ -1,0 +1,66 @@
+"""Interrupts: the first one ends work in order, the second one at once."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.interrupts import end_at_next
+
+T = TypeVar("T")
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]:
+    """At the first interrupt set `stop`, or without it cancel the current task, so that work ends in order.
+
+    Another interrupt, half a second later, ends the process. Yields the list of received signals.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        end_at_next(number)
+        received.append(number)
+        if stop is None:
+            task.cancel()
+        else:
+            stop.set()
+
+    # An ignored signal stays ignored: nohup(1), background jobs of a script.
+    heeded = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    for number in heeded:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield received
+    finally:
+        for number in heeded:
+            if number not in received:
+                loop.remove_signal_handler(number)
+
+
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
+    """Return the value of `work`. Raises `Failure`, with the exit code of the signal, after an interrupt has ended it.
+
+    Work is cancelled, so that it ends its processes and removes its temporary directories.
+    """
+    value, number = asyncio.run(_await_until_signal(work))
+    if number:
+        raise Failure("Cancelled", exit_code=128 + number)
+    return value[0]
+
+
+async def _await_until_signal(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
+    """Return the value of `work`, or none and the signal that interrupted it."""
+    with cancel_on_signals() as received:
+        try:
+            return [await work], 0
+        except (asyncio.CancelledError, Exception):
+            if not received:
+                raise
+    return [], received[0]

@@ -1,0 +1,18 @@
+"""A Paddock on a session that is open already, for surfaces that serve many callers."""
+
+from pathlib import Path
+
+from paddock.gate.session import Session
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.client.paddock import Paddock
+from paddock.surfaces.client.requests import Caller, RunningSession
+
+
+class AttachedPaddock(Paddock):
+    """Sends requests of one caller to an open session. It is used as it is, without `async with`."""
+
+    def __init__(self, session: Session, settings: Settings, workspace: Path, caller: Caller) -> None:
+        """Use `session`, which was opened with `settings` for `workspace`; whoever opened it closes it."""
+        super().__init__(workspace, settings=settings, actor=caller.actor)
+        self._caller = caller
+        self._running = RunningSession(session)

@@ -1,0 +1,148 @@
+"""The Ray task: runs the programs of a batch in this worker's own Paddock. Ray's workers import this module.
+
+The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. Paddock has its event loop in another
+thread, so that its processes are looked after between two tasks as well. When the worker dies, its programs die.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from paddock.gate.batch.program import Program, ProgramResult
+from paddock.gate.batch.runner import Origin
+from paddock.model.errors import PaddockError
+from paddock.policy.settings.schema import RuntimeSettings
+from paddock.surfaces.client.blocking import BlockingPaddock
+from paddock.surfaces.client.paddock import Paddock
+from paddock.surfaces.client.ray.frames import Answer, Batch, Terms, read_batch, shorten_reason, write_answer
+from paddock.surfaces.client.ray.purity import Purity
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+MAX_OUTPUT_CHARS = 32 * 1024 * 1024
+"""Number of characters of output after which no further program of a batch starts."""
+_MAX_OPEN = 4
+"""Maximum number of open Paddocks in a worker, one for each workspace and caller; the one not used for longest ends."""
+_SIGNAL_S = 0.1
+"""Time after which a cancellation is noticed, in seconds: a wait for a lock is not interrupted."""
+_END_S = 10.0
+"""Maximum time that cancelled programs have to end, in seconds."""
+
+_open: dict[tuple[str, str], BlockingPaddock] = {}
+
+
+def run_batch(data: bytes) -> bytes:
+    """Run a batch and return its answer. It raises only what Ray raises to cancel it."""
+    batch = read_batch(data)
+    try:
+        paddock = _find_paddock(batch.terms)
+        ended = Event()
+        future = paddock.submit(partial(_run_programs, batch, ended))
+        return write_answer(_wait(future, ended))
+    except (PaddockError, OSError) as error:
+        return write_answer(Answer(refusal=shorten_reason(str(error))))
+
+
+def _wait(future: "Future[Answer]", ended: Event) -> Answer:
+    """Return the answer. When Ray cancels the task, end the programs first."""
+    try:
+        while True:
+            try:
+                return future.result(_SIGNAL_S)
+            except TimeoutError:
+                if future.done():
+                    raise
+    except BaseException:
+        if future.cancel():
+            ended.wait(_END_S)
+        raise
+
+
+def _find_paddock(terms: Terms) -> BlockingPaddock:
+    """Return the open Paddock of a workspace and a caller. Raises PaddockError if it cannot be opened."""
+    key = terms.workspace, terms.actor
+    paddock = _open.pop(key, None)
+    if paddock is None:
+        paddock = BlockingPaddock(terms.workspace or find_empty_workspace(), actor=terms.actor)
+        paddock.__enter__()
+        if len(_open) == _MAX_OPEN:
+            _open.pop(next(iter(_open))).__exit__(None, None, None)
+    _open[key] = paddock  # at the end: used last
+    return paddock
+
+
+def find_empty_workspace() -> Path:
+    """Return an empty directory, the workspace of programs that read none."""
+    empty = user_cache_path("paddock") / "ray"
+    empty.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return empty
+
+
+async def _run_programs(batch: Batch, ended: Event, paddock: Paddock) -> Answer:
+    started = time.monotonic()
+    results: list[ProgramResult] = []
+    slice_ = _Slice(batch, paddock, started)
+    try:
+        async with aclosing(paddock.map(slice_, max_parallel=1)) as found:
+            async for result in found:
+                slice_.note_output(result)
+                results.append(result)
+    except (PaddockError, OSError) as error:
+        slice_.refusal = str(error)
+    finally:
+        ended.set()
+    return Answer(
+        results=tuple(results),
+        seconds=time.monotonic() - started,
+        refusal=shorten_reason(slice_.refusal),
+    )
+
+
+class _Slice:
+    """The programs of a batch that one task runs. The driver sends those again that are left when its time is over."""
+
+    def __init__(self, batch: Batch, paddock: Paddock, started: float) -> None:
+        self._batch = batch
+        self._own = paddock.settings.runtimes
+        self._purity = Purity(paddock.settings, Origin(Path(os.sep), batch.terms.actor, "library"))
+        self._until = started + batch.seconds
+        self._chars = 0
+        self.refusal = ""
+
+    def note_output(self, result: ProgramResult) -> None:
+        """Count what a result adds to the answer."""
+        self._chars += len(result.outcome.text) + sum(len(case.outcome.text) for case in result.tests)
+
+    def __iter__(self) -> Iterator[Program]:
+        for number, program in enumerate(self._batch.programs):
+            if number and (time.monotonic() > self._until or self._chars > MAX_OUTPUT_CHARS):
+                return
+            if effects := self._purity.find_effects(program):
+                self.refusal = f"under the settings of the node a program may have effects: {effects}"
+                return
+            yield _narrow(program, self._batch.terms, self._own)
+
+
+def _narrow(program: Program, terms: Terms, own: RuntimeSettings) -> Program:
+    """Return a program whose limits are within those of its caller; this node's policy decides about them as usual.
+
+    Limits that it does not ask for are the smaller ones of its caller and this node.
+    """
+
+    def narrow(asked: int | None, most: int, here: int) -> int:
+        return min(most, here) if asked is None else min(asked, most)
+
+    return program.model_copy(
+        update={
+            "timeout_ms": narrow(program.timeout_ms, terms.timeout_ms, own.timeout_ms),
+            "memory_bytes": narrow(program.memory_bytes, terms.memory_bytes, own.memory_bytes),
+        }
+    )

@@ -1,0 +1,164 @@
+"""`Paddock` on a server: each method sends one request to the HTTP API."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+from urllib.parse import quote
+
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError, RequestError, UnknownArtifact
+from paddock.model.limits import Calls, Grants, LimitOverrides
+from paddock.model.outcome import Outcome
+from paddock.model.request import Work
+from paddock.model.session import SessionInfo
+from paddock.surfaces.client.arguments import check_listeners, check_type, make_value, read_object
+from paddock.surfaces.client.paddock import OPEN_IT, Paddock
+from paddock.surfaces.client.remote.address import read_address, read_token
+from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES
+from paddock.surfaces.client.remote.bodies import make_body
+from paddock.surfaces.client.remote.connection import ApiConnection
+from paddock.surfaces.client.remote.execution import Listeners, RemoteExecution
+from paddock.surfaces.client.remote.sessions import RemoteSessions
+from paddock.surfaces.client.requests import Origin, choose_language
+from paddock.surfaces.client.whole_numbers import read_whole_number
+
+if TYPE_CHECKING:
+    from paddock.model.outcome import OnConsole
+    from paddock.policy.redaction.outgoing import OnCall
+    from paddock.policy.settings.schema import Settings
+    from paddock.record.output.recorder import OnOutput
+    from paddock.surfaces.client.requests import RunningSession
+
+_NO_LIMITS = LimitOverrides()
+_NO_LISTENERS = Listeners()
+
+
+class RemotePaddock(Paddock):
+    """Sends the requests of `Paddock` to a server; `Paddock.connect` makes one.
+
+    Arguments are checked here as they are without a server. What needs a session of this process raises PaddockError:
+    the API does not offer it.
+    """
+
+    def __init__(self, url: str, *, token: str | None, unencrypted: bool) -> None:
+        self._connection = ApiConnection(read_address(url, unencrypted=unencrypted), read_token(token))
+        self._origin: Origin | None = None
+        self._executions: set[RemoteExecution] = set()
+        self._connected = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._connected.enter_async_context(self._connection)
+        self._origin = Origin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Cancel what runs, and end the connection."""
+        self._origin = None
+        await asyncio.gather(*(execution.cancel() for execution in self._executions))
+        await self._connected.aclose()
+
+    @property
+    def settings(self) -> "Settings":
+        """Raise PaddockError: the settings are the server's."""
+        _refuse("its settings")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Nothing: no file was read."""
+        return ()
+
+    async def run(
+        self,
+        script: str,
+        *,
+        vars: Mapping[str, str] | None = None,
+        input: Json = None,
+        timeout_ms: int | None = None,
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+    ) -> Outcome:
+        """Raise PaddockError: the API has no saved scripts."""
+        _refuse("saved scripts: send the text of a program with `execute`")
+
+    async def sessions(self) -> tuple[SessionInfo, ...]:
+        return await self._find_sessions().list_open()
+
+    def _find_sessions(self) -> RemoteSessions:
+        return RemoteSessions(self._require_connection, self.exec)
+
+    def _find_program(self, code: str | None, file: Path | str | None) -> Path | None:
+        if file is not None:
+            raise RequestError(
+                "the HTTP API has no `file`: give its text as `code`, and the files beside it as `files`"
+            )
+        return super()._find_program(code, file)
+
+    def _check_language(self, language: str | None, alias: str | None) -> str:
+        return choose_language(language, alias)  # the server knows which there are
+
+    def _attach_readers(self, outcome: Outcome) -> Outcome:
+        for file in outcome.files:
+            if file.handle is not None:
+                path = f"/v1/artifacts/{quote(file.handle, safe='')}"
+                file.attach_reader(partial(self._connection.read_now, path, MAX_FILE_BYTES, UnknownArtifact))
+        return outcome
+
+    def _add_tool(self, function: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 - of `add_function`
+        _refuse("functions of this process as tools")
+
+    async def _run_script_tool(
+        self, name: str, inputs: Mapping[str, Json] | None, timeout_ms: int | None
+    ) -> Outcome:
+        body = {"kind": "tool", "tool": name, "inputs": read_object(inputs, "inputs")}
+        timeout = read_whole_number("timeout_ms", timeout_ms)
+        return await self._execute_body(body if timeout is None else {**body, "timeout_ms": timeout})
+
+    async def _execute_work(
+        self,
+        work: Work,
+        limits: LimitOverrides = _NO_LIMITS,
+        *,
+        calls: Calls = "run",
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+        on_output: "OnOutput | None" = None,
+        on_call: "OnCall | None" = None,
+        stop: asyncio.Event | None = None,
+    ) -> Outcome:
+        asked = make_value(Grants, {"jit": jit, "calls": calls})
+        body = make_body(work, limits, asked.calls, jit=asked.jit)
+        return await self._execute_body(body, Listeners(on_console, on_output, on_call), stop)
+
+    async def _execute_body(
+        self,
+        body: Mapping[str, Json],
+        listeners: Listeners = _NO_LISTENERS,
+        stop: asyncio.Event | None = None,
+    ) -> Outcome:
+        check_listeners(**listeners._asdict())
+        check_type(stop, (asyncio.Event, type(None)), "stop", "an asyncio.Event")
+        execution = RemoteExecution(self._require_connection(), body, listeners)
+        self._executions.add(execution)
+        try:
+            return await execution.run(stop)
+        finally:
+            self._executions.discard(execution)
+
+    def _require_connection(self) -> ApiConnection:
+        if self._origin is None:
+            raise RuntimeError(OPEN_IT)
+        self._origin.check_caller()
+        return self._connection
+
+    def _require_running(self) -> "RunningSession":
+        """Raise PaddockError for a method that needs a session of this process."""
+        _refuse("this method")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise PaddockError(
+        f"The HTTP API does not offer {what}. It needs a `Paddock()` on the machine of the server."
+    )

@@ -1,0 +1,153 @@
+"""The requests of one open Paddock: checks of the caller, errors of listeners, and cancellation."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec
+
+from paddock.model import languages
+from paddock.model.errors import PaddockError, RequestError
+from paddock.surfaces.client.arguments import check_listeners, check_type
+
+if TYPE_CHECKING:
+    from paddock.gate.approvals import Asker
+    from paddock.gate.session import Session
+    from paddock.model.outcome import OnConsole, Outcome
+    from paddock.model.request import ExecutionRequest, RequestKey
+    from paddock.policy.redaction.outgoing import OnCall
+    from paddock.policy.settings.schema import RuntimeSettings
+    from paddock.record.output.artifacts import Artifacts
+    from paddock.record.output.recorder import OnOutput
+
+P = ParamSpec("P")
+
+FORKED = (
+    "this Paddock was opened before a fork and works only in the parent process: open another "
+    "one after the fork"
+)
+_OTHER_LOOP = "this Paddock was opened on another event loop: open one on each loop, or use BlockingPaddock"
+_CLOSED = "this Paddock was closed during the request, which was cancelled"
+
+
+class Caller(NamedTuple):
+    """Who sends the requests of a Paddock, and how."""
+
+    actor: str
+    """Name of the caller in the record."""
+    surface: str = "library"
+    asker: "Asker | None" = None
+    """Asks a person about these requests; None for the asker of the session."""
+    request_id: str | None = None
+    """Id of the only request that is sent, where it is chosen in advance; None for a new one for each request."""
+    stop: asyncio.Event | None = None
+    """Ends each request as `cancelled` when it is set."""
+    key: "RequestKey | None" = None
+    """The key of the only request that is sent."""
+
+
+class Origin:
+    """The process and the event loop on which a Paddock was opened."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+
+    def check_caller(self) -> None:
+        """Raise RuntimeError in another process or on another event loop."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(FORKED)
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(_OTHER_LOOP)
+
+
+class RunningSession(Origin):
+    """An open session, in the process and on the event loop that opened it."""
+
+    def __init__(self, session: "Session") -> None:
+        super().__init__()
+        self.session = session
+
+    async def execute_request(
+        self,
+        request: "ExecutionRequest",
+        *,
+        asker: "Asker | None" = None,
+        on_console: "OnConsole | None" = None,
+        on_output: "OnOutput | None" = None,
+        on_call: "OnCall | None" = None,
+        stop: asyncio.Event | None = None,
+        on_raw_stdout: Callable[[bytes], None] | None = None,
+        patient: bool = False,
+    ) -> "Outcome":
+        """Run a request and return its outcome. An exception of a listener ends it and is raised here.
+
+        Raises PaddockError if the Paddock is closed meanwhile.
+        """
+        check_listeners(on_console=on_console, on_output=on_output, on_call=on_call)
+        check_type(stop, (asyncio.Event, type(None)), "stop", "an asyncio.Event")
+        faults: list[BaseException] = []
+
+        def guard_listener(listener: Callable[P, None] | None) -> Callable[P, None] | None:
+            return None if listener is None else partial(call_listener, listener)
+
+        def call_listener(listener: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
+            if faults:
+                return
+            try:
+                listener(*args, **named)
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits, `sys.exit` too
+                faults.append(error)
+                task.cancel()
+
+        self.check_caller()
+        task = asyncio.create_task(
+            self.session.gate.execute(
+                request,
+                on_console=guard_listener(on_console),
+                on_output=guard_listener(on_output),
+                on_call=guard_listener(on_call),
+                asker=asker,
+                stop=stop,
+                on_raw_stdout=on_raw_stdout,
+                patient=patient,
+            )
+        )
+        try:
+            outcome = await task
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if faults:
+                raise faults[0] from None
+            if waiting is not None and waiting.cancelling():
+                raise
+            raise PaddockError(_CLOSED) from None
+        if faults:
+            raise faults[0]
+        return outcome
+
+
+def choose_language(language: str | None, alias: str | None) -> str:
+    """Return the language of a program, given under either name. Raises RequestError for none, and for both."""
+    if (language is None) is (alias is None):
+        raise RequestError('give `language`, for example "python"; `runtime` is an alias of it')
+    return languages.read_language(str(language or alias))
+
+
+def read_language(known: "RuntimeSettings", language: str | None, alias: str | None) -> str:
+    """Return the language of a program, given under either name. Raises RequestError for none and an unknown one."""
+    name = choose_language(language, alias)
+    if name in known.languages:
+        return name
+    from paddock.engines.programs.recipe import no_runtime
+
+    raise RequestError(no_runtime(name, known.recipes))
+
+
+def attach_readers(outcome: "Outcome", open_store: "Callable[[], Artifacts]", workspace: Path) -> "Outcome":
+    """Let each file of an outcome that was kept read its content from the store; return the outcome."""
+    for file in outcome.files:
+        if file.handle is not None:
+            file.attach_reader(partial(open_store().read, file.handle, workspace))
+    return outcome

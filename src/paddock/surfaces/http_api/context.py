@@ -1,0 +1,65 @@
+"""What the routes of one server share, and how they find it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+from fastapi import Depends, Request
+
+from paddock.surfaces.http_api.bodies import BodyBuffer
+from paddock.surfaces.http_api.downloads import Downloads
+from paddock.surfaces.http_api.running import Executions
+from paddock.surfaces.mcp_server.requests import InFlightRequests
+
+if TYPE_CHECKING:
+    from paddock.gate.cluster import Cluster
+    from paddock.record.telemetry.metrics import Metrics
+    from paddock.surfaces.tenants import Tenant
+
+TENANT_KEY: Final = "paddock.tenant"
+"""Where the entry keeps the caller of a request, in its scope."""
+HOP_KEY: Final = "paddock.hop"
+"""In the scope of a request: whether another replica has passed it on."""
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """One server."""
+
+    workspace: Path
+    requests: InFlightRequests
+    executions: Executions
+    bodies: BodyBuffer
+    downloads: Downloads
+    metrics: "Metrics | None"
+    """Those of all callers; None if they are off."""
+    cluster: "Cluster | None" = None
+    """What it shares with other replicas."""
+
+
+class Call(NamedTuple):
+    """One request of a caller, for the routes."""
+
+    request: Request
+    server: ServerContext
+    tenant: "Tenant"
+
+
+def find_call(request: Request) -> Call:
+    """Return a request with its server and its caller."""
+    return Call(request, request.app.state.paddock, request.scope[TENANT_KEY])
+
+
+def find_server(request: Request) -> ServerContext:
+    """Return the server that a request belongs to, which may have no caller."""
+    return request.app.state.paddock
+
+
+ThisCall = Annotated[Call, Depends(find_call)]
+ThisServer = Annotated[ServerContext, Depends(find_server)]
+
+
+async def await_disconnect(request: Request) -> None:
+    """Wait until the client of a request has gone; its body must have been read."""
+    while (message := await request.receive())["type"] != "http.disconnect":
+        del message

@@ -1,0 +1,293 @@
+"""Owner forwarding: what lives in the memory of one replica is reached through any other, in one hop.
+
+    what                             how its owner is found
+    session of MCP 2025-11-25        the mark in the header `Mcp-Session-Id`
+    paused call of MCP 2026-07-28    the mark in `requestState`
+    interpreter session              the mark in its handle
+    execution, waiting call of MCP   its id has no mark: the other replicas are asked whether they have it
+
+A mark names one run of one replica (`cluster.replicas`). It selects a row of the database, and only that row has an
+address. Without a living owner the request is handled here, by what reports that there is no such thing.
+"""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, MutableMapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from paddock.cluster.hops import HEADER, HopRequest
+from paddock.cluster.node import MARK_CHARS
+from paddock.cluster.replicas import Replica
+from paddock.foundation.cancellation import cancel_all
+from paddock.model.errors import StoreUnavailable
+from paddock.model.ids import find_mint_time
+from paddock.model.numbers import dumps
+from paddock.model.session import HANDLE_PREFIX
+from paddock.surfaces.http_api.context import HOP_KEY, TENANT_KEY
+from paddock.surfaces.http_api.problems import EXECUTION_LOST, SERVER_ENDING, UNAVAILABLE, Problem
+from paddock.surfaces.http_api.relay import BrokenOffError, Headers, NotReachedError, Relay, read_target
+from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send
+from paddock.surfaces.mcp_server.http.answers import header_values, send_text
+from paddock.surfaces.mcp_server.http.endpoint import MCP_PATH
+from paddock.surfaces.mcp_server.http.inbound import FORWARDING_KEY
+
+if TYPE_CHECKING:
+    from paddock.cluster.peers import Peers
+    from paddock.model.base import Json
+    from paddock.surfaces.mcp_server.requests import InFlightRequests
+    from paddock.surfaces.tenants import Tenant
+
+_ASK_PREFIX = "/internal/holds/"
+_ASK_S = 2.0
+"""Maximum time until another replica says whether it has something, in seconds."""
+_SESSION_PATH = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
+_EXECUTION_PATH = re.compile(r"/v1/executions/([^/]+)")
+_LISTS = {"/v1/executions": "executions", "/v1/sessions": "sessions"}
+"""By path: the member of the answer that lists what this replica has."""
+_NO_SESSION = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}'
+"""As the library of the protocol answers. The client then opens another session."""
+_NOT_TAKEN = (
+    "The replica that has this ended the connection before it had the whole request. Nothing was started. Send it "
+    "again later, or with a smaller body."
+)
+_MAX_LIST_BYTES = 4 * 1024 * 1024
+
+_log = logging.getLogger("paddock.http")
+
+Holds = Callable[["Tenant", str], bool]
+"""Whether this replica has an execution or a waiting call of a caller."""
+
+
+class Forwarding:
+    """Passes requests on to the replicas that have what they are about."""
+
+    def __init__(self, peers: "Peers", requests: "InFlightRequests", holds: Holds) -> None:
+        self._replicas, self._hops = peers
+        self._requests = requests
+        self._holds = holds
+        self._relay = Relay()
+        self._missed: set[str] = set()
+        """Marks of replicas that could not be reached, which the log has been told."""
+
+    async def close(self) -> None:
+        """Close the connections to other replicas."""
+        await self._relay.close()
+
+    def accept_hop(self, scope: Scope) -> bool:
+        """Return whether another replica has passed a request on to this one."""
+        proofs = header_values(scope, HEADER)
+        return len(proofs) == 1 and self._hops.accept(proofs[0], _describe(scope))
+
+    def is_question(self, scope: Scope) -> bool:
+        """Return whether a request of another replica asks what is here."""
+        return scope["path"].startswith(_ASK_PREFIX)
+
+    def wrap(self, app: App) -> App:
+        """Return an application that answers requests of known callers with `app`, or passes them on."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope.get(HOP_KEY):
+                await self._answer_hop(app, scope, receive, send)
+            elif (owner := await self._find_by_path(scope)) is not None:
+                await self.pass_on(owner, scope, receive, send)
+            elif scope["method"] == "GET" and (member := _LISTS.get(scope["path"])) is not None:
+                await self._answer_list(app, member, scope, receive, send)
+            else:
+                await self._answer_here(app, {**scope, FORWARDING_KEY: self}, receive, send)
+
+        return answer
+
+    async def _answer_hop(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["path"].removeprefix(_ASK_PREFIX)
+        if asked == scope["path"]:
+            if header_values(scope, SESSION_HEADER):  # it is not passed on again, only checked
+                scope = {**scope, FORWARDING_KEY: self}
+            await self._answer_here(app, scope, receive, send)
+        else:
+            await send_text(send, 200 if self._holds(scope[TENANT_KEY], asked) else 404, b"")
+
+    async def _answer_here(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; clients of MCP know its session by an id with the mark."""
+        if scope["path"] != MCP_PATH:
+            await app(scope, receive, send)
+            return
+        mark = self._replicas.mark.encode()
+        headers = [
+            (name, value.removeprefix(mark) if name == SESSION_HEADER else value)
+            for name, value in scope["headers"]
+        ]
+
+        async def send_marked(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                marked = [
+                    (name, mark + value if name.lower() == SESSION_HEADER else value)
+                    for name, value in message.get("headers", ())
+                ]
+                message = {**message, "headers": marked}
+            await send(message)
+
+        await app({**scope, "headers": headers}, receive, send_marked)
+
+    async def _find_by_path(self, scope: Scope) -> Replica | None:
+        """Return the other replica that a request is for, by its path and its headers."""
+        path: str = scope["path"]
+        if path == MCP_PATH:
+            sessions = header_values(scope, SESSION_HEADER)
+            mark = sessions[0][:MARK_CHARS].decode("latin-1") if len(sessions) == 1 else ""
+            return await self._find(mark)
+        if found := _SESSION_PATH.fullmatch(path):
+            return await self.find_owner(scope, found[1])
+        if found := _EXECUTION_PATH.fullmatch(path):
+            return await self.find_owner(scope, found[1])
+        return None
+
+    async def find_owner(self, scope: Scope, name: str) -> Replica | None:
+        """Return the other replica that has the thing of this name: a handle, a `requestState` or an id.
+
+        Raises Problem if it could be on a replica that does not answer.
+        """
+        if find_mint_time(name) is not None:
+            return None if self._holds(scope[TENANT_KEY], name) else await self._ask_others(scope, name)
+        return await self._find(name.removeprefix(HANDLE_PREFIX)[:MARK_CHARS])
+
+    async def _find(self, mark: str) -> Replica | None:
+        try:
+            return await self._replicas.find(mark)
+        except StoreUnavailable as error:  # what is not found is not therefore lost
+            raise Problem(UNAVAILABLE, f"{error} Nothing was started. Send it again later.") from None
+
+    async def _ask_others(self, scope: Scope, name: str) -> Replica | None:
+        others = await self._replicas.list_others()
+        asking = [asyncio.create_task(self._ask(each, scope, name)) for each in others]
+        silent: list[str] = []
+        try:
+            for one in asyncio.as_completed(asking):
+                other, holds = await one
+                if holds:
+                    return other
+                if holds is None:
+                    silent.append(other.id)
+        finally:
+            await cancel_all(asking)
+        if silent:
+            text = f"{len(silent)} of the other replicas, which could have it, cannot be reached. Ask again later."
+            raise Problem(UNAVAILABLE, text)
+        return None
+
+    async def _ask(self, other: Replica, scope: Scope, name: str) -> tuple[Replica, bool | None]:
+        """Return whether another replica has something; None if it does not say."""
+        try:
+            status, _ = await self._fetch(other, f"{_ASK_PREFIX}{name}".encode(), scope, 1024)
+        except NotReachedError:
+            return other, None
+        return other, {200: True, 404: False}.get(status)
+
+    async def _fetch(self, other: Replica, path: bytes, scope: Scope, max_bytes: int) -> tuple[int, bytes]:
+        authorization = header_values(scope, b"authorization")[0]
+        request = HopRequest("GET", path.decode("latin-1"), authorization)
+        headers = [(b"authorization", authorization), (HEADER, self._hops.sign(other.mark, request))]
+        return await self._relay.fetch(other.url, path, headers, _ASK_S, max_bytes)
+
+    async def pass_on(
+        self, owner: Replica, scope: Scope, receive: Receive, send: Send, body: bytes | None = None
+    ) -> None:
+        """Answer a request with the answer of its owner. `body` is its body if it was read. Raises Problem."""
+        reads = scope["method"] in {"GET", "HEAD", "DELETE"}
+        if self._requests.ending and not reads:
+            raise Problem(SERVER_ENDING, "This server is ending. Send it again to another server, or later.")
+        scope = {**scope, "headers": [each for each in scope["headers"] if each[0] != HEADER]}
+        proof: Headers = [(HEADER, self._hops.sign(owner.mark, _describe(scope)))]
+        with ExitStack() as flight:
+            if not reads:  # a stream of MCP that is read never ends
+                flight.enter_context(self._requests.in_flight(object()))
+            try:
+                await self._relay.pass_on(
+                    owner.url,
+                    scope,
+                    proof,
+                    receive,
+                    send,
+                    body=body,
+                    ended=lambda: self._replicas.wait_for_end(owner.mark),
+                )
+            except NotReachedError:
+                await self._report_absence(owner, scope, send)
+            except BrokenOffError as broken:
+                if not broken.whole:
+                    raise Problem(UNAVAILABLE, _NOT_TAKEN) from None
+                if reads and not broken.begun:
+                    await self._report_absence(owner, scope, send)
+                else:
+                    await _report_loss(owner, broken, scope, send)
+
+    async def _report_absence(self, owner: Replica, scope: Scope, send: Send) -> None:
+        """Answer a request that did not reach its owner. Raises Problem."""
+        if owner.mark not in self._missed:  # clients ask again and again
+            self._missed.add(owner.mark)
+            _log.warning("the replica %s cannot be reached", owner.id)
+        if scope["path"] == MCP_PATH and header_values(scope, SESSION_HEADER):
+            await send_text(send, 404, _NO_SESSION, kind=b"application/json")
+            return
+        text = "The replica that has this cannot be reached. Nothing was started. Send it again later."
+        raise Problem(UNAVAILABLE, text)
+
+    async def _answer_list(self, app: App, member: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with a list of this replica, and after it those of all others that can be reached."""
+        own = _Capture()
+        await app(scope, receive, own.send)
+        if own.status != 200:
+            await own.replay(send)
+            return
+        others = await self._replicas.list_others()
+        fetched = [self._fetch(each, read_target(scope), scope, _MAX_LIST_BYTES) for each in others]
+        entries: list[dict[str, Json]] = json.loads(own.body)[member]
+        for answer in await asyncio.gather(*fetched, return_exceptions=True):
+            if isinstance(answer, NotReachedError):  # it may be ending, and has no lasting sessions
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer[0] == 200:
+                entries += json.loads(answer[1])[member]
+        entries.sort(key=lambda each: str(each.get("created_at", "")))
+        await send_text(send, 200, dumps({member: entries}).encode(), kind=b"application/json")
+
+
+class _Capture:
+    """An answer of this replica."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.body = b""
+        self._messages: list[MutableMapping[str, Any]] = []
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        self.status = message.get("status", self.status)
+        self.body += message.get("body", b"")
+        self._messages.append(message)
+
+    async def replay(self, send: Send) -> None:
+        for message in self._messages:
+            await send(message)
+
+
+def _describe(scope: Scope) -> HopRequest:
+    """Return what a proof for a request is about."""
+    given = b"\n".join(header_values(scope, b"authorization"))
+    return HopRequest(scope["method"], read_target(scope).decode("latin-1"), given)
+
+
+async def _report_loss(owner: Replica, broken: BrokenOffError, scope: Scope, send: Send) -> None:
+    """Tell a client that its answer will not come. Raises Problem if nothing of it was sent yet."""
+    _log.warning("the replica %s ended before its answer did", owner.id)
+    text = "The replica that handled this has ended. Whether and how far it was done is not known."
+    lost = Problem(EXECUTION_LOST, text)
+    if not broken.begun:
+        raise lost
+    if scope["path"] == MCP_PATH or not broken.between_events:
+        # Half an answer must not look like a whole one: the connection is closed.
+        raise asyncio.CancelledError("the replica with the answer has ended")
+    event = b"event: problem\ndata: %s\n\n" % lost.render()
+    await send({"type": "http.response.body", "body": event, "more_body": False})

@@ -1,0 +1,130 @@
+"""Serve the API until a signal: executions that run then may end within a grace period."""
+
+import asyncio
+import resource
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.http_api.app import build_api
+from paddock.surfaces.http_api.bodies import BodyBuffer
+from paddock.surfaces.http_api.context import ServerContext
+from paddock.surfaces.http_api.downloads import Downloads
+from paddock.surfaces.http_api.entry import Entry
+from paddock.surfaces.http_api.mcp import McpServers
+from paddock.surfaces.http_api.running import Executions
+from paddock.surfaces.mcp_server.http.app import serve_application
+from paddock.surfaces.mcp_server.http.idle_connections import IdleConnections
+from paddock.surfaces.mcp_server.requests import InFlightRequests
+from paddock.surfaces.mcp_server.service import Service, SettingsOf
+
+if TYPE_CHECKING:
+    from paddock.gate.cluster import Cluster
+    from paddock.record.telemetry.metrics import Metrics
+    from paddock.surfaces.http_api.forwarding import Forwarding
+    from paddock.surfaces.mcp_server.http.endpoint import Endpoint
+    from paddock.surfaces.tenants import Tenant, Tenants
+
+KEEP_ALIVE_S = 75.0
+"""Time for which a connection is kept open after an answer, in seconds: longer than proxies keep theirs."""
+MAX_IDLE_CONNECTIONS = 512
+"""Maximum number of connections that wait for a request. A further one closes the oldest of them."""
+_SPARED_S = 1.0
+"""Time for which a connection may wait for its request, whatever the number of others, in seconds."""
+_OPEN_FILES = 16_384
+"""Open files that a server asks for, if the hard limit allows as many: enough for all connections and programs. A shell
+usually starts it with 1024, and without a free one it can neither accept connections nor start programs."""
+_ANSWERS_S = 15.0
+"""Maximum time in which cancelled executions end and are answered, in seconds."""
+
+
+class HttpService:
+    """The API, and MCP at `/mcp`, for the callers of one workspace."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        workspace: Path,
+        tenants: "Tenants",
+        settings_of: SettingsOf,
+        metrics: "Metrics | None" = None,
+        *,
+        cluster: "Cluster | None" = None,
+    ) -> None:
+        """Use `settings_of` for the settings of further workspaces that MCP clients register.
+
+        With a `cluster`, keys are claimed among all of its replicas, and requests for what another one has in memory
+        are passed on to it.
+        """
+        self._tenants = tenants
+        self._grace_s = settings.mcp.shutdown_grace_ms / 1000
+        self._requests = InFlightRequests()
+        self._executions = Executions(workspace, self._requests, shared=cluster is not None)
+        own = workspace, self._requests, self._executions
+        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster)
+        self._forwarding = self._make_forwarding(settings, cluster)
+        mark = "" if cluster is None else cluster.node.mark
+        self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))
+        self._drain_s = settings.serve.drain_ms / 1000
+
+    async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
+        """Serve at an endpoint until `stop` is set, and let executions that run then end."""
+        _raise_open_files()
+        entry = Entry(
+            build_api(self._server),  # pyright: ignore[reportArgumentType] - the same protocol, other names
+            self._mcp,
+            names=endpoint.names,
+            callers=self._tenants,
+            requests=self._requests,
+            forwarding=self._forwarding,
+            metrics=self._server.metrics,
+        )
+        idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
+        async with serve_application(entry, endpoint, idle, None) as serving:
+            stopping = asyncio.create_task(stop.wait())
+            try:
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if not serving.done():
+                    self._requests.leaving = True
+                    await asyncio.wait({serving}, timeout=self._drain_s)
+                    await asyncio.gather(self._drain(), self._mcp.drain())
+            finally:
+                stopping.cancel()
+                await self._executions.close()
+                await self._mcp.close()
+                if self._forwarding is not None:
+                    await self._forwarding.close()
+        serving.result()
+
+    def _make_forwarding(self, settings: Settings, cluster: "Cluster | None") -> "Forwarding | None":
+        if cluster is None or settings.cluster.node_url is None:
+            return None
+        from paddock.cluster.peers import find_peers
+        from paddock.surfaces.http_api.forwarding import Forwarding
+
+        peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
+        cluster.repeat("the leases of other replicas are not read", peers.replicas.refresh)
+        return Forwarding(peers, self._requests, self._holds)
+
+    def _holds(self, tenant: "Tenant", id_: str) -> bool:
+        """Return whether an execution of a caller is here, or a call of it waits here."""
+        return self._executions.has(tenant.actor, id_) or self._mcp.holds_run(tenant, id_)
+
+    async def _drain(self) -> None:
+        """Let requests in flight end within the grace period; then cancel executions, and send their outcomes."""
+        if not await self._requests.wait_until_drained(self._grace_s):
+            self._executions.cancel_running()
+            await self._requests.wait_until_drained(_ANSWERS_S)
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _make_mcp_service(workspace: Path, settings_of: SettingsOf, mark: str, tenant: "Tenant") -> Service:
+    own = tenant.session, tenant.settings, workspace
+    return Service(*own, "default", settings_of, admit=tenant.admit, questions=tenant.questions, mark=mark)

@@ -1,0 +1,77 @@
+"""Errors for arguments that the model rejects, with the caller's own names for them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paddock.model.outcome import Status
+from paddock.model.texts import Fault, list_faults
+from paddock.surfaces.mcp_server.arguments import to_snake_case
+from paddock.surfaces.mcp_server.toolbox import ToolAnswer, build_refusal
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_MAX_PROBLEMS = 5
+_COMPAT_NAMES = {
+    "timeout_ms": "timeoutMs",
+    "cwd": "relativeCwd",
+    "output.mode": "outputMode",
+    "output.query_terms": "queryTerms",
+    "output.max_lines": "maxResponseLines",
+    "output.context_lines": "contextLines",
+    "output.persist": "persistOutput",
+}
+"""Arguments of the compat tools whose fields have another name in the model."""
+_NATIVE_NAMES = {
+    "runtime": "language",
+    **{field: to_snake_case(name) for field, name in _COMPAT_NAMES.items()},
+}
+"""The same for the native tools."""
+_NOT_A_WHOLE_NUMBER = "must be a whole number"
+_MESSAGES = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "greater_than": "must be above {gt}",
+    "less_than": "must be below {lt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "too_long": "has {actual_length} entries; at most {max_length} are allowed",
+    "string_too_long": "is longer than {max_length} characters",
+    "bytes_too_long": "is longer than {max_length} bytes",
+    "string_too_short": "is empty",
+    "literal_error": "must be {expected}",
+    "int_type": _NOT_A_WHOLE_NUMBER,
+    "int_parsing": _NOT_A_WHOLE_NUMBER,
+    "int_parsing_size": "is too large",
+    "int_from_float": _NOT_A_WHOLE_NUMBER,
+}
+"""Error texts by pydantic's error type; other errors have their own text."""
+
+
+def reject_arguments(tool: str, problem: "ValidationError") -> ToolAnswer:
+    """Return the error for rejected arguments of a native tool, whose arguments are in snake case."""
+    texts = [to_snake_case(text) for text in _describe_problems(problem, _NATIVE_NAMES)]
+    return _build_rejection(tool, texts)
+
+
+def reject_compat_arguments(tool: str, problem: "ValidationError") -> ToolAnswer:
+    """Return the error for rejected arguments of a compat tool, whose arguments are in camel case."""
+    return _build_rejection(tool, _describe_problems(problem, _COMPAT_NAMES))
+
+
+def _build_rejection(tool: str, texts: list[str]) -> ToolAnswer:
+    return build_refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {text}" for text in texts))
+
+
+def _describe_problems(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:
+    faults = list_faults(problem, messages=_MESSAGES, limit=_MAX_PROBLEMS)
+    return [_describe_fault(fault, names) for fault in faults]
+
+
+def _describe_fault(fault: Fault, names: Mapping[str, str]) -> str:
+    if not fault.path:
+        return fault.text
+    place = ".".join(part for part in fault.path if isinstance(part, str))
+    number = "".join(f"[{part}]" for part in fault.path if isinstance(part, int))
+    name = f"`{names.get(place, place)}{number}`"
+    return f"{name} {fault.text}" if fault.kind in _MESSAGES else f"{name}: {fault.text}"

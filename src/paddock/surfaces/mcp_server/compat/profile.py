@@ -1,0 +1,32 @@
+"""The compat profile as a whole: everything that the server takes from this folder."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.policy.settings.profiles import ExecuteLimits
+from paddock.surfaces.mcp_server.compat.compute import build_compat_compute_tool
+from paddock.surfaces.mcp_server.compat.programs import build_compat_program_tools
+from paddock.surfaces.mcp_server.compat.repositories import Repositories
+from paddock.surfaces.mcp_server.compat.tools import build_compat_tools
+from paddock.surfaces.mcp_server.toolbox import Tool
+from paddock.surfaces.mcp_server.tools.programs import Programs
+
+if TYPE_CHECKING:
+    from paddock.gate.session import Session
+
+
+def build_compat_profile(
+    session: "Session",
+    workspace: Path,
+    programs: Programs,
+    repositories: Repositories,
+    limits: ExecuteLimits,
+) -> list[Tool]:
+    """Return the tools of the compat profile, whose arguments and texts are exact."""
+    tools = [
+        *build_compat_tools(session, workspace, limits),
+        *build_compat_program_tools(programs, repositories),
+        build_compat_compute_tool(session.gate, workspace),
+    ]
+    return [replace(tool, exact=True) for tool in tools]

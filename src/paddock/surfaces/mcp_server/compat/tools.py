@@ -1,0 +1,220 @@
+"""The tools of the compat profile, with their exact texts."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from paddock.engines.servers.catalog.provisioning.service import NO_MATCH
+from paddock.engines.servers.catalog.search import compute_confidence, keyword_search
+from paddock.model.base import Json
+from paddock.model.invisible import spell_invisible
+from paddock.model.limits import KIB, LimitOverrides
+from paddock.model.outcome import Outcome, Status
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
+from paddock.policy.settings.profiles import ExecuteLimits
+from paddock.surfaces.mcp_server.forwarded_results import build_result
+from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
+from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S
+from paddock.surfaces.rendering import render
+
+if TYPE_CHECKING:
+    from paddock.engines.servers.catalog.provisioning.service import Match
+    from paddock.gate.session import Session
+
+NO_OUTPUT = "(no output)"
+MAX_CODE_BYTES = 50 * KIB
+"""Maximum size of a program, in bytes of UTF-8, unless settings name another one."""
+
+
+class CompatTools:
+    """The tools of the compat profile on one session."""
+
+    def __init__(self, session: "Session", workspace: Path, limits: ExecuteLimits) -> None:
+        """Run programs of agents within `limits`."""
+        self._session = session
+        self._workspace = workspace
+        is_default = limits.code_bytes == ExecuteLimits().code_bytes
+        self._limits = LimitOverrides(code_bytes=MAX_CODE_BYTES if is_default else None)
+
+    async def discover_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+        """List the servers, or find tools by the compat score."""
+        catalog = self._session.servers.catalog
+        listing = await catalog.list_tools(patience_s=SEARCH_WAIT_S)
+        if not arguments.get("query"):
+            status = self._session.servers.server_statuses()
+            counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
+            return _build_json_answer(
+                [
+                    {"name": name, "state": facts.state, "toolCount": counts[name], "criticality": "vital"}
+                    for name, facts in status.items()
+                ]
+            )
+        server = arguments.get("server")
+        tools = [tool for tool in listing.tools if server in (None, "", tool.server)]
+        query = arguments["query"]
+        return _build_json_answer(
+            [
+                {
+                    "tool": hit.tool.tool.name,
+                    "server": hit.tool.server,
+                    "description": spell_invisible(hit.tool.tool.description),
+                    "score": hit.score,
+                    "confidence": round(compute_confidence(hit.score, query), 2),
+                }
+                for hit in keyword_search(tools, query)
+            ]
+        )
+
+    async def provision_server(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+        """Return the tools for an intent, or the servers that could be enabled. Installs and starts nothing."""
+        intent, context = arguments["intent"], arguments.get("context") or ""
+        if not intent.strip():
+            return _report_missing(["intent"])
+        tools = (await self._session.servers.catalog.list_tools(patience_s=SEARCH_WAIT_S)).tools
+        hits = keyword_search(tools, f"{intent} {context}".strip())
+        found = self._session.servers.provisioning.answer_intent(intent, hits, context=context)
+        match found.source:
+            case "local":
+                matches = [
+                    {
+                        "tool": hit.tool.tool.name,
+                        "server": hit.tool.server,
+                        "description": spell_invisible(hit.tool.tool.description),
+                        "confidence": sure,
+                    }
+                    for hit, sure in found.tools
+                ]
+                return _build_json_answer({"source": "local", "tools": matches})
+            case "registry":
+                auto = arguments.get("autoProvision") is True
+                return _build_json_answer(
+                    {
+                        "source": "registry",
+                        "matches": [_describe_match(each, auto=auto) for each in found.matches],
+                    }
+                )
+            case "none":
+                return _build_json_answer({"source": "none", "message": NO_MATCH})
+
+    async def call_tool(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+        """Make one call and return its result verbatim."""
+        server, tool = arguments["server"], arguments["tool"]
+        work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
+        request = self._build_request(work, caller)
+        outcome = await caller.execute(self._session.gate, request)
+        if outcome.ok:
+            return build_result(outcome)
+        return _build_error(_explain_failure(outcome, server, tool))
+
+    async def execute_code(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+        """Run a program and return console lines and value as one text."""
+        if not arguments["code"]:
+            return _report_missing(["code"])
+        work = GuestRun(source=arguments["code"], raw_results=True)
+        request = self._build_request(work, caller).replace(limits=self._limits)
+        outcome = await caller.execute(self._session.gate, request, on_console=caller.on_console)
+        text = render.output_text(outcome)
+        if outcome.ok:
+            return ToolAnswer([text_block(text or NO_OUTPUT)])
+        return _build_error(
+            "\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text]))
+        )
+
+    def _build_request(self, work: Work, caller: Caller) -> ExecutionRequest:
+        return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=self._workspace, work=work)
+
+
+def build_compat_tools(session: "Session", workspace: Path, limits: ExecuteLimits) -> list[Tool]:
+    """Return `mcp_discover`, `mcp_provision`, `mcp_call` and `mcp_execute`, which runs programs within `limits`."""
+    seed = CompatTools(session, workspace, limits)
+    return [
+        Tool(
+            name="mcp_discover",
+            title="Discover tools",
+            description="Find tools of the configured MCP servers by keywords; without a query, list the servers.",
+            input_schema=_build_schema([], query="string", server="string"),
+            run=seed.discover_tools,
+            explain=_reject_arguments,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+        Tool(
+            name="mcp_provision",
+            title="Find a server",
+            description="Find tools for an intent: among the configured servers, else servers that could be had.",
+            input_schema=_build_schema(
+                ["intent"], intent="string", context="string", autoProvision="boolean"
+            ),
+            run=seed.provision_server,
+            explain=_reject_arguments,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+        Tool(
+            name="mcp_call",
+            title="Call one tool",
+            description="Call one tool of a configured MCP server.",
+            input_schema=_build_schema(["server", "tool"], server="string", tool="string", args="object"),
+            run=seed.call_tool,
+            explain=_reject_arguments,
+        ),
+        Tool(
+            name="mcp_execute",
+            title="Run a program",
+            description="Run JavaScript that calls tools: `await servers.NAME.call('TOOL', {...})`; return a value.",
+            input_schema=_build_schema(["code"], code="string"),
+            run=seed.execute_code,
+            explain=_reject_arguments,
+        ),
+    ]
+
+
+def _describe_match(match: "Match", *, auto: bool) -> dict[str, Json]:
+    entry = match.offer.entry
+    command = (
+        " ".join([str(entry["command"]), *entry.get("args", [])]) if "command" in entry else str(entry["url"])
+    )
+    facts: dict[str, Json] = {
+        "name": match.offer.name,
+        "description": match.offer.description,
+        "confidence": match.confidence,
+        "installCommand": command,
+    }
+    return {**facts, "trusted": match.trusted, "autoProvisionable": match.allowed} if auto else facts
+
+
+def _explain_failure(outcome: Outcome, server: str, tool: str) -> str:
+    message = outcome.error.message if outcome.error else outcome.status.value
+    match outcome.status:
+        case Status.INVALID:
+            return message
+        case Status.UNAVAILABLE:
+            begun = f"Failed to connect to server {server}: "
+            return begun + message.removeprefix(begun)
+        case _:
+            return f"Error calling {tool} on {server}: {message}"
+
+
+def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+    given = cast("dict[str, Any]", arguments if isinstance(arguments, dict) else {})
+    required = cast("list[str]", tool.input_schema["required"])
+    missing = [name for name in required if not given.get(name)]
+    return _report_missing(required) if missing else _build_error("\n".join(problems))
+
+
+def _report_missing(names: list[str]) -> ToolAnswer:
+    return _build_error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
+
+
+def _build_error(text: str) -> ToolAnswer:
+    return ToolAnswer([text_block(text)], is_error=True)
+
+
+def _build_json_answer(value: Json) -> ToolAnswer:
+    return ToolAnswer([text_block(json.dumps(value, indent=2, ensure_ascii=False))])
+
+
+def _build_schema(required: list[str], **types: str) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in types.items()},
+        "required": required,
+    }

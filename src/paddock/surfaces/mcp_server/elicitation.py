@@ -1,0 +1,357 @@
+"""Ask the client behind a request, and through it its person. Each protocol revision has its own way.
+
+    2025-11-25    the server sends a request while the client's request runs
+    2026-07-28    the client's request ends with `input_required` and the work waits; a repeated request brings the
+                  answer and continues the work
+    without       the call ends with `waiting`, and the person answers with `paddock approve` (`pending_calls`)
+
+The library checks that `requestState` was created by this server for this request and this client, and is recent. Here
+it names the question, and is valid for one answer.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
+
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequest,
+    InputRequests,
+    InputResponse,
+    InputResponses,
+    ListRootsRequest,
+    ListRootsResult,
+)
+from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from paddock.foundation.cancellation import cancel_all
+from paddock.gate.approvals import Asker, ClientAsker
+from paddock.model import approval
+from paddock.model.approval import Question
+from paddock.model.base import Json
+from paddock.model.outcome import OnConsole
+from paddock.surfaces.mcp_server.list_changes import call_at_session_end, read_session_id
+from paddock.surfaces.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
+from paddock.surfaces.mcp_server.toolbox import Caller, Inquire, ToolAnswer
+
+Context = ServerRequestContext[Any, Any]
+ACTOR_KEY = "paddock.actor"
+"""In the scope of an HTTP request: the caller, as the server knows it by its token."""
+T = TypeVar("T")
+_KEY = "approval"
+_LABELS = {"once": "this call only", "run": "all such calls of this run"}
+_FORMS_SINCE = "2025-06-18"
+"""First protocol revision with elicitation."""
+_TITLED_OPTIONS_SINCE = "2025-11-25"
+"""First protocol revision whose forms have `oneOf` with titles, and a `mode`; earlier: `enum` and `enumNames`."""
+_MAX_WAITING_ROUNDS = 64
+"""Maximum number of requests that wait for the next request of their client."""
+_KINDS: dict[type[InputRequest], tuple[str, type[InputResponse]]] = {
+    ElicitRequest: ("elicitation", ElicitResult),
+    CreateMessageRequest: ("sampling", CreateMessageResult),
+    ListRootsRequest: ("roots", ListRootsResult),
+}
+"""By request: the capability that a client must declare, and the type of the answer."""
+
+
+class RepeatableParams(Protocol):
+    """The parameters of a request that may be repeated with answers."""
+
+    input_responses: InputResponses | None
+    request_state: str | None
+
+
+def can_ask(context: Context) -> bool:
+    """Return whether a client declares that it can show forms; an empty capability counts.
+
+    Revisions without elicitation have no such request, whatever the client declares. A caller that the server knows by
+    its token is never asked: no actor answers its own question.
+    """
+    return _find_known_actor(context) is None and _supports_kind(context, "elicitation")
+
+
+def read_actor(context: Context) -> str:
+    """Return the caller, where the server knows its callers; otherwise the client's own name and version.
+
+    The client's own name is recorded and grants nothing.
+    """
+    if (known := _find_known_actor(context)) is not None:
+        return known
+    params = context.session.client_params
+    if params is None:
+        return "mcp client"
+    return f"{params.client_info.name} {params.client_info.version}".strip()
+
+
+def _find_known_actor(context: Context) -> str | None:
+    """Return the actor of a caller that the server knows by its token; None for any other client."""
+    return None if context.request is None else context.request.scope.get(ACTOR_KEY)
+
+
+def read_client_id(context: Context) -> str:
+    """Return the id of the calling client: its session, or its connection in a revision without sessions.
+
+    Over stdio there is one client.
+    """
+    session = read_session_id(context)
+    peer = context.request.client if context.request is not None and not session else None
+    return session if peer is None else f"{peer.host}:{peer.port}"
+
+
+def build_form(question: Question) -> ElicitRequest:
+    """Return a question as a form."""
+    why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
+    message = "\n".join(
+        [
+            f"Paddock asks: may this run {question.what}?",
+            f"With: {question.details}",
+            f"Workspace: {question.workspace}. Run: {question.run}.",
+            f"Reason: {why}",
+        ]
+    )
+    allow = {
+        "type": "string",
+        "title": "Allow",
+        "oneOf": [{"const": scope, "title": _LABELS[scope]} for scope in question.scopes],
+    }
+    schema = {"type": "object", "properties": {"allow": allow}, "required": ["allow"]}
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
+
+
+def read_answer(result: object, question: Question, actor: str) -> approval.Answer:
+    """Return the answer in a form. It allows the call only if it was accepted and names an allowed scope.
+
+    A client without an answer, or an empty form, counts as a refusal by the client, not by its person.
+    """
+    by = f"the person at {actor}"
+    if not isinstance(result, ElicitResult):
+        by = f"{actor}, which returned no answer"
+    elif result.action == "accept":
+        allowed = (result.content or {}).get("allow")
+        for scope in question.scopes:
+            if scope == allowed:
+                return approval.Answer(verdict=scope, by=by)
+        by = f"{actor}, whose form does not name an allowed scope"
+    return approval.Answer(verdict="denied", by=by)
+
+
+def create_asker(inquire: Inquire, actor: str, client: str) -> Asker:
+    """Return an asker for the person behind a client."""
+
+    async def ask_person(question: Question) -> approval.Answer:
+        answers = await inquire({_KEY: build_form(question)})
+        return read_answer(answers.get(_KEY), question, actor)
+
+    return ClientAsker(client, ask_person)
+
+
+def create_direct_inquiry(context: Context) -> Inquire:
+    """Return an inquiry for a client of a revision up to 2025-11-25, sent while its request runs."""
+
+    async def inquire(requests: InputRequests) -> Mapping[str, object]:
+        _check_capabilities(context, requests)
+        related = ServerMessageMetadata(related_request_id=context.request_id)
+        send = context.session.send_request
+        return {
+            key: await send(
+                _adapt_to_version(request, context.protocol_version),
+                _KINDS[type(request)][1],
+                metadata=related,
+            )
+            for key, request in requests.items()
+        }
+
+    return inquire
+
+
+def _adapt_to_version(request: InputRequest, version: str) -> InputRequest:
+    """Return a request in the form of a protocol revision."""
+    if version >= _TITLED_OPTIONS_SINCE or not isinstance(request, ElicitRequest):
+        return request
+    params = request.params
+    if not isinstance(params, ElicitRequestFormParams):
+        return request
+    fields = {
+        name: _add_option_names(cast("dict[str, Json]", field))
+        for name, field in cast("dict[str, Json]", params.requested_schema["properties"]).items()
+    }
+    schema = {**params.requested_schema, "properties": fields}
+    return ElicitRequest(params=params.model_copy(update={"mode": None, "requested_schema": schema}))
+
+
+def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
+    """Return a form's field with `enum` and `enumNames` in place of options with titles."""
+    options = cast("list[dict[str, Json]]", field.get("oneOf", []))
+    if not options:
+        return field
+    plain = {name: value for name, value in field.items() if name != "oneOf"}
+    return {
+        **plain,
+        "enum": [option["const"] for option in options],
+        "enumNames": [option["title"] for option in options],
+    }
+
+
+class ElicitationRounds:
+    """Connects the work of each request with its client, and keeps the work that waits for its next request."""
+
+    def __init__(self, wait_ms: int, pending: PendingCalls) -> None:
+        """Keep waiting work for at most `wait_ms`. `pending` keeps the calls of clients that cannot ask."""
+        self.wait_ms = wait_ms
+        self._pending = pending
+        self.waiting: dict[str, _Round[Any]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def call_tool(
+        self,
+        context: Context,
+        params: CallToolRequestParams,
+        actor: str,
+        work: Work[ToolAnswer],
+        on_console: OnConsole | None,
+    ) -> ToolAnswer | dict[str, Json]:
+        """Return a tool's answer, or a result that asks the client first."""
+        if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
+            return await self._pending.fetch_answer(run, actor)
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            current = self._start_or_resume(context, params, actor, work)
+            return await current.wait_for_requests(on_console) or await self._pending.settle_call(current)
+        inquire, client = create_direct_inquiry(context), read_client_id(context)
+        if can_ask(context):
+            return await work(
+                Caller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True)
+            )
+        if self._pending.add_client(client):
+            call_at_session_end(context, self._pending.end_calls_of_client)
+        return await self._pending.run_call(
+            actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
+        )
+
+    async def get_result(
+        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+    ) -> T | dict[str, Json]:
+        """Return the result of any other request, or a result that asks its client first."""
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return await work(Caller(actor, inquire=create_direct_inquiry(context)))
+        current = self._start_or_resume(context, params, actor, work)
+        return await current.wait_for_requests(None) or await current.task
+
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether the answer of a waiting call can be fetched here."""
+        return self._pending.holds_run(run, actor)
+
+    async def close(self) -> None:
+        """End all waiting work."""
+        await self._pending.close()
+        await cancel_all(self._tasks)
+
+    def _start_or_resume(
+        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+    ) -> "_Round[T]":
+        """Start the work of a request. For a repeated request, continue the waiting work with its answers."""
+        if params.request_state is None:
+            begun = _Round(context, self, self._pending, actor, work)
+            self._tasks.add(begun.task)
+            begun.task.add_done_callback(self._tasks.discard)
+            return begun
+        current = self.waiting.pop(params.request_state, None)
+        if current is None:
+            raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState")
+        current.deliver_answers(params.input_responses or {})
+        return cast("_Round[T]", current)
+
+
+class _Round(PendingCall[T]):
+    """The work of one request, which may take several rounds with the client."""
+
+    def __init__(
+        self, context: Context, rounds: ElicitationRounds, pending: PendingCalls, actor: str, work: Work[T]
+    ) -> None:
+        self._context = context
+        self._rounds = rounds
+        self._requests: InputRequests = {}
+        self._state = ""
+        self._reply: asyncio.Future[Mapping[str, object]] | None = None
+        super().__init__(actor, read_client_id(context), work, pending.inbox)
+
+    def make_caller(self) -> Caller:
+        """Return a caller whose client is asked through this round."""
+        if not can_ask(self._context):
+            return replace(super().make_caller(), inquire=self.ask_client)
+        ask = create_asker(self.ask_client, self.actor, self.client)
+        return Caller(self.actor, self.on_console_line, ask, self.ask_client, present=True)
+
+    async def ask_client(self, requests: InputRequests) -> Mapping[str, object]:
+        """Wait for the client's next request. If it does not come in time, no later question is asked."""
+        _check_capabilities(self._context, requests)
+        waiting = self._rounds.waiting
+        if len(waiting) >= _MAX_WAITING_ROUNDS:
+            text = f"{_MAX_WAITING_ROUNDS} requests wait for answers of their clients; try again later"
+            raise MCPError(code=INTERNAL_ERROR, message=text)
+        self._reply = asyncio.get_running_loop().create_future()
+        self._state = secrets.token_urlsafe(24)
+        self._requests = requests
+        waiting[self._state] = self
+        self.asking.set()
+        try:
+            async with asyncio.timeout(self._rounds.wait_ms / 1000):
+                return await self._reply
+        finally:
+            self._requests = {}
+            if waiting.pop(self._state, None) is not None:
+                self.task.cancel()
+
+    def deliver_answers(self, responses: InputResponses) -> None:
+        """Continue the work with the answers to its questions; ignore all others."""
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result({key: responses[key] for key in self._requests if key in responses})
+
+    async def wait_for_requests(self, listener: OnConsole | None) -> dict[str, Json] | None:
+        """Wait for the end of the work, or for its questions to the client, which are returned.
+
+        Cancelling ends the work.
+        """
+        await self.wait_until_paused(listener)
+        if not self._requests:
+            return None
+        self.asking.clear()
+        requests = {
+            key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
+            for key, request in self._requests.items()
+        }
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": self._state}
+
+
+def _supports_kind(context: Context, kind: str) -> bool:
+    offered = getattr(context.session.client_capabilities, kind, None)
+    if offered is None or kind != "elicitation":
+        return offered is not None
+    return context.protocol_version >= _FORMS_SINCE and (offered.form is not None or offered.url is None)
+
+
+def _check_capabilities(context: Context, requests: InputRequests) -> None:
+    """Raise MCPError unless the client declares every capability that the requests need, as both revisions demand."""
+    missing = {
+        kind
+        for kind, _ in (_KINDS[type(each)] for each in requests.values())
+        if not _supports_kind(context, kind)
+    }
+    if missing:
+        text = f"this needs a client that declares the capability {', '.join(sorted(missing))}"
+        required: dict[str, Json] = {kind: {"form": {}} if kind == "elicitation" else {} for kind in missing}
+        raise MCPError(
+            code=MISSING_REQUIRED_CLIENT_CAPABILITY, message=text, data={"requiredCapabilities": required}
+        )

@@ -1,0 +1,20 @@
+"""Short HTTP answers outside of the protocol."""
+
+from paddock.surfaces.mcp_server.http.abandoned import Scope, Send
+
+CLOSE_HEADER = (b"connection", b"close")
+"""Closes the connection after the answer. A client that is still sending its body may not read the answer."""
+
+
+async def send_text(
+    send: Send, status: int, text: bytes, *headers: tuple[bytes, bytes], kind: bytes = b"text/plain"
+) -> None:
+    """Answer with a text of a media type."""
+    sent = [*headers, (b"content-type", kind), (b"content-length", str(len(text)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": sent})
+    await send({"type": "http.response.body", "body": text})
+
+
+def header_values(scope: Scope, name: bytes) -> list[bytes]:
+    """Return all values of a header."""
+    return [value for each, value in scope.get("headers", ()) if each == name]

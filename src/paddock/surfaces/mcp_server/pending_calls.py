@@ -1,0 +1,215 @@
+"""Calls whose client cannot ask its person: the person answers with `paddock approve`, and the client comes back.
+
+The call ends with the status `waiting` and its program pauses. After the answer the program continues. Its result is
+kept until the client fetches it under the id of the run, once, with the tool that also reads stored output.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from paddock.foundation.cancellation import cancel_all, wait_shielded
+from paddock.gate.approvals import ClientAsker
+from paddock.gate.questions import Questions
+from paddock.model import approval
+from paddock.model.approval import Question
+from paddock.model.base import Json
+from paddock.model.errors import ApprovalError
+from paddock.model.ids import find_mint_time
+from paddock.model.outcome import ConsoleLine, OnConsole, Status
+from paddock.surfaces.mcp_server.toolbox import Caller, ToolAnswer, build_refusal, text_block
+
+_log = logging.getLogger("paddock.mcp")
+
+T = TypeVar("T")
+Work = Callable[[Caller], Coroutine[Any, Any, T]]
+"""The work of a request, for a caller."""
+
+FETCH_TOOLS = {
+    "default": ("query_output", "artifact_handle"),
+    "compat": ("sdl.runtime.queryOutput", "artifactHandle"),
+}
+"""By tool that fetches answers: its listed name, and the argument with the run's id."""
+QUESTIONS_UNUSABLE = "asking failed: questions cannot be kept; see the log of the server"
+_WAIT_S = 20.0
+_MAX_ENDED_CALLS = 16
+"""Maximum number of answers that wait to be fetched."""
+
+
+class PendingCall(Generic[T]):
+    """The work of a request that continues without its caller; its questions are kept in the inbox."""
+
+    def __init__(self, actor: str, client: str, work: Work[T], inbox: Questions) -> None:
+        self.actor = actor
+        self.client = client
+        self.question: Question | None = None
+        self.asking = asyncio.Event()
+        """Set while a question waits."""
+        self.answered = asyncio.Event()
+        self._inbox = inbox
+        self._listener: OnConsole | None = None
+        self.task = asyncio.create_task(work(self.make_caller()))
+
+    def make_caller(self) -> Caller:
+        """Return the caller for the work."""
+        return Caller(self.actor, self.on_console_line, ClientAsker(self.client, self._ask_person))
+
+    def on_console_line(self, line: ConsoleLine) -> None:
+        """Pass a console line to the current listener."""
+        if self._listener is not None:
+            self._listener(line)
+
+    async def wait_until_paused(self, listener: OnConsole | None, *, ends: bool = True) -> None:
+        """Wait for the end of the work or its next question. With `ends`, cancelling the wait ends the work."""
+        self._listener = listener
+        asking = asyncio.create_task(self.asking.wait())
+        try:
+            await asyncio.wait({self.task, asking}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if ends:
+                self.task.cancel()
+                await wait_shielded(self.task)
+            raise
+        finally:
+            self._listener = None
+            asking.cancel()
+
+    async def _ask_person(self, question: Question) -> approval.Answer:
+        try:
+            async with self._inbox.keep_question(question):
+                self.question = question
+                self.answered.clear()
+                self.asking.set()
+                answer = await self._inbox.wait_for_answer(question)
+        except (ApprovalError, OSError) as error:  # the error text is for the person, not for the program
+            _log.warning("no person can be asked: %s", error)
+            return approval.Answer(verdict="unasked", by="paddock", told=QUESTIONS_UNUSABLE)
+        finally:
+            self.question = None
+            self.asking.clear()
+            self.answered.set()
+        return answer.model_copy(update={"by": f"{answer.by} (paddock approve)"})
+
+
+class PendingCalls:
+    """The calls of one server that wait for `paddock approve`, and the answers that are not fetched yet."""
+
+    def __init__(self, inbox: Questions, fetching: tuple[str, str], patience_s: float = _WAIT_S) -> None:
+        """Keep questions in `inbox`. `fetching` is the tool that clients should come back with, and its argument.
+
+        A client that comes back while its person decides waits up to `patience_s`.
+        """
+        self.inbox = inbox
+        self._fetching = fetching
+        self._patience_s = patience_s
+        self._calls: dict[str, PendingCall[ToolAnswer]] = {}
+        self._clients: set[str] = set()
+        self.running: set[asyncio.Task[ToolAnswer]] = set()
+
+    def add_client(self, client: str) -> bool:
+        """Register a client; return whether it was new. The caller reports its end with `end_calls_of_client`."""
+        known = client in self._clients
+        self._clients.add(client)
+        return not known
+
+    def end_calls_of_client(self, client: str) -> None:
+        """End the calls of a client whose session has ended."""
+        self._clients.discard(client)
+        for run, errand in [*self._calls.items()]:
+            if errand.client == client and not errand.task.done():
+                errand.task.cancel()
+                del self._calls[run]
+
+    async def run_call(
+        self, actor: str, client: str, work: Work[ToolAnswer], listener: OnConsole | None
+    ) -> ToolAnswer:
+        """Return the answer of a tool, or that the call waits for a person."""
+        errand = PendingCall(actor, client, work, self.inbox)
+        self.running.add(errand.task)
+        errand.task.add_done_callback(self.running.discard)
+        await errand.wait_until_paused(listener)
+        return await self.settle_call(errand)
+
+    async def settle_call(self, errand: PendingCall[ToolAnswer]) -> ToolAnswer:
+        """Return the answer of a call that has ended. If it waits for a person, keep it and return that."""
+        if errand.task.done() or (question := errand.question) is None:
+            return await errand.task
+        self._keep_call(question.run, errand)
+        return self._report_waiting(question)
+
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether a call of this actor waits, or its answer was not fetched yet."""
+        errand = self._calls.get(run)
+        return errand is not None and errand.actor == actor
+
+    async def fetch_answer(self, run: str, actor: str) -> ToolAnswer:
+        """Return the answer of a waiting call and forget it, or return that it still waits."""
+        errand = self._calls.get(run)
+        if errand is None or errand.actor != actor:
+            return _report_unknown_run(run)
+        if errand.question is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience_s):
+                    await errand.answered.wait()
+        if errand.question is None:
+            await errand.wait_until_paused(None, ends=False)
+        if (question := errand.question) is not None:
+            return self._report_waiting(question)
+        if errand.task.cancelled():
+            return _report_unknown_run(run)
+        answer = await asyncio.shield(errand.task)
+        known = self._calls.pop(run, None) is not None
+        return _convert_fetched_answer(answer) if known else _report_unknown_run(run)
+
+    async def close(self) -> None:
+        """End all work that waits or runs."""
+        await cancel_all(self.running)
+
+    def _keep_call(self, run: str, errand: PendingCall[ToolAnswer]) -> None:
+        self._calls[run] = errand
+        ended = [each for each, kept in self._calls.items() if kept.task.done()]
+        for each in ended[:-_MAX_ENDED_CALLS]:
+            del self._calls[each]
+
+    def _report_waiting(self, question: Question) -> ToolAnswer:
+        """Return that a call waits, why, and what client and person can do."""
+        command = f"paddock approve {question.id}"
+        tool, argument = self._fetching
+        text = (
+            f"A person must allow this: {question.what} ({'; '.join(question.reasons)}). "
+            f"Ask them to run in a terminal of this machine: {command}\n"
+            f'Then fetch the answer, once: {tool} {{"{argument}":"{question.run}"}}'
+        )
+        data: dict[str, Json] = {
+            "status": "waiting",
+            "run": question.run,
+            "command": command,
+            "message": text,
+        }
+        return ToolAnswer([text_block(f"waiting · run {question.run}\n{text}")], data)
+
+
+def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | None:
+    """Return the run whose answer a tool call fetches; None for any other call."""
+    tools = {tool for tool, _ in FETCH_TOOLS.values()}
+    if arguments is None or name not in tools:
+        return None
+    handles = [arguments.get(argument) for _, argument in FETCH_TOOLS.values()]
+    return next(
+        (each for each in handles if isinstance(each, str) and find_mint_time(each) is not None), None
+    )
+
+
+def _report_unknown_run(run: str) -> ToolAnswer:
+    text = f"this client has no answer to fetch for {run}; each answer is fetched once; the record shows what was done"
+    return build_refusal(Status.INVALID, "UnknownRun", text)
+
+
+def _convert_fetched_answer(answer: ToolAnswer) -> ToolAnswer:
+    """Return an answer in the shape of the tool that fetches it."""
+    data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
+    if answer.structured is not None:
+        data["result"] = answer.structured
+    return ToolAnswer(answer.content, data, is_error=answer.is_error)

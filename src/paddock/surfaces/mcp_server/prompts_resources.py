@@ -1,0 +1,156 @@
+"""Offer prompts for people, resources for clients, and the completion of arguments."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CompleteRequestParams,
+    GetPromptRequestParams,
+    PaginatedRequestParams,
+    PromptReference,
+    ReadResourceRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from paddock.model.base import Json
+from paddock.surfaces.mcp_server.elicitation import Context, ElicitationRounds, read_actor
+from paddock.surfaces.mcp_server.prompts import UnknownPromptError
+from paddock.surfaces.mcp_server.stored_output import UnknownResourceError
+from paddock.surfaces.mcp_server.toolbox import Caller, Inquire
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
+
+PAGE_ENTRIES = 100
+COMPLETE_RESULT: dict[str, Json] = {"resultType": "complete"}
+"""Fields that 2026-07-28 requires in every result; the library removes them for older clients."""
+_RESOURCE_NOT_FOUND = -32002
+"""The error code of 2025-11-25; later revisions use INVALID_PARAMS (SEP-2164)."""
+
+
+class PromptProvider(Protocol):
+    """Prompts for the protocol."""
+
+    def list_entries(self) -> list[dict[str, Json]]:
+        """Return the prompts for `prompts/list`."""
+        ...
+
+    async def build_messages(
+        self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
+    ) -> list[dict[str, Json]]:
+        """Return the messages of a prompt; may ask the client. Raises UnknownPromptError."""
+        ...
+
+    def complete_argument(self, argument: str, begun: str) -> list[str]:
+        """Return the possible values of an argument with a prefix."""
+        ...
+
+
+class ResourceProvider(Protocol):
+    """Resources for the protocol."""
+
+    async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+        """Return one page of resources and the cursor of the next. Raises UnknownResourceError."""
+        ...
+
+    def list_templates(self) -> list[dict[str, Json]]:
+        """Return the templates for `resources/templates/list`."""
+        ...
+
+    async def read_resource(self, uri: str) -> dict[str, Json]:
+        """Return the contents of a resource. Raises UnknownResourceError."""
+        ...
+
+    async def complete_argument(
+        self, template: str, argument: str, begun: str, given: Mapping[str, str]
+    ) -> list[str]:
+        """Return the possible values of a template's argument with a prefix."""
+        ...
+
+
+class PromptsAndResources(NamedTuple):
+    """The prompts and resources of a server."""
+
+    prompts: PromptProvider
+    resources: ResourceProvider
+
+
+def offer_prompts_and_resources(
+    server: "Server[Any]", offers: PromptsAndResources, rounds: ElicitationRounds
+) -> None:
+    """Register a server's handlers for prompts, resources and completion."""
+    _offer_prompts(server, offers.prompts, rounds)
+    _offer_resources(server, offers.resources)
+
+    async def complete_reference(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
+        argument, begun = params.argument.name, params.argument.value
+        given = (params.context and params.context.arguments) or {}
+        if isinstance(params.ref, PromptReference):
+            values = offers.prompts.complete_argument(argument, begun)
+        else:
+            values = await offers.resources.complete_argument(params.ref.uri, argument, begun, given)
+        return {"completion": {"values": [*values], "hasMore": False}, **COMPLETE_RESULT}
+
+    server.add_request_handler("completion/complete", CompleteRequestParams, complete_reference)
+
+
+def _offer_prompts(server: "Server[Any]", prompts: PromptProvider, rounds: ElicitationRounds) -> None:
+    async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        return build_page("prompts", prompts.list_entries(), params)
+
+    async def get_prompt(context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
+        async def build_messages(caller: Caller) -> dict[str, Json]:
+            found = await prompts.build_messages(params.name, params.arguments or {}, caller.inquire)
+            return {"messages": [*found], **COMPLETE_RESULT}
+
+        try:
+            return await rounds.get_result(context, params, read_actor(context), build_messages)
+        except UnknownPromptError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+
+    server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
+    server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)
+
+
+def _offer_resources(server: "Server[Any]", resources: ResourceProvider) -> None:
+    async def list_resources(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        try:
+            entries, following = await resources.list_page(params.cursor)
+        except UnknownResourceError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+        more: dict[str, Json] = {} if following is None else {"nextCursor": following}
+        return {"resources": [*entries], **more, **COMPLETE_RESULT}
+
+    async def list_templates(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        return build_page("resourceTemplates", resources.list_templates(), params)
+
+    async def read_resource(context: Context, params: ReadResourceRequestParams) -> dict[str, Json]:
+        try:
+            contents = await resources.read_resource(params.uri)
+        except UnknownResourceError as error:
+            modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+            code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND
+            raise MCPError(code=code, message=str(error), data={"uri": params.uri[:1000]}) from None
+        return {"contents": [contents], **COMPLETE_RESULT}
+
+    server.add_request_handler("resources/list", PaginatedRequestParams, list_resources)
+    server.add_request_handler("resources/templates/list", PaginatedRequestParams, list_templates)
+    server.add_request_handler("resources/read", ReadResourceRequestParams, read_resource)
+
+
+def build_page(key: str, entries: list[dict[str, Json]], params: PaginatedRequestParams) -> dict[str, Json]:
+    """Return one page of a listing. The cursor is the number of its first entry."""
+    cursor = params.cursor
+    if cursor is not None and not (
+        cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(PAGE_ENTRIES**4))
+    ):
+        raise MCPError(
+            code=INVALID_PARAMS, message=f"unknown cursor {cursor[:50]!r}; leave it out to begin again"
+        )
+    first = int(cursor or 0)
+    shown: dict[str, Json] = {key: entries[first : first + PAGE_ENTRIES], **COMPLETE_RESULT}
+    if first + PAGE_ENTRIES < len(entries):
+        shown["nextCursor"] = str(first + PAGE_ENTRIES)
+    return shown

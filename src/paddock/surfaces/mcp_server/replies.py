@@ -1,0 +1,191 @@
+"""Render an outcome for an agent: one text and the same data, both within one limit.
+
+ok · 142 ms · 12 calls (github 12) · run 01J...
+{"open":17,"titles":["..."]}
+--- console (3 lines)
+...
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from paddock.model.base import Json, count
+from paddock.model.outcome import UNCERTAIN_ENDS, Outcome, PlannedCall, Status
+from paddock.model.session import SessionEnd
+from paddock.surfaces.mcp_server.media import lift_media, may_hold_media
+from paddock.surfaces.mcp_server.toolbox import ToolAnswer, text_block
+from paddock.surfaces.rendering import render
+from paddock.surfaces.rendering.render import compact
+from paddock.surfaces.rendering.terminal import make_encodable
+
+_NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
+
+
+def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAnswer:
+    """Return the answer for a program; value, console and error have at most `cap` characters together.
+
+    `single` means that the outcome itself is one call, of a server's tool or of a script tool.
+    """
+    data = _collect_facts(outcome)
+    parts = [_build_headline(outcome), *render_session(outcome.session)]
+    if not outcome.ok:
+        explained = cut_text(render.explain_outcome(outcome), cap // 2)
+        parts.append(explained)
+        data["error"] = _build_error(outcome, explained, cap // 4)
+        if explained != render.explain_outcome(outcome):
+            data["truncated"] = True
+        data["happened"] = describe_effects(outcome, single=single)
+    room = cap - sum(map(len, parts))
+    blocks: list[dict[str, Json]] = []
+    if outcome.has_value and outcome.ok:
+        value, text = outcome.value, render_value_text(outcome.value)
+        if may_hold_media(text):
+            value, blocks = lift_media(value)
+            text = render_value_text(value)
+        shown = cut_text(text, room)
+        parts.append(shown)
+        if shown == text:
+            data["value"] = value
+        else:
+            data |= {"excerpt": shown, "truncated": True}
+        room -= len(shown)
+    elif outcome.ok:
+        parts.append("(the program returned nothing)")
+    if outcome.planned:
+        lines, plan = _build_plan(outcome.planned, max(room, cap // 4))
+        parts += lines
+        data |= plan
+        room -= sum(map(len, lines))
+    if outcome.console:
+        whole = [make_encodable(render.console_text(line)) for line in outcome.console]
+        lines = _shorten_lines(whole, max(room, cap // 4))
+        parts += [f"--- console ({count(len(whole), 'line')})", *lines]
+        data["console"] = lines
+        if lines != whole:
+            data["truncated"] = True
+    return ToolAnswer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
+
+
+def _collect_facts(outcome: Outcome) -> dict[str, Json]:
+    data: dict[str, Json] = {
+        "status": outcome.status.value,
+        "run": outcome.id,
+        "ms": round(outcome.usage.wall_ms),
+    }
+    if outcome.session is not None:
+        data["session"] = outcome.session.model_dump()
+    if outcome.redactions:
+        data["redactions"] = outcome.redactions
+    if outcome.calls:
+        data["calls"] = dict(Counter(call.server for call in outcome.calls))
+    return data
+
+
+def render_value_text(value: Json) -> str:
+    """Return a value for agents: a string unchanged, anything else as compact JSON."""
+    return make_encodable(value if isinstance(value, str) else compact(value))
+
+
+def describe_effects(outcome: Outcome, *, single: bool = False) -> str:
+    """Return which effects a failed program already had, so that it is not repeated blindly.
+
+    Calls that were refused, invalid or never sent had no effect. `single` means that the outcome itself is one call.
+    """
+    if outcome.status in _NOT_STARTED or (outcome.error and outcome.error.phase in {"decide", "parse"}):
+        return "not_started"
+    ends = {outcome.status} if single else {call.status for call in outcome.calls}
+    if outcome.in_flight or ends & UNCERTAIN_ENDS:
+        return "in_flight_unknown"
+    return "calls_completed" if ends - _NOT_STARTED else "no_calls"
+
+
+def _build_headline(outcome: Outcome) -> str:
+    facts = [outcome.status.value, f"{outcome.usage.wall_ms:.0f} ms"]
+    if outcome.calls:
+        servers = Counter(call.server for call in outcome.calls)
+        named = ", ".join(f"{name} {number}" for name, number in servers.most_common())
+        failed = sum(call.status is not Status.OK for call in outcome.calls)
+        named += f"; {failed} failed" if failed else ""
+        facts.append(f"{count(len(outcome.calls), 'call')} ({named})")
+    return " · ".join([*facts, f"run {outcome.id}"])
+
+
+def render_session(session: SessionEnd | None) -> list[str]:
+    """Return the line that tells of a session after an execution; nothing without one."""
+    if session is None:
+        return []
+    if session.state == "lost":
+        return [f"session lost: {session.reason}"]
+    return [f"session {session.id}: kept, expires in {round(session.expires_in_s)} s without use"]
+
+
+def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
+    """Return an error as data. The data of a server's error is included if it fits into `room`."""
+    error = outcome.error
+    if error is None:
+        return {"name": "Error", "message": explained}
+    fields: dict[str, Json] = {
+        "name": error.name,
+        "message": cut_text(error.message or error.thrown, len(explained)),
+    }
+    fields |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    if len(error.frames) > 1:  # `line` and `column` already show a single one
+        fields["frames"] = [each.model_dump() for each in error.frames]
+    if error.code is not None:
+        fields["code"] = error.code
+    if error.data is not None and len(compact(error.data)) <= room:
+        fields["data"] = error.data
+    return fields
+
+
+def _build_plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
+    """Return the planned calls as lines and as data; the data says whether something was left out."""
+    whole = [make_encodable(render.render_planned_call(call, render.arguments_text(call))) for call in calls]
+    lines, planned = _shorten_lines(whole, room), _list_planned_calls(calls, room)
+    left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
+    data = {"planned": planned} | ({"truncated": True} if left_out else {})
+    return [f"--- planned, not called ({len(calls)})", *lines], data
+
+
+def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
+    """Return the first planned calls as data, without arguments that do not fit."""
+    planned: list[dict[str, Json]] = []
+    for call in calls:
+        fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
+        if call.asks:
+            fields["asks"] = list(call.asks)
+        whole = {**fields, "args": call.arguments}
+        kept = whole if len(compact(whole)) <= room else fields
+        room -= len(compact(kept))
+        if room < 0:
+            break
+        planned.append(kept)
+    return planned
+
+
+def _shorten_lines(texts: list[str], room: int) -> list[str]:
+    """Return the lines of head and tail that fit, and the number of the others between them."""
+    if sum(map(len, texts)) + len(texts) <= room:
+        return texts
+    head = _take_fitting_lines(texts, room // 2)
+    rest = texts[len(head) :]
+    tail = _take_fitting_lines(rest[::-1], room // 2)[::-1]
+    left_out = len(rest) - len(tail)
+    return [*head, f"[{count(left_out, 'line')} left out]", *tail] if left_out else [*head, *tail]
+
+
+def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
+    kept: list[str] = []
+    for text in texts:
+        if room <= 0:
+            break
+        kept.append(cut_text(text, room))
+        room -= len(text) + 1
+    return kept
+
+
+def cut_text(text: str, max_chars: int) -> str:
+    """Return a text, or its beginning and its full length."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: max(max_chars, 0)]}... [truncated: {len(text)} characters in all]"

@@ -1,0 +1,207 @@
+"""Paddock sessions as MCP servers: the tools that they offer, and the transports that serve them."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from paddock.foundation.cancellation import cancel_all
+from paddock.gate.questions import Questions, open_local_questions
+from paddock.gate.session import Session, open_session
+from paddock.model.errors import ApprovalError
+from paddock.policy.settings.schema import Settings
+from paddock.surfaces.mcp_server.compat.profile import build_compat_profile
+from paddock.surfaces.mcp_server.compat.repositories import Repositories
+from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
+from paddock.surfaces.mcp_server.http.app import build_application, http_service
+from paddock.surfaces.mcp_server.http.endpoint import Endpoint
+from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
+from paddock.surfaces.mcp_server.overflow import OverflowStore
+from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
+from paddock.surfaces.mcp_server.prompts import Prompts
+from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
+from paddock.surfaces.mcp_server.protocol import build_protocol_server
+from paddock.surfaces.mcp_server.requests import InFlightRequests
+from paddock.surfaces.mcp_server.resources import Resources
+from paddock.surfaces.mcp_server.stdio import standard_streams
+from paddock.surfaces.mcp_server.toolbox import Toolbox
+from paddock.surfaces.mcp_server.tools.code import build_code_tools
+from paddock.surfaces.mcp_server.tools.compute import build_compute_tool
+from paddock.surfaces.mcp_server.tools.discovery import build_discovery_tools
+from paddock.surfaces.mcp_server.tools.programs import Programs, build_program_tools
+from paddock.surfaces.mcp_server.tools.provision import build_provision_tool
+from paddock.surfaces.mcp_server.tools.script_tools import ScriptTools
+from paddock.surfaces.mcp_server.version_probe import serve_client
+from paddock.surfaces.tenants.refusals import Refusals
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from mcp.server.lowlevel.server import Server
+
+    from paddock.record.telemetry.metrics import Metrics
+    from paddock.surfaces.mcp_server.http.abandoned import App
+    from paddock.surfaces.mcp_server.toolbox import Admit
+
+_log = logging.getLogger("paddock.mcp")
+
+_ANSWERS_S = 5.0
+"""Maximum time to send the answers of stopped calls, in seconds."""
+
+ToolNames = Literal["default", "compat"]
+SettingsOf = Callable[[Path], Settings]
+"""Returns the settings of a workspace. Raises ConfigurationError."""
+
+
+class Service:
+    """The served tools and prompts, in the default or the compat profile."""
+
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings,
+        workspace: Path,
+        tool_names: ToolNames,
+        settings_of: SettingsOf,
+        *,
+        admit: "Admit | None" = None,
+        questions: Questions | None = None,
+        mark: str = "",
+    ) -> None:
+        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs.
+
+        `questions` keeps those of clients that cannot ask; by default it is the directory of the settings. `mark` names
+        this replica of a server with several.
+        """
+        cap = settings.mcp.answer_characters
+        rest = OverflowStore(session, workspace)
+        own = [
+            *build_code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
+            *build_discovery_tools(session.servers, cap),
+        ]
+        programs = Programs(session, workspace, cap, settings.runtimes)
+        own += [build_provision_tool(session, workspace, cap), *build_program_tools(programs)]
+        own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
+        opened = partial(_open_programs, settings_of, session.metrics, tool_names == "compat")
+        self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
+        compat = build_compat_profile(
+            session, workspace, programs, self._repositories, settings.limits.execute
+        )
+        self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
+        further = self._scripts.list_tools
+        if tool_names == "default":
+            self._tools = Toolbox(own, compat, further=further, outgoing=session.outgoing, admit=admit)
+        else:
+            self._tools = Toolbox(
+                compat, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing
+            )
+        resources = Resources(session, workspace, cap)
+        self._saved = resources.scripts
+        self._offers = PromptsAndResources(
+            Prompts(session.servers, session.outgoing, workspace, cap), resources
+        )
+        self._announcer = ChangeNotifier()
+        self._metrics = session.metrics.render_page if session.metrics else None
+        self._refusals = Refusals(session.gate.audit, session.metrics, "mcp")
+        self._mark = mark
+        self._changes = tool_names == "default"
+        self._requests = InFlightRequests()
+        self._grace_s = settings.mcp.shutdown_grace_ms / 1000
+        self._inbox = questions or open_local_questions(settings, None)
+        self._rounds = ElicitationRounds(
+            settings.approvals.wait_ms, PendingCalls(self._inbox, FETCH_TOOLS[tool_names])
+        )
+
+    async def serve_stdio(self, stop: asyncio.Event) -> None:
+        """Serve one client over stdio until it closes its end, or `stop` is set."""
+        async with self._open_server() as server, standard_streams() as (reader, writer):
+            serving = asyncio.create_task(serve_client(server, reader, writer))
+            try:
+                await self._wait_until_ended(stop, serving)
+            finally:
+                await cancel_all([serving])
+
+    async def serve_http(self, endpoint: Endpoint, stop: asyncio.Event) -> None:
+        """Serve many clients over HTTP until `stop` is set."""
+        async with self._open_server() as server:
+            app = build_application(server, self._requests, self._grace_s)
+            serving = http_service(app, endpoint, self._requests, self._refusals, self._metrics)
+            with closing(self._refusals):
+                async with serving as task:
+                    await self._wait_until_ended(stop, task)
+
+    @asynccontextmanager
+    async def open_application(self) -> "AsyncGenerator[App]":
+        """Yield the application that answers MCP requests of known callers, for a server that has other paths, too."""
+        async with self._open_server() as server:
+            app = build_application(server, self._requests, self._grace_s)
+            async with server.session_manager.run():
+                yield app
+
+    async def _wait_until_ended(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
+        """Wait until a transport has ended, or `stop` is set and the requests in flight have ended."""
+        for waiting in (stop.wait, self.drain):
+            other = asyncio.create_task(waiting())
+            try:
+                await asyncio.wait({serving, other}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                other.cancel()
+            if serving.done():
+                serving.result()
+                return
+
+    def holds_run(self, run: str, actor: str) -> bool:
+        """Return whether the answer of a waiting call can be fetched here."""
+        return self._rounds.holds_run(run, actor)
+
+    async def drain(self) -> None:
+        """Let requests in flight end within the grace period; then stop them, and send their answers."""
+        if not await self._requests.wait_until_drained(self._grace_s):
+            await self._tools.stop()
+            await self._requests.wait_until_drained(_ANSWERS_S)
+
+    @asynccontextmanager
+    async def _open_server(self) -> "AsyncGenerator[Server[Any]]":
+        """Yield the protocol server; changes are announced during the context."""
+        looks = (self._watch_tools(), self._watch_scripts()) if self._changes else ()
+        watching = [*map(asyncio.create_task, looks)]
+        announcer = self._announcer if self._changes else None
+        try:
+            await self._inbox.remove_abandoned()
+        except ApprovalError as error:
+            _log.warning("questions cannot wait for `paddock approve`: %s", error)
+        try:
+            server = build_protocol_server(self._tools, self._offers, self._rounds, announcer, self._mark)
+            server.middleware.append(self._requests.handle_message)
+            yield server
+        finally:
+            await self._rounds.close()
+            await self._repositories.close()
+            await cancel_all(watching)
+
+    async def _watch_scripts(self) -> None:
+        async for changed, others in self._saved.watch_changes():
+            for uri in changed:
+                await self._announcer.announce_resource_update(uri)
+            if others:
+                await self._announcer.announce_resources()
+
+    async def _watch_tools(self) -> None:
+        async for _ in self._scripts.watch_changes():
+            await self._announcer.announce_tools()
+
+
+@asynccontextmanager
+async def _open_programs(
+    settings_of: SettingsOf,
+    metrics: "Metrics | None",
+    compatible: bool,
+    workspace: Path,
+) -> "AsyncGenerator[Programs]":
+    """Yield the runner of programs in a workspace, with its own settings; `metrics` counts its programs, too."""
+    settings = settings_of(workspace)
+    async with open_session(settings, workspace, metrics=metrics, compatible=compatible) as session:
+        yield Programs(session, workspace, settings.mcp.answer_characters, settings.runtimes)

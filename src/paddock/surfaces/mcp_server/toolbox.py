@@ -1,0 +1,361 @@
+"""The table of tools: each tool of the server is one entry."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from mcp.shared.exceptions import MCPError
+
+from paddock.foundation.cancellation import cancel_gracefully, unless_stopped, wait_shielded
+from paddock.foundation.large_json import run_in_slices
+from paddock.foundation.schema.check import Schema
+from paddock.gate.approvals import Asker, ClientAsker
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.json_check import check_json
+from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
+from paddock.model.outcome import OnConsole, Status
+from paddock.model.texts import find_nearest
+from paddock.policy.redaction.known import KnownSecrets
+from paddock.policy.redaction.outgoing import OutgoingRedaction
+from paddock.policy.settings.schema import RedactionSettings
+from paddock.surfaces.mcp_server.arguments import NamedTwiceError, read_arguments
+from paddock.surfaces.mcp_server.icons import list_icons
+from paddock.surfaces.rendering.terminal import make_encodable
+from paddock.surfaces.tenants import TenantBusy
+from paddock.surfaces.tenants.tenant import find_language
+
+if TYPE_CHECKING:
+    from mcp_types import InputRequests
+
+    from paddock.gate.gate import Gate
+    from paddock.model.outcome import Outcome
+    from paddock.model.request import ExecutionRequest, RequestKey
+    from paddock.record.output.recorder import OnOutput
+    from paddock.surfaces.tenants.admission import Admission
+
+Admit = Callable[..., AbstractAsyncContextManager["Admission"]]
+"""See `Tenant.admit`."""
+Arguments = Mapping[str, Json]
+Inquire = Callable[["InputRequests"], Awaitable[Mapping[str, object]]]
+"""Asks a client, once or repeatedly, and returns the answers under the same keys.
+
+An unanswered key is missing. Raises MCPError if the client lacks the capability, and TimeoutError if it does not come
+back.
+"""
+
+_SURROGATE_ESCAPE = "\\ud"
+"""The beginning of an escaped surrogate in `json.dumps`."""
+
+_STOP_GRACE_S = 3.0
+"""Seconds in which stopped calls can return their own outcome; later they are cancelled."""
+
+_log = logging.getLogger("paddock.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller of a tool, and the ways to reach it during the call."""
+
+    actor: str
+    on_console: OnConsole | None = None
+    asker: Asker | None = None
+    """Asks its person about calls that a rule holds back."""
+    inquire: Inquire | None = None
+    """Asks its client."""
+    present: bool = False
+    """Whether the client itself asks its person during the call."""
+    stop: asyncio.Event | None = None
+    """Set to end the call as `cancelled`, with its work until then."""
+    admit: "Admit | None" = None
+    """Waits for a slot among the users of a server; None where there is one user."""
+    key: "RequestKey | None" = None
+    """What the client calls the request of this call."""
+
+    async def execute(
+        self,
+        gate: "Gate",
+        request: "ExecutionRequest",
+        *,
+        on_console: OnConsole | None = None,
+        on_output: "OnOutput | None" = None,
+    ) -> "Outcome":
+        """Run a request of the caller and return its outcome; listeners as in `Gate.execute`.
+
+        When the call is cancelled, the request ends in order before the cancellation propagates.
+        """
+        if self.key is not None:
+            request = request.model_copy(update={"key": self.key})
+
+        async def run(stop: asyncio.Event) -> "Outcome":
+            async with AsyncExitStack() as admitted:
+                asker = self.asker
+                if self.admit is not None:
+                    language = find_language(request.work)
+                    entering = admitted.enter_async_context(self.admit(asker=asker, language=language))
+                    admission = await unless_stopped(entering, stop)
+                    if admission is None:
+                        raise TenantBusy(
+                            "The call was cancelled while it waited for a slot. Nothing started."
+                        )
+                    client = asker.client if isinstance(asker, ClientAsker) else ""
+                    asker = ClientAsker(client, admission.ask)
+                return await gate.execute(
+                    request, on_console=on_console, on_output=on_output, asker=asker, stop=stop
+                )
+
+        return await cancel_gracefully(run, self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """The result of a tool: content blocks, structured data if the tool declares it, and whether it failed."""
+
+    content: list[dict[str, Json]]
+    structured: Json = None
+    is_error: bool = False
+    meta: dict[str, Json] = field(default_factory=dict)
+    """`_meta` of an upstream server's result, for the client and not for a model."""
+
+    def to_result(self) -> dict[str, Json]:
+        """Return the answer as a CallToolResult."""
+        structured = {} if self.structured is None else {"structuredContent": self.structured}
+        meta = {"_meta": self.meta} if self.meta else {}
+        return {"content": self.content, **structured, "isError": self.is_error, **meta}
+
+
+def text_block(text: str) -> dict[str, Json]:
+    """Return a text as a content block."""
+    return {"type": "text", "text": text}
+
+
+def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
+    """Return the schema of an object with exactly these members."""
+    needed: dict[str, Json] = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
+def build_refusal(status: Status, name: str, text: str) -> ToolAnswer:
+    """Return the answer to a call that did not run: its status, then what to do."""
+    error = {"name": name, "message": text}
+    return ToolAnswer(
+        [text_block(f"{status.value}\n{text}")], {"status": status.value, "error": error}, is_error=True
+    )
+
+
+_SERVER_STOPPED = build_refusal(
+    Status.CANCELLED, "Cancelled", "this server is ending; the record shows what the call did"
+)
+_NOT_TAKEN = build_refusal(
+    Status.CANCELLED, "Cancelled", "this server is ending; nothing of the call has run"
+)
+
+
+def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+    """Return the error for arguments that break a tool's schema."""
+    return build_refusal(
+        Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems)
+    )
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool. The first sentence of its description says when to use it (60 words in all)."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: dict[str, Json]
+    """Argument names are in snake case, and avoid names that a client library reserves."""
+    run: Callable[[Arguments, Caller], Coroutine[Any, Any, ToolAnswer]]
+    """Runs a call with valid arguments."""
+    output_schema: dict[str, Json] | None = None
+    annotations: dict[str, bool] = field(default_factory=dict[str, bool])
+    """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`, if they differ from the default."""
+    explain: Callable[["Tool", Json, tuple[str, ...]], ToolAnswer] = reject_invalid_arguments
+    """Answers a call with invalid arguments."""
+    checks: bool = True
+    """Whether arguments are checked against the schema here; otherwise the tool's own code checks them."""
+    exact: bool = False
+    """Whether arguments are checked as they arrived, without `read_arguments`."""
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    """Former names of arguments, which are still accepted, and their present names."""
+    phrases: frozenset[str] = frozenset()
+    """Lists of strings whose items are phrases: one string, even with spaces, is one item."""
+    unlisted: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
+    """Full schemas of arguments whose listed schema is shorter, and of arguments that are not listed."""
+
+    wider: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
+    """Schemas of arguments that accept more than the listed schema, which every client must be able to read."""
+
+    @cached_property
+    def reading_schema(self) -> dict[str, Json]:
+        """The schema that decides how arguments are read."""
+        return {
+            **self.input_schema,
+            "properties": {**self.input_schema.get("properties", {}), **self.unlisted, **self.wider},
+        }
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema that checks arguments: the listed one, with the arguments that are not listed."""
+        properties = {**self.unlisted, **self.input_schema.get("properties", {}), **self.wider}
+        return Schema({**self.input_schema, "properties": properties})
+
+    @cached_property
+    def entry(self) -> dict[str, Json]:
+        """The tool's entry in `tools/list`."""
+        shown: dict[str, Json] = {"name": self.name, "title": self.title, "description": self.description}
+        shown["inputSchema"] = self.input_schema
+        if self.output_schema is not None:
+            shown["outputSchema"] = self.output_schema
+        if self.annotations:
+            shown["annotations"] = self.annotations
+        shown["icons"] = list_icons(self.name)
+        return shown
+
+
+class Toolbox:
+    """The listed tools, and further ones that are accepted without being listed.
+
+    `further` returns tools that may be added and removed. They follow the others and cannot replace one of them. They
+    are listed, too, unless `shows_further` is false.
+    """
+
+    def __init__(
+        self,
+        listed: Iterable[Tool],
+        understood: Iterable[Tool] = (),
+        *,
+        suggests: bool = True,
+        further: Callable[[], Awaitable[Iterable[Tool]]] | None = None,
+        shows_further: bool = True,
+        outgoing: OutgoingRedaction | None = None,
+        admit: "Admit | None" = None,
+    ) -> None:
+        """Redact answers with `outgoing`; None means the default settings. Let `admit` bound what runs."""
+        self._admit = admit
+        self._outgoing = outgoing or OutgoingRedaction(RedactionSettings(), KnownSecrets())
+        self._suggests = suggests
+        self._listed = tuple(listed)
+        self._known = {tool.name: tool for tool in (*understood, *self._listed)}
+        self._further = further
+        self._shows_further = shows_further
+        self._running: dict[asyncio.Task[ToolAnswer], asyncio.Event] = {}
+        self._stopped = False
+
+    async def list_tools(self) -> tuple[Tool, ...]:
+        """Return the listed tools as they are now."""
+        further = await self._list_changing_tools() if self._shows_further else {}
+        return (*self._listed, *further.values())
+
+    def input_schema(self, name: str) -> dict[str, Json] | None:
+        """Return the schema of a tool's arguments; None for an unknown tool, or one of `further`."""
+        return self._known[name].input_schema if name in self._known else None
+
+    async def call_tool(
+        self, name: str, arguments: Json, caller: Caller, *, key: "RequestKey | None" = None
+    ) -> ToolAnswer:
+        """Call a tool and return its answer. Cancelling the task ends the work before this returns.
+
+        The request of the tool has `key`. Raises MCPError if the tool wants to answer with an error of the protocol.
+        """
+        if key is not None:
+            caller = replace(caller, key=key)
+        return await _make_sendable(await self._answer_call(name, arguments, caller), self._outgoing)
+
+    async def stop(self) -> None:
+        """End all calls, also later ones: programs end with an outcome, the others with a refusal."""
+        self._stopped = True
+        for stop in self._running.values():
+            stop.set()
+        if self._running:
+            await asyncio.wait([*self._running], timeout=_STOP_GRACE_S)
+        for task in [*self._running]:
+            task.cancel()
+
+    async def _answer_call(self, name: str, arguments: Json, caller: Caller) -> ToolAnswer:
+        known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
+        tool = known.get(name)
+        if tool is None:
+            near = find_nearest(name, known) if self._suggests else []
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return ToolAnswer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
+        given: Json = {} if arguments is None else arguments
+        given = unmark_numbers(given) if MARK in json.dumps(given) else given
+        if tool.checks and not tool.exact:
+            try:
+                given = read_arguments(tool.reading_schema, given, tool.aliases, tool.phrases)
+            except NamedTwiceError as problem:
+                return tool.explain(tool, given, (str(problem),))
+        if not _is_finite(given):
+            message = f"{tool.name}: a number is NaN, infinite, or larger than 1.8e308"
+            return build_refusal(Status.INVALID, "InvalidArguments", message)
+        if tool.checks and (problems := tool.schema.list_problems(given)):
+            return tool.explain(tool, given, problems)
+        try:
+            return await self._run_tool(tool, given, caller)
+        except MCPError:
+            raise
+        except TenantBusy as error:
+            return build_refusal(Status.UNAVAILABLE, "Busy", str(error))
+        except PaddockError as error:
+            return build_refusal(Status.ERROR, type(error).__name__, str(error))
+        except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything
+            _log.exception("tool %s failed", tool.name)
+            return build_refusal(Status.ERROR, "InternalError", "Paddock failed; see its log on stderr")
+
+    async def _run_tool(self, tool: Tool, given: Arguments, caller: Caller) -> ToolAnswer:
+        """Return a tool's answer. When cancelled, cancel the tool once and let it clean up.
+
+        The protocol library cancels again at every await, which would interrupt the end of a program's processes.
+        """
+        if self._stopped:
+            return _NOT_TAKEN
+        stop = asyncio.Event()
+        task = asyncio.create_task(tool.run(given, replace(caller, stop=stop, admit=self._admit)))
+        self._running[task] = stop
+        task.add_done_callback(self._running.pop)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._stopped and task.cancelled():
+                return _SERVER_STOPPED
+            task.cancel()
+            await wait_shielded(task)
+            raise
+
+    async def _list_changing_tools(self) -> dict[str, Tool]:
+        """Return the changing tools, except those with the name of another tool."""
+        found = await self._further() if self._further else ()
+        return {tool.name: tool for tool in found if tool.name not in self._known}
+
+
+def _is_finite(given: Json) -> bool:
+    """Return whether all numbers are finite: the library parses NaN, and 1e999 as infinity."""
+    try:
+        check_json(given)
+    except ValueError:
+        return False
+    return True
+
+
+async def _make_sendable(answer: ToolAnswer, outgoing: OutgoingRedaction) -> ToolAnswer:
+    """Return the answer without secrets and without characters that UTF-8 cannot encode, with marked numbers."""
+    parts: Any = [answer.content, answer.structured, answer.meta]
+    try:
+        text = orjson.dumps(parts).decode()
+    except TypeError:
+        text = json.dumps(parts)
+        parts = mark_numbers(parts)
+    if not outgoing.leaves_alone([text]):
+        parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
+    if _SURROGATE_ESCAPE in text:
+        parts = json.loads(make_encodable(json.dumps(parts, ensure_ascii=False)))
+    return ToolAnswer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

@@ -1,0 +1,134 @@
+"""The tools that run programs and single calls: `execute_code` and `call_tool`."""
+
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from pydantic import ValidationError
+
+from paddock.gate.gate import Gate
+from paddock.model.base import Json
+from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
+from paddock.surfaces.mcp_server import output_schemas
+from paddock.surfaces.mcp_server.argument_errors import reject_arguments
+from paddock.surfaces.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
+from paddock.surfaces.mcp_server.overflow import OverflowStore
+from paddock.surfaces.mcp_server.replies import build_answer
+from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, object_schema
+
+EXECUTE_CODE = (
+    "Use this for several steps: a JavaScript/TypeScript program that calls tools "
+    "and returns only what you need. `await servers.NAME.TOOL({...})`, Promise.all, console.log, "
+    "`input`, top-level `return`. No files, no network."
+)
+CALL_TOOL = "Use this for one call without code; the result stays untouched."
+
+_NO_WISHES = LimitOverrides()
+_ANY_TYPES = ("object", "array", "string", "number", "boolean")
+"""Any JSON value, for clients that accept only one type per schema."""
+_JIT_PARAMETER: dict[str, Json] = {
+    "jit": {"type": "boolean", "description": "compile: for long calculations"}
+}
+
+
+def build_code_tools(
+    gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
+) -> list[Tool]:
+    """Return `execute_code` and `call_tool`. Results have at most `cap` characters; `rest` stores larger ones.
+
+    With `jit`, programs may request just-in-time compilation. Without it the argument is not listed, which saves
+    tokens.
+    """
+
+    async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
+        if isinstance(work := _build_run(arguments), ToolAnswer):
+            return work
+        limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
+        request = _build_request(
+            work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
+        )
+        outcome = await caller.execute(gate, request, on_console=caller.on_console)
+        shown = build_answer(outcome, cap)
+        data = cast("dict[str, Any]", shown.structured)
+        cut = "truncated" in data or outcome.artifact is not None
+        if outcome.console_truncated:  # lines beyond the limit do not exist, so none can be stored
+            data["truncated"] = True
+        return await overflow.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
+
+    async def call_tool(arguments: Arguments, caller: Caller) -> ToolAnswer:
+        work = ServerCall(
+            server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
+        )
+        request = _build_request(work, workspace, caller)
+        outcome = await caller.execute(gate, request)
+        shown = forward_result(outcome, cap)
+        if not outcome.ok or not is_larger(outcome, cap):
+            return shown
+        return await overflow.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
+
+    return [
+        Tool(
+            name="execute_code",
+            title="Run a program",
+            description=EXECUTE_CODE,
+            input_schema=_build_program_schema(jit=jit),
+            run=execute_code,
+            output_schema=output_schemas.OUTCOME_SCHEMA,
+            annotations={"destructiveHint": True, "openWorldHint": True},
+        ),
+        Tool(
+            name="call_tool",
+            title="Call one tool",
+            description=CALL_TOOL,
+            input_schema=object_schema(
+                ["server", "tool"],
+                server={"type": "string"},
+                tool={"type": "string"},
+                args={"type": "object"},
+            ),
+            run=call_tool,
+            aliases={"arguments": "args"},
+            annotations={"destructiveHint": True, "openWorldHint": True},
+        ),
+    ]
+
+
+def _build_run(arguments: Arguments) -> GuestRun | ToolAnswer:
+    """Return the program, or the answer for what is no handle of a session."""
+    session = arguments.get("session")
+    try:
+        return GuestRun(source=arguments["code"], input=arguments.get("input"), session=session)
+    except ValidationError as problem:
+        return reject_arguments("execute_code", problem)
+
+
+def _build_program_schema(*, jit: bool) -> dict[str, Json]:
+    return object_schema(
+        ["code"],
+        code={"type": "string"},
+        input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
+        timeout_ms={"type": "integer", "minimum": 1},
+        session={"type": "string", "description": '"new", or handle'},
+        mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
+        **(_JIT_PARAMETER if jit else {}),
+    )
+
+
+def _build_request(
+    work: Work,
+    workspace: Path,
+    caller: Caller,
+    limits: LimitOverrides = _NO_WISHES,
+    calls: Calls = "run",
+    *,
+    jit: bool = False,
+) -> ExecutionRequest:
+    return ExecutionRequest(
+        actor=caller.actor,
+        surface="mcp",
+        workspace=workspace,
+        work=work,
+        limits=limits,
+        jit=jit,
+        calls=calls,
+    )

@@ -1,0 +1,368 @@
+"""The tools for programs in language runtimes: `run_program` and `query_output`."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
+
+from paddock.model.artifact import STREAMS, OutputQuery, Stream
+from paddock.model.base import Json, count
+from paddock.model.errors import PaddockError
+from paddock.model.limits import LimitOverrides
+from paddock.model.network import NETWORKS
+from paddock.model.outcome import Outcome, Status
+from paddock.model.program import ACCESSES, OUTPUT_MODES, OutputMode
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.session import KERNELS, NEW
+from paddock.model.work_files import GivenFile
+from paddock.policy.settings.schema import RuntimeSettings
+from paddock.surfaces.mcp_server import output_schemas
+from paddock.surfaces.mcp_server.argument_errors import reject_arguments
+from paddock.surfaces.mcp_server.progress import OutputLines
+from paddock.surfaces.mcp_server.query_reply import fit_found_output, render_found_output
+from paddock.surfaces.mcp_server.replies import compact, cut_text, render_session
+from paddock.surfaces.mcp_server.stored_output import (
+    build_file_blocks,
+    build_links,
+    build_result_blocks,
+    read_address,
+)
+from paddock.surfaces.mcp_server.toolbox import (
+    Arguments,
+    Caller,
+    Tool,
+    ToolAnswer,
+    build_refusal,
+    object_schema,
+    reject_invalid_arguments,
+    text_block,
+)
+from paddock.surfaces.rendering.program_response import list_notes, program_response
+
+if TYPE_CHECKING:
+    from paddock.gate.session import Session
+    from paddock.model.artifact import OutputFound
+
+RUN_PROGRAM = (
+    "Use this to run a program, confined in the workspace. "
+    "Returns its output; query_output reads what was cut."
+)
+QUERY_OUTPUT = "Use this to search or page stored output."
+_MODES = "summary: its lines; minimal: a handle alone; intent: lines with query_terms; digest: errors and failed tests"
+_FILES_EXAMPLE = 'give a list such as [{"path": "a.csv", "text": "x,y"}]'
+_MAX_LISTED_ITEMS = 8
+_OF_A_PROGRAM = "Program"
+"""Name of errors whose text already says that they are the program's own."""
+_LINES = {"type": "integer"}
+_TEXT: dict[str, Json] = {"type": "string"}
+_TEXTS: dict[str, Json] = {"type": "array", "items": _TEXT}
+_OBJECT: dict[str, Json] = {"type": "object"}
+_COMBINED: dict[str, Json] = {
+    "type": "boolean",
+    "description": "stderr into stdout",
+}
+_OUTPUT_ARGUMENTS = {
+    "output_mode": "mode",
+    "query_terms": "query_terms",
+    "max_response_lines": "max_lines",
+    "context_lines": "context_lines",
+    "persist_output": "persist",
+    "combined": "combined",
+}
+"""Arguments about the output, with their names in the model."""
+_PLAIN_ARGUMENTS = {
+    "language": "runtime",
+    "relative_cwd": "cwd",
+    **{
+        name: name
+        for name in (
+            "code",
+            "args",
+            "executable",
+            "access",
+            "network",
+            "outputs",
+            "env",
+            "packages",
+            "kernel",
+            "background",
+            "session",
+        )
+    },
+}
+"""Arguments that the model takes unchanged, with their names there."""
+_NETWORK: dict[str, Json] = {"type": ["string", "array"], "items": {"type": "string"}}
+_PHRASES = frozenset({"query_terms"})
+ALIASES = {"runtime": "language"}
+"""LangChain's adapters reserve `runtime`: an argument of that name never arrives."""
+
+
+class Programs:
+    """The two tools, on one session; results have at most `cap` characters."""
+
+    def __init__(
+        self, session: "Session", workspace: Path, cap: int, runtimes: "RuntimeSettings | None" = None
+    ) -> None:
+        """Offer the languages of `runtimes`, or else the built-in ones."""
+        self.runtimes = runtimes or RuntimeSettings()
+        self._session = session
+        self._workspace = workspace
+        self._cap = cap
+
+    async def execute_program(
+        self, arguments: Arguments, caller: Caller, *, mode: OutputMode
+    ) -> tuple[Outcome, RuntimeRun]:
+        """Run a program. Return its outcome and the request, in `mode` unless the arguments name another mode.
+
+        The arguments are those of `run_program`. Raises pydantic's ValidationError. When cancelled, the program ends
+        and its output is stored as usual, although no answer is sent.
+        """
+        arguments = self._name_language(arguments, caller)
+        work = RuntimeRun.model_validate({"kind": "runtime", **_build_fields(arguments, mode)})
+        request = ExecutionRequest(
+            actor=caller.actor,
+            surface="mcp",
+            workspace=self._workspace,
+            work=work,
+            limits=LimitOverrides(
+                timeout_ms=arguments.get("timeout_ms"),
+                memory_bytes=arguments.get("memory_bytes"),
+                cpu_ms=arguments.get("cpu_ms"),
+            ),
+        )
+        take = OutputLines(caller.on_console).take_output if caller.on_console else None
+        outcome = await caller.execute(self._session.gate, request, on_output=take)
+        return outcome, work
+
+    def _name_language(self, arguments: Arguments, caller: Caller) -> Arguments:
+        """Return the arguments with the language of their session, which need not be given again."""
+        handle = arguments.get("session")
+        if "language" in arguments or not isinstance(handle, str) or handle == NEW:
+            return arguments
+        session = self._session.programs.find_session(caller.actor, handle)
+        # Without one, nothing runs, and the answer says why.
+        return {**arguments, "language": "python" if session is None else session.work.runtime}
+
+    async def find_output(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
+        """Return the result of a query in the output of this workspace, or of another.
+
+        Raises PaddockError for output that cannot be read.
+        """
+        from paddock.record.output.query import query
+
+        return await asyncio.to_thread(
+            query, self._session.output.artifacts(), asked, workspace or self._workspace
+        )
+
+    async def run_program(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+        """Run a program and report it in its output mode."""
+        try:
+            outcome, work = await self.execute_program(arguments, caller, mode="summary")
+        except ValidationError as problem:
+            return reject_arguments("run_program", problem)
+        response = {**program_response(outcome, work), "run": outcome.id}
+        if outcome.status is Status.DENIED and (error := outcome.error) is not None:
+            response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
+        text = cut_text(_render_response(response, outcome), self._cap)
+        data = (
+            response
+            if len(compact(response)) <= self._cap
+            else {key: response[key] for key in ("status", "run", "artifactHandle")} | {"truncated": True}
+        )
+        handle, program = response["artifactHandle"], outcome.program
+        pointers: list[dict[str, Json]] = []
+        if isinstance(handle, str) and program is not None:
+            written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
+            pointers = build_links(handle, written, work.runtime)
+        pointers += build_result_blocks(outcome.results)
+        pointers += await asyncio.to_thread(build_file_blocks, outcome.files, self._read_file)
+        return ToolAnswer([text_block(text), *pointers], data, is_error=not outcome.ok)
+
+    def _read_file(self, handle: str) -> bytes:
+        return self._session.output.artifacts().read(handle, self._workspace)
+
+    async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+        """Search stored output, or read lines of it; without terms and lines, from the start."""
+        try:
+            asked = OutputQuery.model_validate(_default_to_start(_resolve_link(arguments)))
+            found = await self.find_output(asked)
+        except ValidationError as problem:
+            return reject_arguments("query_output", problem)
+        except PaddockError as error:
+            return build_refusal(Status.INVALID, type(error).__name__, str(error))
+        shown = fit_found_output(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
+        data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
+        return ToolAnswer([text_block(cut_text(render_found_output(shown), self._cap))], data)
+
+
+def _resolve_link(arguments: Arguments) -> Arguments:
+    """Return the arguments of a query; the address of a stored stream is replaced by its handle and stream."""
+    if (found := read_address(arguments["artifact_handle"])) is None:
+        return arguments
+    handle, stream = found
+    return {"stream": stream, **arguments, "artifact_handle": handle}
+
+
+def _default_to_start(arguments: Arguments) -> Arguments:
+    """Return the arguments of a query; without a term or range it reads the first lines."""
+    if any(arguments.get(name) for name in ("query_terms", "cursor", "line_range")):
+        return arguments
+    stream = arguments.get("stream", "both")
+    return {**arguments, "cursor": {"stream": "stdout" if stream == "both" else stream, "after_line": 0}}
+
+
+def build_program_tools(programs: Programs) -> list[Tool]:
+    """Return `run_program` and `query_output`."""
+    return [_build_run_program(programs), _build_query_output(programs)]
+
+
+def _build_run_program(programs: Programs) -> Tool:
+    return Tool(
+        name="run_program",
+        title="Run a program in a language runtime",
+        description=RUN_PROGRAM,
+        input_schema=object_schema(
+            [],
+            language={"enum": [*programs.runtimes.languages]},
+            code={"type": "string"},
+            args=_TEXTS,
+            executable={"type": "string"},
+            stdin={"type": "string"},
+            relative_cwd={"type": "string"},
+            access={"enum": [*ACCESSES]},
+            network={"enum": [*NETWORKS]},
+            timeout_ms=_LINES,
+            output_mode={"enum": [*OUTPUT_MODES], "description": _MODES},
+            query_terms=_TEXTS,
+            max_response_lines=_LINES,
+            context_lines=_LINES,
+            persist_output={"type": "boolean"},
+            combined=_COMBINED,
+            files={
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "{path, text | base64 | workspace | artifact}",
+            },
+            outputs={**_TEXTS, "description": "files to keep: *.csv; figures shown come back as images"},
+            env={"type": "object"},
+            session={**_TEXT, "description": '"new" or handle'},
+            packages={**_TEXTS, "description": "installed first; a person may be asked"},
+        ),
+        run=programs.run_program,
+        phrases=_PHRASES,
+        unlisted={
+            "memory_bytes": _LINES,
+            "cpu_ms": _LINES,
+            "kernel": {"enum": [*KERNELS]},
+            "background": {"type": "boolean"},
+            "files": {
+                "type": "array",
+                "items": object_schema(
+                    ["path"], path=_TEXT, text=_TEXT, base64=_TEXT, workspace=_TEXT, artifact=_TEXT
+                ),
+            },
+        },
+        wider={"network": _NETWORK},
+        explain=partial(_reject_arguments, programs.runtimes),
+        aliases=ALIASES,
+        output_schema=output_schemas.PROGRAM_SCHEMA,
+        annotations={"destructiveHint": True, "openWorldHint": True},
+    )
+
+
+def _build_query_output(programs: Programs) -> Tool:
+    return Tool(
+        name="query_output",
+        title="Search stored output",
+        description=QUERY_OUTPUT,
+        input_schema=object_schema(
+            ["artifact_handle"],
+            artifact_handle={"type": "string"},
+            query_terms=_TEXTS,
+            stream={"enum": ["stdout", "stderr", "both"]},
+            max_excerpts=_LINES,
+            context_lines=_LINES,
+            cursor={**_OBJECT, "description": "from an answer"},
+            line_range={**_OBJECT, "description": "{stream, start_line, end_line}"},
+        ),
+        run=programs.query_output,
+        phrases=_PHRASES,
+        unlisted={
+            "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
+            "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
+        },
+        output_schema=output_schemas.STORED_OUTPUT_SCHEMA,
+        annotations={"readOnlyHint": True, "openWorldHint": False},
+    )
+
+
+def _reject_arguments(
+    runtimes: RuntimeSettings, tool: Tool, arguments: Json, problems: tuple[str, ...]
+) -> ToolAnswer:
+    """Return the error for arguments that break the schema; models use other names for languages."""
+    given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
+    language, args = given.get("language"), given.get("args")
+    if isinstance(args, str) and args.split():
+        hint = (
+            f"; give a list with one item for each argument: {json.dumps(args.split()[:_MAX_LISTED_ITEMS])}"
+        )
+        problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
+    problems = tuple(f"{text}; {_FILES_EXAMPLE}" if text.startswith("`files") else text for text in problems)
+    if isinstance(language, str) and language not in runtimes.languages:
+        from paddock.engines.programs.recipe import no_runtime
+
+        others = (problem for problem in problems if not problem.startswith("`language` "))
+        problems = (no_runtime(cut_text(language, 200), runtimes.recipes), *others)
+    return reject_invalid_arguments(tool, arguments, problems)
+
+
+def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
+    """Return the fields of a program under their names in the model."""
+    fields: dict[str, Json] = {
+        ours: arguments[theirs] for theirs, ours in _PLAIN_ARGUMENTS.items() if theirs in arguments
+    }
+    if "stdin" in arguments:
+        fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
+    if "files" in arguments:
+        fields["files"] = [GivenFile.model_validate(file).to_input_file() for file in arguments["files"]]
+    wishes = {ours: arguments[theirs] for theirs, ours in _OUTPUT_ARGUMENTS.items() if theirs in arguments}
+    fields["output"] = {"mode": mode, **wishes}
+    return fields
+
+
+def _render_file(file: Mapping[str, Any]) -> str:
+    kept = file["handle"] or f"not kept: {file['notKept']}"
+    return f"file: {file['path']} ({file['mediaType']}, {count(file['size'], 'byte')}) {kept}"
+
+
+def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
+    code, number = response["exitCode"], response["signal"]
+    end = [f"exit {code}"] if code is not None else [number] if number else []
+    lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {outcome.id}"])]
+    reasons = response["policyDecision"].get("deniedReasons", [])
+    lines += [f"denied: {reason}" for reason in reasons]
+    if error := response.get("error"):
+        if not reasons:
+            name = "" if error["name"] == _OF_A_PROGRAM else f"{error['name']}: "
+            lines.append(f"{name}{error['message']}")
+        lines += [f"hint: {error['hint']}"] if error["hint"] else []
+    lines += list_notes(outcome)
+    if handle := response["artifactHandle"]:
+        lines.append(f"output: {handle}")
+    lines += map(_render_file, response.get("files", []))
+    lines += render_session(outcome.session)
+    if "outputLines" in response:
+        lines.append(f"{count(response['outputLines'], 'line')}, {count(response['outputBytes'], 'byte')}")
+    both = "output" if response.get("combined") else "stdout"
+    for name, title in (("stdoutSummary", both), ("stderrSummary", "stderr")):
+        if shown := response.get(name):  # excerpts are rendered below
+            lines += [f"--- {title}", shown]
+    if "digest" in response:
+        lines += ["--- digest", compact(response["digest"])]
+    for excerpt in response.get("excerpts", []):
+        lines += [f"--- {excerpt['source']} {excerpt['lineStart']}-{excerpt['lineEnd']}", excerpt["content"]]
+    return "\n".join(lines)

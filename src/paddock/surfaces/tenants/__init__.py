@@ -1,0 +1,30 @@
+"""Many users of one server: each has a token, and none sees what is another's.
+
+    token -> `Tenants.identify` -> Tenant: actor, narrowed settings, its own session
+               |                      |
+               hash, expiry, rate     `admit`: a slot among all users, in turn -> the gate of its session
+
+A tenant is one token. Users are kept apart by construction: each token has its own gate, interpreters and pending
+work, and each user a directory of its own for stored output, questions and signals. The ledger is shared, because one
+chain proves more than many; a user reads only the records of its own actor.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from paddock.surfaces.tenants.errors import NotPermitted, RateExceeded, TenantBusy, UnknownToken
+
+if TYPE_CHECKING:
+    from paddock.surfaces.tenants.tenant import Tenant
+    from paddock.surfaces.tenants.tenants import Tenants
+
+__all__ = ["NotPermitted", "RateExceeded", "Tenant", "TenantBusy", "Tenants", "UnknownToken"]
+
+_MODULES = {"Tenant": "paddock.surfaces.tenants.tenant", "Tenants": "paddock.surfaces.tenants.tenants"}
+"""Modules that need the whole application, which `paddock serve token` and `paddock approve` do not."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

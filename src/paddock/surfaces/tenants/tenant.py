@@ -1,0 +1,298 @@
+"""One tenant: a token, its session, and what it may do."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+from paddock.foundation.cancellation import run_shielded
+from paddock.gate.questions import Questions, QuestionStore, ask_and_wait
+from paddock.gate.session import Session
+from paddock.model.approval import Answer, Question, WaitingQuestion
+from paddock.model.errors import ApprovalError, PaddockError
+from paddock.model.outcome import OnConsole, Outcome
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, Work
+from paddock.policy.settings.schema import Settings
+from paddock.policy.settings.serve import ServeToken
+from paddock.record.ledger.search import RecordFilter, find
+from paddock.record.ledger.sink import AuditRecord
+from paddock.surfaces.tenants.admission import Admission, Asker
+from paddock.surfaces.tenants.errors import NotPermitted, TenantBusy, UnknownToken
+from paddock.surfaces.tenants.refusals import Refusals
+from paddock.surfaces.tenants.slots import Share, Slots
+
+if TYPE_CHECKING:
+    from paddock.policy.redaction.outgoing import OnCall
+    from paddock.record.output.recorder import OnOutput
+
+OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[Session]]
+"""Opens the session of an actor, whose questions go to an asker."""
+_MAX_RECORDS = 1000
+_log = logging.getLogger("paddock.surfaces.tenants")
+
+
+def find_language(work: Work) -> str:
+    """Return the language of a program; empty for other work."""
+    if isinstance(work, GuestRun):
+        return "javascript"
+    return work.runtime if isinstance(work, RuntimeRun) else ""
+
+
+class Tenant:
+    """A token that was identified. The same object serves all of its requests, until it is revoked."""
+
+    def __init__(  # noqa: PLR0917 - the parts of a tenant
+        self,
+        token: ServeToken,
+        settings: Settings,
+        slots: Slots,
+        asked: QuestionStore,
+        opening: OpenSession,
+        flush: Callable[[], object],
+        refusals: Refusals,
+    ) -> None:
+        """Use the narrowed `settings` of the token. `flush` writes the records that are still in memory."""
+        self._refusals = refusals
+        self.token = token
+        self.actor = token.actor_name
+        """The actor of every request of this tenant."""
+        self.settings = settings
+        self._open_session = opening
+        self._flush = flush
+        self._slots = slots
+        max_jobs = min(token.max_jobs or settings.serve.max_jobs, settings.serve.max_jobs)
+        limits = settings.runtimes
+        self._share = Share(self.actor, max_jobs, limits.max_waiting, limits.max_wait_ms)
+        self.questions: Questions = asked.of_actor(self.actor)
+        """The questions of its own requests."""
+        self._others = asked.of_others(self.actor)
+        self._session: Session | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._uses = 0
+        self._used_at = time.monotonic()
+        self.revoked = asyncio.Event()
+        """Set when the token is no longer valid. What runs under it is then being ended."""
+
+    @property
+    def may_approve(self) -> bool:
+        """Whether it may list and answer the questions of other users."""
+        return self.token.approve
+
+    @property
+    def session(self) -> Session:
+        """Its app session, which `identify` opened. Raises UnknownToken after that was closed."""
+        if self._session is None:
+            raise UnknownToken
+        return self._session
+
+    @property
+    def running(self) -> int:
+        """Number of its jobs that have a slot."""
+        return self._share.active
+
+    @property
+    def waiting(self) -> int:
+        """Number of its jobs that wait for a slot."""
+        return self._share.waiting
+
+    @property
+    def idle_s(self) -> float:
+        """Time since its last use, in seconds; 0 while it is in use or has an open interpreter."""
+        if self._uses or (self._session and self._session.programs.list_sessions(self.actor)):
+            return 0.0
+        return time.monotonic() - self._used_at
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its session is open."""
+        return self._session is not None
+
+    @contextmanager
+    def in_use(self) -> Generator[None]:
+        """Keep the session open during the context, however long nothing runs in it."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            self._used_at = time.monotonic()
+
+    @asynccontextmanager
+    async def admit(
+        self, max_wait_ms: int | None = None, asker: Asker | None = None, language: str = ""
+    ) -> AsyncGenerator[Admission]:
+        """Wait for a slot among all users, and hold it during the context.
+
+        The questions of the job go to `asker`; by default they wait for another user or `paddock approve`. A refusal
+        names the `language`. Raises
+        TenantBusy if too many jobs of the token wait, or after `max_wait_ms`; and UnknownToken if it was revoked.
+        """
+        with self.in_use():
+            waiting = time.monotonic()
+            try:
+                entered = await self._slots.enter(self._share, max_wait_ms, self.revoked)
+            except TenantBusy:
+                self._refusals.note("no-slot", self.actor, language)
+                raise
+            finally:
+                self._refusals.observe_wait(time.monotonic() - waiting)
+            if not entered:
+                raise UnknownToken
+            admission = Admission(self._slots, self._share, asker or self._ask)
+            try:
+                await self.open()
+                yield admission
+            finally:
+                admission.end()
+
+    async def execute(
+        self,
+        request: ExecutionRequest,
+        *,
+        max_wait_ms: int | None = None,
+        on_console: OnConsole | None = None,
+        on_output: "OnOutput | None" = None,
+        on_call: "OnCall | None" = None,
+        asker: Asker | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> Outcome:
+        """Run a request as this tenant's actor and return its outcome; see `admit` and `Gate.execute`.
+
+        Raises UnknownToken if the token is revoked meanwhile; the request then ends, and its record says `cancelled`.
+        """
+        own = request.model_copy(update={"actor": self.actor})
+        async with self.admit(max_wait_ms, asker, find_language(request.work)) as admission:
+            running = asyncio.ensure_future(
+                self.session.gate.execute(
+                    own,
+                    on_console=on_console,
+                    on_output=on_output,
+                    on_call=on_call,
+                    asker=admission.ask,
+                    stop=stop,
+                )
+            )
+            try:
+                await asyncio.wait({running})
+            finally:
+                if not running.done():
+                    running.cancel()
+                    await run_shielded(asyncio.wait({running}))
+            if not running.cancelled():
+                return running.result()
+            if self.revoked.is_set():
+                raise UnknownToken
+            raise PaddockError("the server ends; nothing more runs")
+
+    async def list_own_questions(self) -> list[WaitingQuestion]:
+        """Return the questions of its own requests that wait for a person, oldest first.
+
+        Raises ApprovalError and StoreUnavailable.
+        """
+        return await self.questions.list_waiting()
+
+    async def list_questions(self) -> list[WaitingQuestion]:
+        """Return the waiting questions of other users, oldest first.
+
+        Raises NotPermitted without that right, ApprovalError and StoreUnavailable.
+        """
+        self._require_approval_right()
+        return await self._others.list_waiting()
+
+    async def answer_question(self, id_: str, verdict: Literal["once", "run", "denied"]) -> Question:
+        """Answer the question of another user, and return it.
+
+        Raises NotPermitted without that right and for a question of its own; ApprovalError and StoreUnavailable.
+        """
+        self._require_approval_right()
+        if any(each.question.id == id_ for each in await self.questions.list_waiting()):
+            raise NotPermitted(
+                "users cannot answer their own questions; another user with the right `approve` can, or a person at a "
+                f"terminal of the server: paddock approve {id_}"
+            )
+        waiting = await self._others.find_question(id_)
+        if verdict == "run" and "run" not in waiting.question.scopes:
+            raise ApprovalError(f"{id_} can only be approved once")
+        await self._others.give_answer(waiting, verdict, self.actor)
+        return waiting.question
+
+    async def find_records(
+        self,
+        limit: int = _MAX_RECORDS,
+        *,
+        name: str | None = None,
+        event: str | None = None,
+        status: str | None = None,
+        since: datetime | None = None,
+    ) -> list[AuditRecord]:
+        """Return the records of this actor's requests, newest first. `name` is an id of a record or a request.
+
+        Raises LedgerError.
+        """
+        wanted = RecordFilter(actor=self.actor, name=name, event=event, status=status, since=since)
+        count = max(0, min(limit, _MAX_RECORDS))
+
+        def read() -> list[AuditRecord]:
+            self._flush()
+            return list(islice(find(self.settings.audit.directory, wanted, limit=count), count))
+
+        return await asyncio.to_thread(read)
+
+    async def open(self) -> None:
+        """Open the session unless it is open. Raises ConfigurationError, LedgerError, and UnknownToken if revoked."""
+        async with self._turn:
+            if self.revoked.is_set():
+                raise UnknownToken
+            self._used_at = time.monotonic()
+            if self._session is None:
+                await self._end_serving()
+                ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+                self._stop = asyncio.Event()
+                self._serving = asyncio.create_task(self._serve(ready, self._stop))
+                self._session = await ready
+
+    async def close(self) -> None:
+        """End the session and everything that runs in it; the next `open` opens another one."""
+        async with self._turn:
+            await self._end_serving()
+
+    async def revoke(self) -> None:
+        """End the session for good."""
+        self.revoked.set()
+        await self.close()
+
+    async def _end_serving(self) -> None:
+        self._session = None
+        self._stop.set()
+        if self._serving is not None:
+            await run_shielded(asyncio.wait({self._serving}))
+            self._serving = None
+
+    async def _serve(self, ready: "asyncio.Future[Session]", stop: asyncio.Event) -> None:
+        """Keep a session open until `stop` is set: one task opens and closes it, whoever uses it."""
+        try:
+            async with self._open_session(self.settings, self.actor, self._ask) as session:
+                if not ready.cancelled():
+                    ready.set_result(session)
+                    await stop.wait()
+        except Exception as error:  # noqa: BLE001 - the caller of `open` gets it, or the log
+            if ready.done():
+                _log.error("the session of %s did not end in order: %s", self.actor, error)
+            else:
+                ready.set_exception(error)
+
+    async def _ask(self, question: Question) -> Answer:
+        return await ask_and_wait(self.questions, question)
+
+    def _require_approval_right(self) -> None:
+        if not self.may_approve:
+            raise NotPermitted(
+                "this token may not answer questions; the owner of the server can make one that may: "
+                "paddock serve token new NAME --approve"
+            )

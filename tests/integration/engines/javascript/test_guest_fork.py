@@ -1,0 +1,101 @@
+"""Workers come from one isolate that was forked: what they must not share, and what the rehearsal must not leave."""
+
+import pytest
+
+from paddock.engines.javascript import frames
+from paddock.engines.javascript.worker_client import Worker
+
+NUMBERS = "return [Math.random(), Math.random(), Math.random()]"
+
+
+def test_no_two_programs_draw_the_same_numbers(guest):
+    drawn = [tuple(guest.run(NUMBERS).value) for _ in range(8)]
+    assert len({number for numbers in drawn for number in numbers}) == 24
+    assert all(0 <= number < 1 for numbers in drawn for number in numbers)
+
+
+def test_math_random_uses_all_its_bits_evenly(guest):
+    source = """
+    const counts = new Array(16).fill(0);
+    let low = 0;
+    for (let i = 0; i < 16000; i++) {
+      const number = Math.random();
+      counts[Math.floor(number * 16)]++;
+      low += (number * 2 ** 53) % 2;
+    }
+    return [Math.min(...counts) > 800, Math.max(...counts) < 1200, low > 7500 && low < 8500];
+    """
+    assert guest.run(source).value == [True, True, True]
+
+
+def test_math_random_is_a_property_like_the_original(guest):
+    source = "return [Object.getOwnPropertyDescriptor(Math, 'random'), Math.random.name, Math.random.length]"
+    assert guest.run(source).value == [
+        {"writable": True, "enumerable": False, "configurable": True},
+        "random",
+        0,
+    ]
+
+
+def test_the_rehearsal_leaves_nothing_behind(guest):
+    source = """
+    return [typeof input, paddock.vars, paddock.workspace.path, "input" in paddock, setTimeout(() => {}, 0),
+      typeof __paddock, servers.rehearsal === servers.rehearsal];
+    """
+    outcome = guest.run(source)
+    assert outcome.value == ["undefined", {}, str(guest.workspace), False, 1, "undefined", True]
+    assert outcome.console == ()
+    assert outcome.usage.host_calls == 0
+
+
+def test_call_numbers_and_limits_start_anew(guest):
+    outcome = guest.run("return (await servers.odd.call('echo', {text: 'x'}), input)", given={"a": 1})
+    assert outcome.value == {"a": 1}
+    assert outcome.usage.host_calls == 1
+
+
+def test_the_zone_and_the_clock_are_the_present_ones(guest):
+    source = "const a = Date.now(); await sleep(5); return [Date.now() > a, a > 1.7e12]"
+    assert guest.value(source) == [True, True]
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What workers are sent, from now on: the word that wakes one as `wake`, a program as `run`."""
+    words = []
+    send = Worker.send
+
+    def told(worker, frame):
+        words.append("wake" if frame == frames.WAKE else "run" if frame[4:5] == b"R" else frame)
+        send(worker, frame)
+
+    monkeypatch.setattr(Worker, "send", told)
+    return words
+
+
+async def expect(guest, times):
+    """Announce programs, as the gate does, once a worker waits."""
+    engine = guest.session.gate.engines.guest
+    await engine.warm_up(jit=False)
+    for _ in range(times):
+        engine.expect(jit=False)
+
+
+def test_a_worker_is_woken_while_its_program_is_recorded(guest, sent):
+    guest.runner.run(expect(guest, 0))
+    assert guest.value("return 1") == 1
+    assert sent == ["wake", "run"]
+
+
+def test_a_worker_that_many_expect_is_woken_once_and_runs_the_first_program(guest, sent):
+    guest.runner.run(expect(guest, 500))
+    outcome = guest.run("console.log(typeof wake); return [typeof input, setTimeout(() => {}, 0)]")
+    assert outcome.value == ["undefined", 1]
+    assert [line.text for line in outcome.console] == ["undefined"]
+    assert sent == ["wake", "run"]
+
+
+def test_what_is_denied_wakes_nobody(guest, sent):
+    guest.runner.run(expect(guest, 0))
+    assert guest.run("return 1", timeout_ms=10**9).status == "denied"
+    assert sent == []

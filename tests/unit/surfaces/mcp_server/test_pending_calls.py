@@ -1,0 +1,142 @@
+"""Calls that wait for a person elsewhere: what who comes back is told, and how long an answer is kept."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.questions import FileQuestions
+from paddock.model.approval import Question
+from paddock.model.ids import new_id
+from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls, Work, find_run_to_fetch
+from paddock.surfaces.mcp_server.toolbox import Caller, ToolAnswer, text_block
+
+
+def question(run: str) -> Question:
+    given = {"id": new_id(), "request": run, "run": run, "what": "call a/b", "details": "{}"}
+    return Question(**given, reasons=("why",), sha256="a" * 64, wait_ms=60_000)
+
+
+def asking(run: str) -> Work:
+    async def work(caller: Caller) -> ToolAnswer:
+        assert caller.asker is not None
+        assert not caller.present
+        answer = await caller.asker(question(run))
+        return ToolAnswer([text_block(answer.verdict)], {"by": answer.by})
+
+    return work
+
+
+def status(answer: ToolAnswer) -> Any:
+    return answer.structured["status"]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) -> None:
+    inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
+
+    async def main() -> None:
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], patience_s=0)
+        first = await held.run_call("me", "client", asking(name), None)
+        assert await held.fetch_answer(name, "me") == first
+        assert status(first) == "waiting"
+        assert status(await held.fetch_answer(name, "somebody")) == "invalid"
+        assert status(await held.fetch_answer(new_id(), "me")) == "invalid"
+        [waiting] = inbox.list_waiting()
+        inbox.give_answer(waiting, "once", "ada")
+        while status(answer := await held.fetch_answer(name, "me")) == "waiting":
+            pass
+        result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
+        assert answer == ToolAnswer([text_block("once")], result)
+        assert status(await held.fetch_answer(name, "me")) == "invalid"
+
+    run(main())
+
+
+def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> None:
+    inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
+
+    async def main() -> None:
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
+        await held.run_call("me", "client", asking(name), None)
+        both = [asyncio.create_task(held.fetch_answer(name, "me")) for _ in range(2)]
+        given_up = asyncio.create_task(held.fetch_answer(name, "me"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        inbox.give_answer(inbox.list_waiting()[0], "denied", "ada")
+        assert sorted(map(status, await asyncio.gather(*both))) == ["invalid", "ok"]
+
+    run(main())
+
+
+@pytest.mark.slow
+def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> None:
+    inbox = PendingApprovals(tmp_path / "approvals")
+
+    async def main() -> None:
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
+        names = [new_id() for _ in range(20)]
+        for name in names:
+            await held.run_call("me", "client", asking(name), None)
+            inbox.give_answer(inbox.list_waiting()[0], "once", "ada")
+            await asyncio.gather(*held.running)
+        answers = [status(await held.fetch_answer(name, "me")) for name in names]
+        assert answers == ["invalid"] * 3 + ["ok"] * 17
+
+    run(main())
+
+
+def test_closing_ends_what_waits(tmp_path: Path) -> None:
+    inbox = PendingApprovals(tmp_path / "approvals")
+
+    async def main() -> None:
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
+        await held.run_call("me", "client", asking(new_id()), None)
+        assert len(inbox.list_waiting()) == 1
+        await held.close()
+        assert inbox.list_waiting() == []
+
+    run(main())
+
+
+def test_what_fetches() -> None:
+    name = new_id()
+    assert find_run_to_fetch("query_output", {"artifact_handle": name}) == name
+    assert find_run_to_fetch("query_output", {"artifactHandle": name}) == name
+    assert find_run_to_fetch("sdl.runtime.queryOutput", {"artifactHandle": name}) == name
+    for tool, arguments in (
+        ("execute_code", {"artifactHandle": name}),
+        ("query_output", {"artifactHandle": "ws-1-abc"}),
+        ("query_output", {"artifactHandle": 1}),
+        ("query_output", {}),
+        ("query_output", None),
+    ):
+        assert find_run_to_fetch(tool, arguments) is None
+
+
+def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None:
+    inbox, mine, other = PendingApprovals(tmp_path / "approvals"), new_id(), new_id()
+
+    async def main() -> None:
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], patience_s=0)
+        assert [held.add_client(client) for client in ("a", "b", "a")] == [True, True, False]
+        await held.run_call("me", "a", asking(mine), None)
+        await held.run_call("me", "b", asking(other), None)
+        fetching = asyncio.create_task(held.fetch_answer(mine, "me"))
+        await asyncio.sleep(0)
+        held.end_calls_of_client("a")
+        await asyncio.wait({*held.running}, return_when=asyncio.FIRST_COMPLETED)
+        assert [waiting.question.run for waiting in inbox.list_waiting()] == [other]
+        assert status(await fetching) in ("waiting", "invalid")
+        assert status(await held.fetch_answer(mine, "me")) == "invalid"
+        assert status(await held.fetch_answer(other, "me")) == "waiting"
+        assert held.add_client("a")
+        await held.close()
+
+    run(main())
