@@ -13,9 +13,9 @@ from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
 from benchmarks.subject import Paddock, paddock
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
-from paddock.cluster.node import Node, NodeLease
+from paddock.cluster.node import ClusterNode, NodeLease
 from paddock.cluster.postgres_runs import PostgresRunStore
-from paddock.cluster.runs import Claim, Ended, Started, StoredRuns
+from paddock.cluster.runs import Claim, Started, StoredEnd, StoredRuns
 from paddock.model.ids import new_id
 from paddock.model.request import ExecutionRequest, GuestRun
 
@@ -68,7 +68,7 @@ async def _measure(server: Postgres, scale: Scale) -> list[Line]:
             "create table bare (tenant text, key text, request text unique, digest bytea, outcome text, "
             "primary key (tenant, key))"
         )
-        node = Node("bench", new_id())
+        node = ClusterNode("bench", new_id())
         await NodeLease(database, node).renew()
         runs = StoredRuns(PostgresRunStore(database, node))
         figures: dict[str, list[float]] = {"bare": [], "run": [], "many": []}
@@ -93,7 +93,7 @@ async def _claim_and_end(runs: StoredRuns) -> None:
     name = new_id()
     taken = await runs.take(Claim("bench", name, name, _DIGEST))
     assert isinstance(taken, Started)
-    assert await runs.end(taken, Ended("ok", _OUTCOME))
+    assert await runs.end(taken, StoredEnd("ok", _OUTCOME))
 
 
 async def _median_ms(work: Callable[[], Awaitable[None]], times: int) -> float:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from benchmarks.measure import Line, Scale, Target, milliseconds
 from paddock.engines.servers.catalog.queries import plan_queries
-from paddock.engines.servers.catalog.search import Index
+from paddock.engines.servers.catalog.search import ToolIndex
 from paddock.engines.servers.catalog.semantic import Semantics
 from paddock.engines.servers.catalog.vector_cache import VectorCache
 from paddock.engines.servers.catalog_tool import CatalogTool
@@ -112,7 +112,7 @@ def tasks() -> list[Task]:
     return found
 
 
-def recall(index: Index, asked: list[Question], limit: int) -> float:
+def recall(index: ToolIndex, asked: list[Question], limit: int) -> float:
     """Return the mean share of the right tools among the first `limit`."""
     shares = [
         len(right & {hit.tool.name for hit in index.search_tools(question, limit=limit)})
@@ -148,7 +148,7 @@ def plain_bm25(tools: Sequence[CatalogTool]) -> Search:
     return search
 
 
-def by_words(index: Index, *, whole: bool = False) -> Search:
+def by_words(index: ToolIndex, *, whole: bool = False) -> Search:
     """Return the search without the model; a text is one piece where `whole`."""
 
     def search(query: str | Sequence[str]) -> list[str]:
@@ -160,7 +160,7 @@ def by_words(index: Index, *, whole: bool = False) -> Search:
 class ByMeaning:
     """The search with the model, over tools whose vectors are there."""
 
-    def __init__(self, index: Index, tools: Sequence[CatalogTool], directory: Path) -> None:
+    def __init__(self, index: ToolIndex, tools: Sequence[CatalogTool], directory: Path) -> None:
         self._index, self._tools = index, tuple(tools)
         self._semantics = Semantics(VectorCache(directory))
         self._loop = asyncio.new_event_loop()
@@ -182,7 +182,7 @@ class ByMeaning:
 
 def measure(scale: Scale) -> list[Line]:
     tools, asked = catalog(), questions()
-    index, judged = Index(tools), asked[1::2]
+    index, judged = ToolIndex(tools), asked[1::2]
     note = f"{len(judged)} questions of our own that tuned nothing, {len(tools)} tools"
     lines = [
         Line("recall@5", round(recall(index, judged, 5), 3), "", Target(0.8, at_least=True), note),
@@ -194,9 +194,9 @@ def measure(scale: Scale) -> list[Line]:
         for number in range(1 + _MANY // len(tools))
         for tool in tools
     ][:_MANY]
-    builds = [milliseconds(lambda: Index(many)) for _ in range(scale.of(9, 2))]
+    builds = [milliseconds(lambda: ToolIndex(many)) for _ in range(scale.of(9, 2))]
     lines.append(Line(f"building the index of {_MANY} tools", median(builds), "ms", Target(200)))
-    large = Index(many)
+    large = ToolIndex(many)
     searches = [milliseconds(lambda q=question: large.search_tools(q)) for question, _ in asked]
     lines.append(Line(f"a search over {_MANY} tools, median", median(searches), "ms", Target(5)))
     lines.append(Line(f"a search over {_MANY} tools, slowest question", max(searches), "ms"))
@@ -211,7 +211,7 @@ def _compare(tools: list[CatalogTool], scale: Scale) -> list[Line]:
     tools = tools[: scale.of(len(tools), 40)]
     every, single = every[: scale.of(len(every), 10)], single[: scale.of(len(single), 10)]
     note = f"{len(every)} tasks and {len(single)} steps of our own, {len(tools)} tools"
-    index = Index(tools)
+    index = ToolIndex(tools)
     with TemporaryDirectory() as directory:
         meaning = ByMeaning(index, tools, Path(directory))
         started = perf_counter()

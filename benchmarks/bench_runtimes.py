@@ -19,9 +19,9 @@ from platformdirs import user_state_path
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio, uncertainty
 from paddock.engines.programs.recipe import recipes
-from paddock.engines.programs.steps import Step, StepPaths, StepRunner, hello, steps
-from paddock.engines.programs.toolchain import Search, Toolchain, find
-from paddock.gate.session import open_session
+from paddock.engines.programs.steps import ProgramStep, StepPaths, StepRunner, hello, steps
+from paddock.engines.programs.toolchain import Toolchain, ToolchainSearch, find
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Status
 from paddock.model.process import GIB, ProcessGrants, ProcessResult
@@ -60,7 +60,7 @@ def measure(scale: Scale) -> list[Line]:
     lines: list[Line] = []
     with _Paddock() as paddock:
         for name, recipe in recipes().items():
-            toolchain = find(recipe, Search.of_machine(os.environ, paddock.user(recipe)))
+            toolchain = find(recipe, ToolchainSearch.of_machine(os.environ, paddock.user(recipe)))
             if isinstance(toolchain, Toolchain):
                 lines += _language(name, toolchain, paddock, scale.of(16, 1))
                 if name == "c":
@@ -190,7 +190,7 @@ def _job(planned: StepRunner, scratch: Path) -> StepPaths:
     return StepPaths(f"{scratch}/{planned.file_name}", f"{scratch}/{planned.output_name}", str(scratch), GIB)
 
 
-def _spawn(step: Step, job: StepPaths) -> None:
+def _spawn(step: ProgramStep, job: StepPaths) -> None:
     basic = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(job.scratch)}
     command, environment = step.fill_in(job)
     subprocess.run(
@@ -220,7 +220,7 @@ class _Paddock:
                 artifacts=ArtifactSettings(directory=state / "artifacts"),
                 runtimes=RuntimeSettings(timeout_ms=_LONGEST_MS),
             )
-            context = open_session(settings, self._workspace)
+            context = open_paddock(settings, self._workspace)
             self._session = self._runner.run(context.__aenter__())
             stack.callback(lambda: self._runner.run(context.__aexit__(None, None, None)))
             self._stack = stack.pop_all()

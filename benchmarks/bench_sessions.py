@@ -43,7 +43,7 @@ def _measure_opening(p: BlockingPaddock, interpreter: str, scale: Scale) -> list
             [interpreter, "-c", "print(1)"], env=bare_environment(), stdout=subprocess.DEVNULL, check=True
         )
 
-    def open_session() -> None:
+    def open_paddock() -> None:
         outcome = p.exec("python", "print(1)", session="new").check()
         assert outcome.session is not None
         p.session(id=outcome.session.id).close()
@@ -54,7 +54,7 @@ def _measure_opening(p: BlockingPaddock, interpreter: str, scale: Scale) -> list
 
     contenders = {
         "bare": lambda: milliseconds(start_bare),
-        "session": lambda: milliseconds(open_session),
+        "session": lambda: milliseconds(open_paddock),
         "kernel": lambda: milliseconds(start_kernel),
     }
     figures = interleaved(contenders, scale.of(12, 2))

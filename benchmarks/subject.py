@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from paddock.gate.cluster import open_cluster
 from paddock.gate.gate import Gate
-from paddock.gate.session import Session, open_session
-from paddock.gate.work.kind import Servers
+from paddock.gate.open_paddock import OpenPaddock, open_paddock
+from paddock.gate.work.kind import ServerEngine
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _QUIET_SECONDS = 0.5
 
 
-def replace_servers(gate: Gate, servers: Servers) -> None:
+def replace_servers(gate: Gate, servers: ServerEngine) -> None:
     """Have another hub answer the calls of a gate."""
     gate.replace_engines(servers=servers)
 
@@ -31,7 +31,7 @@ def replace_servers(gate: Gate, servers: Servers) -> None:
 class Paddock:
     """A session; whatever is measured goes through its gate with the ledger on."""
 
-    def __init__(self, session: Session, runner: asyncio.Runner, workspace: Path) -> None:
+    def __init__(self, session: OpenPaddock, runner: asyncio.Runner, workspace: Path) -> None:
         self.session = session
         self.workspace = workspace
         self.run = runner.run
@@ -100,7 +100,7 @@ def paddock(
             (workspace / ".mcp.json").write_text(servers.read_text())
         stack = AsyncExitStack()
         cluster = runner.run(stack.enter_async_context(open_cluster(settings)))
-        opening = open_session(settings, workspace, cluster=cluster)
+        opening = open_paddock(settings, workspace, cluster=cluster)
         session = runner.run(stack.enter_async_context(opening))
         subject = Paddock(session, runner, workspace)
         try:

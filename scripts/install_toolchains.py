@@ -20,7 +20,7 @@ from pathlib import Path
 
 from paddock.engines.programs import directories
 from paddock.engines.programs.recipe import recipes
-from paddock.engines.programs.toolchain import MissingToolchain, Search, Toolchain, find
+from paddock.engines.programs.toolchain import MissingToolchain, Toolchain, ToolchainSearch, find
 from paddock.engines.programs.warm import warm
 
 PINS = Path(__file__).resolve().parent.parent / "tests" / "toolchains"
@@ -104,7 +104,7 @@ def install_packages_of_tests() -> None:
 def make_warm(path: str) -> None:
     """Make what Paddock starts its compilers with, for the tests compile a lot; it stays where Paddock looks for it."""
     user = NOBODY if os.geteuid() == 0 else None
-    search = Search(path, user)
+    search = ToolchainSearch(path, user)
     for recipe in recipes().values():
         if isinstance(found := find(recipe, search), Toolchain):
             warm(found, directories.warm(user))
@@ -216,7 +216,7 @@ def link(root: Path) -> None:
 
 def missing(path: str) -> list[str]:
     """Return the packages of the distribution that are needed for what cannot be found for the user of programs."""
-    search = Search(path, user=NOBODY if os.geteuid() == 0 else None)
+    search = ToolchainSearch(path, user=NOBODY if os.geteuid() == 0 else None)
     packages: list[str] = []
     for name, executable in FROM_APT.items():
         recipe = recipes()[name]
@@ -242,7 +242,7 @@ def install_apt(path: str) -> None:
         install_with_apt(packages)
     elif packages:
         sys.exit(f"toolchains are missing: sudo apt install {' '.join(packages)}")
-    search = Search(path, user=NOBODY if os.geteuid() == 0 else None)
+    search = ToolchainSearch(path, user=NOBODY if os.geteuid() == 0 else None)
     absent = [
         found
         for name, recipe in recipes().items()

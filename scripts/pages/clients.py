@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from paddock.surfaces.cli.clients.table import CLIENTS, Client, Platform
+from paddock.surfaces.cli.clients.table import CLIENTS, McpClient, Platform
 from pages.text import table
 
 HEAD = """\
@@ -114,5 +114,5 @@ def _rows() -> Iterator[tuple[str, ...]]:
         )
 
 
-def _names(about: Client, platform: Platform) -> str:
+def _names(about: McpClient, platform: Platform) -> str:
     return " or ".join(f"`~/{file}`" for file in about.user[platform])

@@ -19,9 +19,9 @@ from mcp_types import (
 
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
-    Caller,
     Inquire,
-    Tool,
+    McpCaller,
+    McpTool,
     ToolAnswer,
     object_schema,
     text_block,
@@ -71,47 +71,47 @@ async def ask(inquire: Inquire | None, key: str, message: str, **types: str) -> 
     return result.content or {}
 
 
-def asking_tool(name: str, run: Callable[[Arguments, Caller], Awaitable[str]], *arguments: str) -> Tool:
-    async def answer(given: Arguments, caller: Caller) -> ToolAnswer:
+def asking_tool(name: str, run: Callable[[Arguments, McpCaller], Awaitable[str]], *arguments: str) -> McpTool:
+    async def answer(given: Arguments, caller: McpCaller) -> ToolAnswer:
         return ToolAnswer([text_block(await run(given, caller))])
 
     schema = object_schema([*arguments], **{each: {"type": "string"} for each in arguments})
-    return Tool(name, name, f"Asks for {name}.", schema, answer)
+    return McpTool(name, name, f"Asks for {name}.", schema, answer)
 
 
-def filled(properties: dict[str, Any]) -> Callable[[Arguments, Caller], Awaitable[str]]:
-    async def run(_arguments: Arguments, caller: Caller) -> str:
+def filled(properties: dict[str, Any]) -> Callable[[Arguments, McpCaller], Awaitable[str]]:
+    async def run(_arguments: Arguments, caller: McpCaller) -> str:
         result = (await inquired(caller.inquire, form=form("Please fill in", properties)))["form"]
         return f"Elicitation completed: action={result.action}, content={json.dumps(result.content)}"
 
     return run
 
 
-def questions(*keys: str, **types: str) -> Callable[[Arguments, Caller], Awaitable[str]]:
-    async def run(_arguments: Arguments, caller: Caller) -> str:
+def questions(*keys: str, **types: str) -> Callable[[Arguments, McpCaller], Awaitable[str]]:
+    async def run(_arguments: Arguments, caller: McpCaller) -> str:
         answers = [await ask(caller.inquire, key, f"Please give {key}", **types) for key in keys]
         return f"state-ok {json.dumps(answers)}"
 
     return run
 
 
-async def elicited(arguments: Arguments, caller: Caller) -> str:
+async def elicited(arguments: Arguments, caller: McpCaller) -> str:
     response = await ask(caller.inquire, "response", arguments["message"], username="string", email="string")
     return f"User response: {json.dumps(response)}"
 
 
-async def sampled(arguments: Arguments, caller: Caller) -> str:
+async def sampled(arguments: Arguments, caller: McpCaller) -> str:
     text = arguments.get("prompt", "What is the capital of France?")
     answers = await inquired(caller.inquire, capital_question=sampling(text))
     return f"LLM response: {answers['capital_question'].content.text}"
 
 
-async def rooted(_arguments: Arguments, caller: Caller) -> str:
+async def rooted(_arguments: Arguments, caller: McpCaller) -> str:
     answers = await inquired(caller.inquire, client_roots=ListRootsRequest())
     return f"Roots: {', '.join(str(root.uri) for root in answers['client_roots'].roots)}"
 
 
-async def all_kinds(_arguments: Arguments, caller: Caller) -> str:
+async def all_kinds(_arguments: Arguments, caller: McpCaller) -> str:
     answers = await inquired(
         caller.inquire,
         user_name=form("What is your name?", {"name": {"type": "string"}}),
@@ -123,7 +123,7 @@ async def all_kinds(_arguments: Arguments, caller: Caller) -> str:
     )
 
 
-async def whichever(arguments: Arguments, caller: Caller) -> str:
+async def whichever(arguments: Arguments, caller: McpCaller) -> str:
     """Ask the person, or the model of a client whose person cannot be asked."""
     try:
         return str(await ask(caller.inquire, "confirm", "Please confirm", ok="boolean"))
@@ -131,7 +131,7 @@ async def whichever(arguments: Arguments, caller: Caller) -> str:
         return await sampled(arguments, caller)
 
 
-def asking_tools() -> list[Tool]:
+def asking_tools() -> list[McpTool]:
     return [
         asking_tool("test_sampling", sampled, "prompt"),
         asking_tool("test_missing_capability", sampled),

@@ -38,9 +38,9 @@ from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.stored_output import UnknownResourceError
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
-    Caller,
     Inquire,
-    Tool,
+    McpCaller,
+    McpTool,
     ToolAnswer,
     Toolbox,
     object_schema,
@@ -111,19 +111,19 @@ CONTENT: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def constant(name: str, content: list[dict[str, Any]]) -> Tool:
-    async def run(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
+def constant(name: str, content: list[dict[str, Any]]) -> McpTool:
+    async def run(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         return ToolAnswer(content)
 
-    return Tool(name, name, f"Gives {name}.", NO_ARGUMENTS, run)
+    return McpTool(name, name, f"Gives {name}.", NO_ARGUMENTS, run)
 
 
-async def fail(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
+async def fail(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
     text = "This tool intentionally returns an error for testing"
     return ToolAnswer([text_block(text)], is_error=True)
 
 
-async def progress(_arguments: Arguments, caller: Caller) -> ToolAnswer:
+async def progress(_arguments: Arguments, caller: McpCaller) -> ToolAnswer:
     for percent in (0, 50, 100):
         if caller.on_console is not None:
             caller.on_console(ConsoleLine(level="log", text=f"{percent} %"))
@@ -131,7 +131,7 @@ async def progress(_arguments: Arguments, caller: Caller) -> ToolAnswer:
     return ToolAnswer([text_block("done")])
 
 
-async def logging(_arguments: Arguments, caller: Caller) -> ToolAnswer:
+async def logging(_arguments: Arguments, caller: McpCaller) -> ToolAnswer:
     for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         if caller.on_console is not None:
             caller.on_console(ConsoleLine(level="info", text=text))
@@ -139,7 +139,7 @@ async def logging(_arguments: Arguments, caller: Caller) -> ToolAnswer:
     return ToolAnswer([text_block("done")])
 
 
-async def rich(arguments: Arguments, _caller: Caller) -> ToolAnswer:
+async def rich(arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
     return ToolAnswer([text_block(json.dumps(dict(arguments)))])
 
 
@@ -216,7 +216,7 @@ async def main(directory: Path, replica: list[str]) -> None:
     """Replicas watch what they have in common, as those of a server do."""
     seen = ""
 
-    async def change(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def change(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         changed.write_text(uuid4().hex)
         await watch()
         return ToolAnswer([text_block("changed")])
@@ -229,15 +229,15 @@ async def main(directory: Path, replica: list[str]) -> None:
 
     tools = [
         *(constant(name, content) for name, content in CONTENT.items()),
-        Tool("test_error_handling", "Fails", "Always fails.", NO_ARGUMENTS, fail),
-        Tool("test_tool_with_progress", "Reports", "Reports progress.", NO_ARGUMENTS, progress),
-        Tool("test_tool_with_logging", "Logs", "Logs.", NO_ARGUMENTS, logging),
-        Tool("test_logging_tool", "Logs", "Logs.", NO_ARGUMENTS, logging),
-        Tool("test_trigger_tool_change", "Changes", "Says that tools changed.", NO_ARGUMENTS, change),
+        McpTool("test_error_handling", "Fails", "Always fails.", NO_ARGUMENTS, fail),
+        McpTool("test_tool_with_progress", "Reports", "Reports progress.", NO_ARGUMENTS, progress),
+        McpTool("test_tool_with_logging", "Logs", "Logs.", NO_ARGUMENTS, logging),
+        McpTool("test_logging_tool", "Logs", "Logs.", NO_ARGUMENTS, logging),
+        McpTool("test_trigger_tool_change", "Changes", "Says that tools changed.", NO_ARGUMENTS, change),
         *asking_tools(),
-        Tool("json_schema_2020_12_tool", "Rich", "Tool with JSON Schema 2020-12 features", RICH, rich),
-        Tool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
-        Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
+        McpTool("json_schema_2020_12_tool", "Rich", "Tool with JSON Schema 2020-12 features", RICH, rich),
+        McpTool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
+        McpTool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
         60_000, PendingCalls(FileQuestions(PendingApprovals(directory / "approvals")), FETCH_TOOLS["default"])

@@ -13,7 +13,7 @@ from tests.support.postgres import Postgres
 
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
-from paddock.cluster.node import Node
+from paddock.cluster.node import ClusterNode
 from paddock.cluster.questions import MAX_BODY_BYTES, SharedQuestions
 from paddock.cluster.seals import Seals
 from paddock.gate.pending_approvals import PendingApprovals
@@ -66,7 +66,7 @@ def open_ends(request: pytest.FixtureRequest, tmp_path: Path) -> OpenEnds:
         async with Database(url) as one, Database(url) as two:
             await migrate(one)
             hold_lease(url, "a", "boot")
-            asker = SharedQuestions(one, Node("a", "boot"), seals)
+            asker = SharedQuestions(one, ClusterNode("a", "boot"), seals)
             yield Ends(asker.of_actor(ACTOR), SharedQuestions(two, None, seals).of_everybody())
 
     return open_rows

@@ -13,19 +13,19 @@ import pytest
 from paddock.cluster.database import Database
 from paddock.cluster.file_runs import FileRunStore
 from paddock.cluster.migrate import migrate
-from paddock.cluster.node import Node, NodeLease
+from paddock.cluster.node import ClusterNode, NodeLease
 from paddock.cluster.postgres_runs import PostgresRunStore
 from paddock.cluster.runs import (
     MAX_OUTCOME_BYTES,
     Claim,
-    Ended,
     Fenced,
     Finished,
     KeyReused,
     Lost,
-    Row,
+    RunRow,
     RunStore,
     Started,
+    StoredEnd,
     StoredRuns,
 )
 from paddock.cluster.status import LEASE_S
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.support.postgres import Postgres
 
 DIGEST, OTHER = b"1" * 32, b"2" * 32
-OK = Ended("ok", b'{"status":"ok","value":"\\u0000 \xc3\xa9"}')
+OK = StoredEnd("ok", b'{"status":"ok","value":"\\u0000 \xc3\xa9"}')
 
 
 class Store:
@@ -65,10 +65,10 @@ class FileStore(Store):
         # In memory, two processes cannot share it: here one store stands for both.
         first = next(iter(self._stores.values()), None)
         if self._path is not None or first is None:
-            store = FileRunStore(self._path, Node(node, node), lambda: self._now)
+            store = FileRunStore(self._path, ClusterNode(node, node), lambda: self._now)
             self._stack.callback(store.close)
         else:
-            store = first.share(Node(node, node))
+            store = first.share(ClusterNode(node, node))
         self._stores[node] = store
         await store.renew()
         return StoredRuns(store)
@@ -88,7 +88,7 @@ class PostgresStore(Store):
     async def open(self, node: str) -> StoredRuns:
         self._database = await self._stack.enter_async_context(Database(self._url))
         await migrate(self._database)
-        process = Node(node, new_id())
+        process = ClusterNode(node, new_id())
         assert await NodeLease(self._database, process).renew()
         return StoredRuns(PostgresRunStore(self._database, process))
 
@@ -192,7 +192,7 @@ def test_of_many_at_once_one_starts(run: Run) -> None:
             wanted = claim()
             taken = await runs.take(wanted)
             if isinstance(taken, Started):
-                assert await runs.end(taken, Ended("ok", wanted.request.encode()))
+                assert await runs.end(taken, StoredEnd("ok", wanted.request.encode()))
                 return wanted.request
             assert isinstance(taken, Finished)
             assert taken.outcome is not None
@@ -227,7 +227,7 @@ def test_a_pure_request_whose_lease_is_over_runs_again_in_the_next_epoch(run: Ru
         again = await start(b, second)
         assert again == Started(second, 1, 2)
         assert not await a.end(late, OK)
-        assert await b.end(again, Ended("failed", None))
+        assert await b.end(again, StoredEnd("failed", None))
         assert await b.take(claim(pure=True)) == Finished(second.request, "failed", None)
 
     run(check)
@@ -294,7 +294,7 @@ def test_of_an_outcome_that_is_too_large_the_status_is_kept(run: Run) -> None:
         runs = await store.open("a")
         for size, kept in ((MAX_OUTCOME_BYTES, True), (MAX_OUTCOME_BYTES + 1, False)):
             wanted, outcome = claim(str(size)), b" " * size
-            assert await runs.end(await start(runs, wanted), Ended("ok", outcome))
+            assert await runs.end(await start(runs, wanted), StoredEnd("ok", outcome))
             expected = outcome if kept else None
             assert await runs.take(claim(str(size))) == Finished(wanted.request, "ok", expected)
 
@@ -304,12 +304,12 @@ def test_of_an_outcome_that_is_too_large_the_status_is_kept(run: Run) -> None:
 def test_an_end_may_be_stored_twice_and_another_one_changes_nothing(run: Run) -> None:
     async def check(store: Store) -> None:
         runs = await store.open("a")
-        for key, end in (("k", OK), ("l", Ended("failed", None))):
+        for key, end in (("k", OK), ("l", StoredEnd("failed", None))):
             wanted = claim(key)
             started = await start(runs, wanted)
             assert await runs.end(started, end)
             assert await runs.end(started, end)
-            assert not await runs.end(started, Ended("timeout", b"1"))
+            assert not await runs.end(started, StoredEnd("timeout", b"1"))
             assert await runs.take(claim(key)) == Finished(wanted.request, end.status, end.outcome)
 
     run(check)
@@ -331,7 +331,7 @@ class Slow:
         await self.runs.settle()
         return inserted
 
-    async def finish(self, run: Started, end: Ended) -> bool:
+    async def finish(self, run: Started, end: StoredEnd) -> bool:
         finished = await self._store.finish(run, end)
         assert self.runs is not None
         await self.runs.settle()
@@ -363,7 +363,7 @@ class UnsureOfEnd:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def finish(self, run: Started, end: Ended) -> bool:
+    async def finish(self, run: Started, end: StoredEnd) -> bool:
         finished = await self._store.finish(run, end)
         if self.breaks:
             self.breaks = False
@@ -413,7 +413,7 @@ def test_a_request_that_runs_is_waited_for_also_while_the_store_is_away(run: Run
         def __getattr__(self, name: str) -> object:
             return getattr(self._store, name)
 
-        async def read(self, tenant: str, key: str, attempt: int | None) -> Row | None:
+        async def read(self, tenant: str, key: str, attempt: int | None) -> RunRow | None:
             self.asked.set()
             if self.is_away:
                 raise StoreUnavailable

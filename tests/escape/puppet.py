@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paddock.engines.javascript.engine import GuestEngine
 from paddock.engines.javascript.job import GuestJob, HostReply, OnReply
-from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.source_map import SourceMap
 from paddock.engines.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.limits import Grants, GuestLimits
@@ -45,8 +45,8 @@ class OneWorker:
 
 
 class NoIntake:
-    async def parse(self, source: str, language: str, *, session: bool = False) -> Program:
-        return Program(source=source, code=source, language="javascript", positions=SourceMap(prefix=0))
+    async def parse(self, source: str, language: str, *, session: bool = False) -> ParsedProgram:
+        return ParsedProgram(source=source, code=source, language="javascript", positions=SourceMap(prefix=0))
 
 
 class Echo:

@@ -16,7 +16,7 @@ import pytest
 from tests.support.command import CONTAINED
 from tests.support.processes import PATIENCE_S, descendants, has_ended, open_files
 
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import AuditSettings, Settings
 
@@ -42,10 +42,10 @@ import asyncio, sys
 from pathlib import Path
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import AuditSettings, Settings
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 
 async def main(source, directory):
-    async with open_session(Settings(audit=AuditSettings(directory=directory / "audit")), directory) as session:
+    async with open_paddock(Settings(audit=AuditSettings(directory=directory / "audit")), directory) as session:
         work = GuestRun(source=source)
         request = ExecutionRequest(workspace=directory, work=work)
         await session.gate.execute(request, on_console=lambda line: print(line.text, flush=True))
@@ -122,7 +122,7 @@ def test_cancelling_kills_the_worker_at_once(guest, rest):
 
 def test_cancelling_while_all_is_starting_harms_nobody_else(tmp_path):
     async def scenario():
-        async with open_session(
+        async with open_paddock(
             Settings(audit=AuditSettings(directory=tmp_path / "audit")), tmp_path
         ) as session:
             for steps in range(1, 30):

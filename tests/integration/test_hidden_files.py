@@ -10,7 +10,7 @@ from tests.support.servers import FOLDER, write_servers
 
 from paddock import Paddock, Settings, Status
 from paddock.confinement.sandbox.sandbox import KernelSandbox
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.outcome import SandboxFacts
 from paddock.policy.settings.schema import AuditSettings, ServerSettings, WorkspaceSettings
 
@@ -30,7 +30,7 @@ def workspace(tmp_path):
     return folder
 
 
-def open_paddock(folder, **settings):
+def open_here(folder, **settings):
     return Paddock(
         folder, settings=Settings(audit=AuditSettings(directory=folder.parent / "audit"), **settings)
     )
@@ -44,7 +44,7 @@ def test_a_program_and_each_program_of_a_session_get_a_hint(workspace):
     code = READ.replace(".env", f"{workspace}/.env")
 
     async def go():
-        async with open_paddock(workspace) as paddock:
+        async with open_here(workspace) as paddock:
             alone = await paddock.exec("python", READ)
             async with paddock.session("python") as session:  # it works in a separate directory
                 return alone, await session.run(code), await session.run("1"), await session.run(code)
@@ -56,7 +56,7 @@ def test_a_program_and_each_program_of_a_session_get_a_hint(workspace):
 
 def test_a_program_that_reads_what_is_shown_works(workspace):
     async def go():
-        async with open_paddock(workspace, workspace=WorkspaceSettings(show=(".env",))) as paddock:
+        async with open_here(workspace, workspace=WorkspaceSettings(show=(".env",))) as paddock:
             return await paddock.exec("shell", "cat .env .env.example")
 
     assert run(go()).program.stdout.head == "SECRETPUBLIC"
@@ -66,7 +66,7 @@ def test_a_file_that_a_person_runs_is_run_from_a_copy(workspace):
     (workspace / ".env.local").write_text("echo ran; cat .env.local")
 
     async def go():
-        async with open_paddock(workspace) as paddock:
+        async with open_here(workspace) as paddock:
             return await paddock.exec("shell", file=".env.local")
 
     outcome = run(go())
@@ -81,7 +81,7 @@ def test_a_script_tool_reads_no_hidden_file_of_the_workspace_nor_of_its_own_fold
     (folder / ".env").write_text("SECRET")
 
     async def go():
-        async with open_paddock(workspace) as paddock:
+        async with open_here(workspace) as paddock:
             return await paddock.tool("t")
 
     end = run(go()).tool
@@ -109,7 +109,7 @@ def test_a_confined_server_reads_a_hidden_file_only_if_its_entry_names_it(tier, 
     )
 
     async def go():
-        async with open_session(settings, workspace) as opened:
+        async with open_paddock(settings, workspace) as opened:
             opened.processes.use_sandbox(KernelSandbox(SandboxFacts(tier=tier), tier, job_user=0))
             found = []
             for name in (".env", ".env.example"):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from paddock.confinement.sandbox import interpreter
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import AuditSettings, Settings
@@ -44,7 +44,7 @@ def test_timers_do_not_follow_the_wall_clock(monkeypatch, tmp_path, direction):
     settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"))
 
     async def run():
-        async with open_session(settings, tmp_path) as session:
+        async with open_paddock(settings, tmp_path) as session:
             request = ExecutionRequest(
                 workspace=tmp_path, work=GuestRun(source=PROGRAM), limits=LimitOverrides(timeout_ms=20_000)
             )

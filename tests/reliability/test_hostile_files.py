@@ -11,11 +11,11 @@ from cryptography.fernet import Fernet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.engines.script_tools.library import BrokenTool, Tool, ToolLibrary
+from paddock.engines.script_tools.library import BrokenTool, ScriptTool, ToolLibrary
 from paddock.engines.secrets.vault import FileVault
 from paddock.engines.servers.catalog.inferred_types import InferredTypes
 from paddock.engines.servers.config import HttpServer, StdioServer, load_servers
-from paddock.engines.servers.pins import Change, PinCheck, Pins, _hash_identity, memory_of
+from paddock.engines.servers.pins import DefinitionChange, PinCheck, Pins, _hash_identity, memory_of
 from paddock.engines.servers.result import ToolInfo, ToolResult
 from paddock.gate.schedules.last_runs import LastRuns
 from paddock.model.artifact import Handle, OutputQuery
@@ -90,8 +90,10 @@ def test_pins_are_read_or_refused(place: Path, data: bytes) -> None:
         file.write_bytes(data)
         with contextlib.suppress(ConfigurationError):
             found = act(Pins(place / "pins", place / ".mcp.json"))
-            assert all(isinstance(each, PinCheck | Change) for each in found)
-            assert all(isinstance(each.render_diff(), str) for each in found if isinstance(each, Change))
+            assert all(isinstance(each, PinCheck | DefinitionChange) for each in found)
+            assert all(
+                isinstance(each.render_diff(), str) for each in found if isinstance(each, DefinitionChange)
+            )
 
 
 @given(
@@ -254,7 +256,7 @@ def test_a_tool_is_read_or_broken(
     for text in (lines.encode(), junk, b"id: echo\nname: Echo\nscript: echo.py\n" + junk):
         (tool / "tool.yaml").write_bytes(text)
         [found] = ToolLibrary(place / "ws").all()
-        assert isinstance(found, Tool | BrokenTool)
+        assert isinstance(found, ScriptTool | BrokenTool)
 
 
 HANDLE = Handle(repo="ws", epoch_ms=0, token="0" * 16)

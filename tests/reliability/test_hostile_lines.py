@@ -118,5 +118,5 @@ def test_mounts_of_any_shape_give_a_folder_or_a_refusal(
     (root / "proc/self").mkdir(parents=True, exist_ok=True)
     (root / "proc/self/mountinfo").write_text(mounts, encoding="utf-8")
     (root / "proc/self/cgroup").write_text(own, encoding="utf-8")
-    with pytest.raises(cgroup.Refusal):
+    with pytest.raises(cgroup.GroupRefusal):
         cgroup.find_delegated_folder(str(root))

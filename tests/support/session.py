@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from paddock import BlockingPaddock, Paddock
-from paddock.gate.session import Session, open_session
+from paddock.gate.open_paddock import OpenPaddock, open_paddock
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.policy.settings.schema import Settings
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class SessionRunner:
     """Runs work in a workspace, one after the other, through the gate of the session that was started last."""
 
-    session: Session
+    session: OpenPaddock
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
@@ -27,11 +27,11 @@ class SessionRunner:
         self._sessions = AsyncExitStack()
         self._closed = False
 
-    def start(self, settings: Settings) -> Session:
+    def start(self, settings: Settings) -> OpenPaddock:
         """Start a session, also after `close`. It ends with this runner, as those before it do."""
         if self._closed:
             self.runner, self._closed = asyncio.Runner(), False
-        opening = self._sessions.enter_async_context(open_session(settings, self.workspace))
+        opening = self._sessions.enter_async_context(open_paddock(settings, self.workspace))
         self.session = self.runner.run(opening)
         return self.session
 
@@ -65,12 +65,12 @@ def execute_alone(settings: Settings, workspace: Path, work: Any, **fields: Any)
         return opened.execute(ExecutionRequest(workspace=workspace, work=work, **fields))
 
 
-def find_session(paddock: Paddock | BlockingPaddock) -> Session:
+def find_session(paddock: Paddock | BlockingPaddock) -> OpenPaddock:
     """Return the session of an open library object. Only here do tests look behind the face of the library."""
     inner = paddock._paddock if isinstance(paddock, BlockingPaddock) else paddock
     return inner._require_running().session
 
 
-def run_on_loop(paddock: BlockingPaddock, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+def run_on_loop(paddock: BlockingPaddock, work: Callable[[OpenPaddock], Coroutine[Any, Any, T]]) -> T:
     """Return what a coroutine function returns that is called with the session, on the event loop of a library object."""
     return paddock._run_and_wait(lambda: work(find_session(paddock)))

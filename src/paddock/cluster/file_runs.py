@@ -9,8 +9,8 @@ from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
-from paddock.cluster.node import Node
-from paddock.cluster.runs import Claim, Ended, OnSend, Row, Started
+from paddock.cluster.node import ClusterNode
+from paddock.cluster.runs import Claim, OnSend, RunRow, Started, StoredEnd
 from paddock.cluster.status import LEASE_S
 from paddock.model.errors import StoreUnavailable
 
@@ -57,7 +57,7 @@ _RENEW = "insert into node values (:boot, :now) on conflict (boot) do update set
 class FileRunStore:
     """Rows in a file, for the runs of one process; without a path in memory. Processes share the machine's clock."""
 
-    def __init__(self, path: Path | None, node: Node, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path | None, node: ClusterNode, clock: Callable[[], float] = time.time) -> None:
         """Open or make the file. `clock` returns seconds. Raises StoreUnavailable."""
         self.node = node
         self._clock = clock
@@ -72,7 +72,7 @@ class FileRunStore:
         except (OSError, sqlite3.Error) as error:
             raise StoreUnavailable(_describe(error)) from None
 
-    def share(self, node: Node) -> Self:
+    def share(self, node: ClusterNode) -> Self:
         """Return the same rows as another process sees them. They are closed together."""
         other = copy(self)
         other.node = node
@@ -90,24 +90,24 @@ class FileRunStore:
         """Follow `RunStore`."""
         return bool(await self._send(_INSERT, {**claim._asdict(), "attempt": attempt}, on_send))
 
-    async def read(self, tenant: str, key: str, attempt: int | None) -> Row | None:
+    async def read(self, tenant: str, key: str, attempt: int | None) -> RunRow | None:
         """Follow `RunStore`."""
         rows = await self._send(_READ, {"tenant": tenant, "key": key, "attempt": attempt})
         if not rows:
             return None
         [(number, request, digest, epoch, node, pure, state, status, outcome, alive)] = rows
-        return Row(number, request, digest, epoch, node, bool(pure), state, status, outcome, bool(alive))
+        return RunRow(number, request, digest, epoch, node, bool(pure), state, status, outcome, bool(alive))
 
-    async def take_over(self, claim: Claim, row: Row, on_send: OnSend) -> int | None:
+    async def take_over(self, claim: Claim, row: RunRow, on_send: OnSend) -> int | None:
         """Follow `RunStore`."""
         rows = await self._send(_TAKE_OVER, _name_row(claim, row), on_send)
         return rows[0][0] if rows else None
 
-    async def lose(self, claim: Claim, row: Row) -> bool:
+    async def lose(self, claim: Claim, row: RunRow) -> bool:
         """Follow `RunStore`."""
         return bool(await self._send(_LOSE, _name_row(claim, row)))
 
-    async def finish(self, run: Started, end: Ended) -> bool:
+    async def finish(self, run: Started, end: StoredEnd) -> bool:
         """Follow `RunStore`."""
         name = {**run.claim._asdict(), "attempt": run.attempt, "epoch": run.epoch}
         return bool(await self._send(_FINISH, {**name, **end._asdict()}))
@@ -131,7 +131,7 @@ class FileRunStore:
                 raise StoreUnavailable(_describe(error)) from None
 
 
-def _name_row(claim: Claim, row: Row) -> dict[str, Any]:
+def _name_row(claim: Claim, row: RunRow) -> dict[str, Any]:
     return {**claim._asdict(), "attempt": row.attempt, "epoch": row.epoch}
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from paddock.record.ledger.line_format import (
     GENESIS_HASH,
     DamagedError,
-    Head,
+    LedgerHead,
     Line,
     explain_failed_call,
     lines,
@@ -138,7 +138,7 @@ class LedgerLines:
             raise explain_failed_call(error, self._directory, "read") from error
         return list(zip(names, sizes, strict=True))
 
-    def _read_head(self) -> Head:
+    def _read_head(self) -> LedgerHead:
         try:
             return read_published_head(self._directory)
         except OSError as error:

@@ -28,7 +28,7 @@ where node.boot = excluded.boot or %s returning 1"""
 _END = "update node set state = 'ended', seen = now() where id = %s and boot = %s"
 
 
-class Node(NamedTuple):
+class ClusterNode(NamedTuple):
     """One process of a cluster."""
 
     id: str
@@ -52,7 +52,7 @@ def compute_mark(boot: str) -> str:
 class NodeLease:
     """The row of this process, with the time of its last renewal."""
 
-    def __init__(self, database: Database, node: Node, seals: Seals = NO_SEALS) -> None:
+    def __init__(self, database: Database, node: ClusterNode, seals: Seals = NO_SEALS) -> None:
         """Use `database` for nothing else."""
         self._database = database
         self._node = node

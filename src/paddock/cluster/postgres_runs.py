@@ -3,8 +3,8 @@
 from typing import Any
 
 from paddock.cluster.database import STATEMENT_S, Database
-from paddock.cluster.node import Node
-from paddock.cluster.runs import Claim, Ended, OnSend, Row, Started
+from paddock.cluster.node import ClusterNode
+from paddock.cluster.runs import Claim, OnSend, RunRow, Started, StoredEnd
 from paddock.cluster.status import LEASE_S
 
 _ALIVE = f"""exists (select from node where node.id = run.node and case when node.boot = run.boot
@@ -48,7 +48,7 @@ delete from run where (state = 'finished' and ended < now() - interval '24 h')
 class PostgresRunStore:
     """Rows in the table `run`, for the runs of one process."""
 
-    def __init__(self, database: Database, node: Node) -> None:
+    def __init__(self, database: Database, node: ClusterNode) -> None:
         self._database = database
         self._node = node
 
@@ -60,26 +60,26 @@ class PostgresRunStore:
         )
         return bool(await self._send(_INSERT, values, on_send))
 
-    async def read(self, tenant: str, key: str, attempt: int | None) -> Row | None:
+    async def read(self, tenant: str, key: str, attempt: int | None) -> RunRow | None:
         """Follow `RunStore`."""
         rows = await self._send(_READ, (tenant, key, attempt, attempt))
         if not rows:
             return None
         [(number, request, digest, epoch, node, pure, state, status, outcome, alive)] = rows
         told = None if outcome is None else outcome.encode()
-        return Row(number, request, bytes(digest), epoch, node, pure, state, status, told, alive)
+        return RunRow(number, request, bytes(digest), epoch, node, pure, state, status, told, alive)
 
-    async def take_over(self, claim: Claim, row: Row, on_send: OnSend) -> int | None:
+    async def take_over(self, claim: Claim, row: RunRow, on_send: OnSend) -> int | None:
         """Follow `RunStore`."""
         name = (claim.tenant, claim.key, row.attempt, row.epoch)
         rows = await self._send(_TAKE_OVER, (claim.request, self._node.id, self._node.boot, *name), on_send)
         return rows[0][0] if rows else None
 
-    async def lose(self, claim: Claim, row: Row) -> bool:
+    async def lose(self, claim: Claim, row: RunRow) -> bool:
         """Follow `RunStore`."""
         return bool(await self._send(_LOSE, (claim.tenant, claim.key, row.attempt, row.epoch)))
 
-    async def finish(self, run: Started, end: Ended) -> bool:
+    async def finish(self, run: Started, end: StoredEnd) -> bool:
         """Follow `RunStore`."""
         name = (run.claim.tenant, run.claim.key, run.attempt, run.epoch)
         outcome = None if end.outcome is None else end.outcome.decode()

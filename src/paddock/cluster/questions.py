@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from paddock.cluster.database import STATEMENT_S, Database
-from paddock.cluster.node import Node
+from paddock.cluster.node import ClusterNode
 from paddock.cluster.seals import Seals
 from paddock.cluster.status import LEASE_S
 from paddock.foundation.cancellation import run_shielded
@@ -75,7 +75,7 @@ class SharedQuestions:
     """All questions in a database. One object for each process: it looks for all of its answers at once."""
 
     def __init__(
-        self, database: Database, node: Node | None, seals: Seals, *, poll_s: float = POLL_S
+        self, database: Database, node: ClusterNode | None, seals: Seals, *, poll_s: float = POLL_S
     ) -> None:
         """Ask as `node`, whose lease must last; without it, questions can only be listed and answered."""
         self._poll_s = poll_s

@@ -53,7 +53,7 @@ class Claim(NamedTuple):
     """The attempt, from 1; None for the first one that is not fenced."""
 
 
-class Row(NamedTuple):
+class RunRow(NamedTuple):
     """What a store knows of a key: its newest attempt, or the one that was asked for."""
 
     attempt: int
@@ -109,7 +109,7 @@ class Fenced(NamedTuple):
 Taken = Started | Finished | Lost | KeyReused | Fenced
 
 
-class Ended(NamedTuple):
+class StoredEnd(NamedTuple):
     """How a request ended."""
 
     status: str
@@ -128,19 +128,19 @@ class RunStore(Protocol):
         """Make the row of an attempt, and return whether it is new."""
         ...
 
-    async def read(self, tenant: str, key: str, attempt: int | None) -> Row | None:
+    async def read(self, tenant: str, key: str, attempt: int | None) -> RunRow | None:
         """Return an attempt; the newest one for None."""
         ...
 
-    async def take_over(self, claim: Claim, row: Row, on_send: OnSend) -> int | None:
+    async def take_over(self, claim: Claim, row: RunRow, on_send: OnSend) -> int | None:
         """Begin the next epoch of a pure row whose lease has expired, and return it; None if it changed meanwhile."""
         ...
 
-    async def lose(self, claim: Claim, row: Row) -> bool:
+    async def lose(self, claim: Claim, row: RunRow) -> bool:
         """Mark a row with effects as lost if its lease has expired, and return whether it was this call."""
         ...
 
-    async def finish(self, run: Started, end: Ended) -> bool:
+    async def finish(self, run: Started, end: StoredEnd) -> bool:
         """Store an end, and return whether the row was still that of this start. The same end may be stored twice."""
         ...
 
@@ -159,7 +159,7 @@ class Runs(Protocol):
         """
         ...
 
-    async def end(self, run: Started, end: Ended | None) -> bool:
+    async def end(self, run: Started, end: StoredEnd | None) -> bool:
         """Store the end of a request, None if it never started; return False if it was superseded or taken for lost.
 
         Raises StoreUnavailable; then it is stored later.
@@ -178,7 +178,7 @@ class StoredRuns:
         self.store = store
         self._unsettled: dict[tuple[str, str, int], Claim] = {}
         """Claims that did not start, and that may be in the store: perhaps the connection broke."""
-        self._unfinished: OrderedDict[Started, Ended] = OrderedDict()
+        self._unfinished: OrderedDict[Started, StoredEnd] = OrderedDict()
         """Ends that could not be stored yet, the oldest first."""
 
     async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
@@ -203,7 +203,7 @@ class StoredRuns:
             elif (taken := await self._take_expired(claim, row)) is not None:
                 return taken
 
-    async def _wait_for_end(self, claim: Claim, stop: asyncio.Event | None) -> Row | None:
+    async def _wait_for_end(self, claim: Claim, stop: asyncio.Event | None) -> RunRow | None:
         """Return the row of a key once its request does not run, or is another one; None if `stop` is set before.
 
         Once the request was seen to run, a store that is away is waited for: it would be wrong to tell the caller that
@@ -237,7 +237,7 @@ class StoredRuns:
                 self._unsettled[claim.tenant, claim.key, attempt] = claim
             raise
 
-    async def _take_expired(self, claim: Claim, row: Row) -> Taken | None:
+    async def _take_expired(self, claim: Claim, row: RunRow) -> Taken | None:
         """Take a request over that may run twice, or mark it as lost; None if the row must be read again."""
         if not row.pure:
             await self.store.lose(claim, row)
@@ -245,11 +245,11 @@ class StoredRuns:
         epoch = await self._send_claim(partial(self.store.take_over, claim, row), claim, row.attempt)
         return None if epoch is None else Started(claim, row.attempt, epoch)
 
-    async def end(self, run: Started, end: Ended | None) -> bool:
+    async def end(self, run: Started, end: StoredEnd | None) -> bool:
         """Follow `Runs`."""
         if end is not None:
             if end.outcome is not None and len(end.outcome) > MAX_OUTCOME_BYTES:
-                end = Ended(end.status, None)
+                end = StoredEnd(end.status, None)
             try:
                 return await self.store.finish(run, end)
             except BaseException:
@@ -276,7 +276,7 @@ class StoredRuns:
                 del self._unsettled[name]
 
 
-def _find_next_attempt(claim: Claim, attempt: int, fenced: Row) -> int:
+def _find_next_attempt(claim: Claim, attempt: int, fenced: RunRow) -> int:
     """Return the attempt after one that is fenced off, when `attempt` was not made. Raises StoreUnavailable."""
     if fenced.attempt < attempt:  # no other process made it: the store accepts no claims of this one
         raise _explain_unclaimed(claim)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from paddock.cluster.database import clean_text
 from paddock.cluster.lease import FENCE_S
-from paddock.cluster.runs import Claim, Ended, Fenced, Finished, KeyReused, Lost, Started, Taken
+from paddock.cluster.runs import Claim, Fenced, Finished, KeyReused, Lost, Started, StoredEnd, Taken
 from paddock.foundation.cancellation import run_shielded, unless_stopped
 from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, read_outcome, write_outcome
@@ -50,7 +50,7 @@ _LEASE_LOST = RawResult(
 )
 
 
-class Claims:
+class SessionClaims:
     """The claims of one session."""
 
     def __init__(self, cluster: "Cluster", settings: Settings) -> None:
@@ -137,7 +137,7 @@ class RequestClaim:
         if outcome.status is Status.UNAVAILABLE:
             await run_shielded(self._store(run, None))
             return outcome
-        ended = Ended(outcome.status.value, write_outcome(outcome).encode("utf-8", "replace"))
+        ended = StoredEnd(outcome.status.value, write_outcome(outcome).encode("utf-8", "replace"))
         if await run_shielded(self._store(run, ended)):
             return outcome
         _log.warning("the outcome of %s is dropped: another server took the request for lost", outcome.id)
@@ -147,9 +147,9 @@ class RequestClaim:
         """End a claim without an outcome: its task was cancelled, or the record cannot be written."""
         run, self._run = self._run, None
         if run is not None:
-            await self._store(run, Ended(Status.CANCELLED.value, None) if self._began else None)
+            await self._store(run, StoredEnd(Status.CANCELLED.value, None) if self._began else None)
 
-    async def _store(self, run: Started, ended: Ended | None) -> bool:
+    async def _store(self, run: Started, ended: StoredEnd | None) -> bool:
         """Store an end, as long as the lease lasts, and not for longer; later it is stored in the background.
 
         A database can renew a lease and not store an end, for example if its disk is full.

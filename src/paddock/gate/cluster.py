@@ -13,7 +13,7 @@ from paddock.model.ids import new_id
 if TYPE_CHECKING:
     from paddock.cluster.database import Database
     from paddock.cluster.lease import Lease
-    from paddock.cluster.node import Node, NodeLease
+    from paddock.cluster.node import ClusterNode, NodeLease
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.ship import Shipper
     from paddock.cluster.sign import CheckpointSigner
@@ -33,7 +33,12 @@ class Cluster:
     """What this server shares with others: the database, and its own place among them."""
 
     def __init__(
-        self, database: "Database", node: "Node", runs: "StoredRuns", lease: "Lease", shipper: "Shipper"
+        self,
+        database: "Database",
+        node: "ClusterNode",
+        runs: "StoredRuns",
+        lease: "Lease",
+        shipper: "Shipper",
     ) -> None:
         self.database = database
         self.node = node
@@ -89,7 +94,7 @@ async def open_cluster(
         return
     from paddock.cluster.database import Database
     from paddock.cluster.lease import Lease
-    from paddock.cluster.node import CONNECT_S, Node, NodeLease
+    from paddock.cluster.node import CONNECT_S, ClusterNode, NodeLease
     from paddock.cluster.postgres_runs import PostgresRunStore
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.seals import open_seals
@@ -97,7 +102,7 @@ async def open_cluster(
 
     boot = new_id()
     name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
-    node = Node(name, boot, own.node_url if is_peer else None)
+    node = ClusterNode(name, boot, own.node_url if is_peer else None)
     # The lease has a separate connection: it must not wait for other statements.
     leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:

@@ -26,11 +26,11 @@ _ASKS = "a rule asks a person about {host}, and connections of a server belong t
 _MAX_SHEBANG_BYTES = 256
 
 
-class _RefusedError(Exception):
+class _ServerRefusedError(Exception):
     """A server cannot be confined as its entry says; the text says why and what to do."""
 
 
-class _Program(NamedTuple):
+class _ServerProgram(NamedTuple):
     """The command of a server, as it starts in the sandbox."""
 
     command: str
@@ -65,7 +65,7 @@ class ConfinedServers:
 
         try:
             return await self._start(server, environment)
-        except (_RefusedError, EngineError, ConfigurationError) as error:
+        except (_ServerRefusedError, EngineError, ConfigurationError) as error:
             why = server.secrets.hide(str(error)).rstrip(".")
         text = f"it cannot be confined as its entry says: {why}."
         raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE)
@@ -79,9 +79,11 @@ class ConfinedServers:
         assert confine is not None
         sandbox = await self._open_sandbox()
         if not isinstance(sandbox, KernelSandbox):
-            raise _RefusedError("it needs Paddock's own sandbox, and this one was brought by the caller")
+            raise _ServerRefusedError(
+                "it needs Paddock's own sandbox, and this one was brought by the caller"
+            )
         if sandbox.tier == "unconfined":
-            raise _RefusedError("the tier unconfined confines nothing; raise sandbox.minimum_tier")
+            raise _ServerRefusedError("the tier unconfined confines nothing; raise sandbox.minimum_tier")
         grants = make_grants(confine, self._workspace, server.cwd, sandbox.own)
         found = find_executable(server, {**environment, **server.env})
         user = sandbox.user(grants)
@@ -102,7 +104,7 @@ class ConfinedServers:
             on_end=access.close if access is not None else _end_nothing,
         )
         if isinstance(process, ProcessResult):
-            raise _RefusedError(process.reason or process.status.value)
+            raise _ServerRefusedError(process.reason or process.status.value)
         return process
 
     def _open_hosts(self, name: str, confine: "Confinement") -> HostAccess | None:
@@ -112,7 +114,7 @@ class ConfinedServers:
         grant = grant_hosts(confine.hosts, self._settings.network.rule)
         access = HostAccess(grant, partial(_decide, name, grant))
         if access.opens_tls:
-            raise _RefusedError(
+            raise _ServerRefusedError(
                 "a rule on its hosts looks at requests, or adds a header, and TLS of a server is not opened; remove "
                 "`methods`, `paths` and `header` from the rule, or the host from the entry"
             )
@@ -179,7 +181,7 @@ def make_grants(
     if directory is not None and not any(
         directory.is_relative_to(path) for path in (*granted, *outside) if path.is_dir()
     ):
-        raise _RefusedError(f"its `cwd` is not granted; add {cwd} to `read`")
+        raise _ServerRefusedError(f"its `cwd` is not granted; add {cwd} to `read`")
     if directory is None and root in inside:
         directory = root
     return ProcessGrants(
@@ -197,10 +199,10 @@ def _find_path(path: str, root: Path, remedy: str = "grant the target in `read`"
     """Return the real path of a path in the workspace."""
     found = root / path
     if not found.exists():
-        raise _RefusedError(f"{path} does not exist in the workspace; correct `confine`")
+        raise _ServerRefusedError(f"{path} does not exist in the workspace; correct `confine`")
     real = found.resolve()
     if not real.is_relative_to(root):
-        raise _RefusedError(f"{path} leads out of the workspace through a link; {remedy}")
+        raise _ServerRefusedError(f"{path} leads out of the workspace through a link; {remedy}")
     return real
 
 
@@ -208,10 +210,10 @@ def _find_writable(path: str, root: Path) -> Path:
     """Return the real path of the directory in the workspace that a server may write to."""
     real = _find_path(path, root, "grant a directory inside")
     if not real.is_dir():
-        raise _RefusedError(f"`write` names {path}, which is not a directory")
+        raise _ServerRefusedError(f"`write` names {path}, which is not a directory")
     inner = real.relative_to(root)
     if any(part.startswith(".") for part in inner.parts):
-        raise _RefusedError(
+        raise _ServerRefusedError(
             f"{path} leads to {inner}, in which programs of the user read settings; grant another directory"
         )
     return real
@@ -220,7 +222,7 @@ def _find_writable(path: str, root: Path) -> Path:
 def _find_outside(path: str, own: tuple[str, ...]) -> Path:
     found = Path(path).expanduser()
     if not found.exists():
-        raise _RefusedError(f"{path} does not exist; correct `read`")
+        raise _ServerRefusedError(f"{path} does not exist; correct `read`")
     _check_own([found.resolve()], own)
     return found
 
@@ -230,12 +232,14 @@ def _check_own(paths: list[Path], own: tuple[str, ...]) -> None:
 
     for path in paths:
         if keeper := state_paths.keeper(own, str(path)):
-            raise _RefusedError(
+            raise _ServerRefusedError(
                 f"{path} is in {keeper}, where Paddock keeps its own files; grant another path"
             )
 
 
-def _find_program(found: str, environment: Mapping[str, str], user: int | None, workspace: Path) -> _Program:
+def _find_program(
+    found: str, environment: Mapping[str, str], user: int | None, workspace: Path
+) -> _ServerProgram:
     """Return a command with its toolchain. For a script, that is the toolchain of its interpreter."""
     from paddock.engines.servers.calls.process import find_executable
     from paddock.engines.servers.config import StdioServer
@@ -252,13 +256,13 @@ def _find_program(found: str, environment: Mapping[str, str], user: int | None, 
         try:
             behind = Path(find_executable(named, environment))
         except OSError:
-            raise _RefusedError(
+            raise _ServerRefusedError(
                 f"{found} needs {interpreter}, which is not on the PATH; install it"
             ) from None
         toolchain = _find_toolchain(behind, user, workspace)
         readable += toolchain.readable if toolchain else _list_outside(behind, workspace)
         folders += toolchain.folders if toolchain else [str(behind.parent)]
-    return _Program(found, tuple(readable), tuple(folders))
+    return _ServerProgram(found, tuple(readable), tuple(folders))
 
 
 def _list_outside(path: Path, workspace: Path) -> Iterator[Path]:
@@ -267,20 +271,20 @@ def _list_outside(path: Path, workspace: Path) -> Iterator[Path]:
         yield path
 
 
-def _find_toolchain(path: Path, user: int | None, workspace: Path) -> _Program | None:
+def _find_toolchain(path: Path, user: int | None, workspace: Path) -> _ServerProgram | None:
     """Return the toolchain of a program that runs a language; None for another program or one in the workspace."""
     from paddock.engines.programs.recipe import recipes
-    from paddock.engines.programs.toolchain import MissingToolchain, Search, find
+    from paddock.engines.programs.toolchain import MissingToolchain, ToolchainSearch, find
 
     recipe = next((each for each in recipes().values() if path.name in each.candidates), None)
     if recipe is None or not list(_list_outside(path, workspace)):
         return None
-    search = Search(str(path.parent), user, untrusted=(workspace,))
+    search = ToolchainSearch(str(path.parent), user, untrusted=(workspace,))
     found = find(recipe, search, executable=path.name)
     if isinstance(found, MissingToolchain):
-        raise _RefusedError(found.reason)
+        raise _ServerRefusedError(found.reason)
     command = found.placeholders["executable"]
-    return _Program(command, (Path(command), *found.prefixes), (os.path.dirname(command),))
+    return _ServerProgram(command, (Path(command), *found.prefixes), (os.path.dirname(command),))
 
 
 def _read_interpreter(path: Path) -> str:
@@ -296,7 +300,7 @@ def _read_interpreter(path: Path) -> str:
 
 
 def _make_environment(
-    environment: Mapping[str, str], server: "StdioServer", program: _Program, access: HostAccess | None
+    environment: Mapping[str, str], server: "StdioServer", program: _ServerProgram, access: HostAccess | None
 ) -> dict[str, str]:
     """Return the variables of a server: those of an unconfined one, without directories that it cannot reach."""
     from paddock.confinement.sandbox.spec import is_system_path

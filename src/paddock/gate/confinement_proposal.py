@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from paddock.engines.servers.config import StdioServer
-    from paddock.gate.servers import Servers
+    from paddock.gate.servers import ServerService
 
 
 class Observation(NamedTuple):
@@ -33,7 +33,7 @@ class Observation(NamedTuple):
 
 
 async def observe_server(
-    servers: "Servers", server: "StdioServer", workspace: Path, tier: Tier
+    servers: "ServerService", server: "StdioServer", workspace: Path, tier: Tier
 ) -> Observation:
     """Start a server confined, list its tools, and return what was refused and what to grant.
 

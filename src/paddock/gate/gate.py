@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from paddock.engines.javascript.clock import Clock
+from paddock.engines.javascript.clock import GuestClock
 from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.large_json import run_in_slices
 from paddock.gate import visible_tools
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from paddock.engines.servers.person import Person
-    from paddock.gate.claims import Claims
+    from paddock.gate.claims import SessionClaims
     from paddock.record.output.recorder import OnOutput
 
 _NO_CLUSTER = RawResult(
@@ -81,7 +81,7 @@ OnEnd = Callable[[ExecutionRequest, RawResult], None]
 """Called with every request that has run."""
 
 
-class _End(NamedTuple):
+class _RequestEnd(NamedTuple):
     """The result of a request and its record."""
 
     request: ExecutionRequest
@@ -105,7 +105,7 @@ class Gate:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
         *,
-        claims: "Claims | None" = None,
+        claims: "SessionClaims | None" = None,
     ) -> None:
         """Use `asker` for requests that bring no asker. `claims` are those of a cluster."""
         self._claims = claims
@@ -231,7 +231,7 @@ class Gate:
             self.on_end(request, end.result)
         return end.result
 
-    async def _carry_out(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
+    async def _carry_out(self, request: ExecutionRequest, watchers: Watchers) -> "_RequestEnd":
         """Run a request and return its end.
 
         A program may call a tool by an alias before its server has listed its tools. Such a call ends as invalid and
@@ -244,7 +244,7 @@ class Gate:
         own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
         return await self._decide_and_run(self._resolve(end.request).model_copy(update=own), watchers)
 
-    async def _decide_and_run(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
+    async def _decide_and_run(self, request: ExecutionRequest, watchers: Watchers) -> "_RequestEnd":
         kind, decision = kind_of(request), self._policy.decide(request)
         if decision.asks and is_listed_instead_of_asked(request, decision):
             return self._rehearse_request(request, decision)
@@ -308,7 +308,7 @@ class Gate:
         async def refuse(_authority: Authority, _decision: HostDecision) -> bool:
             return False
 
-        return ConnectionWatch(Clock(), refuse, record, self._network, self.engines.sdk.find_secret)
+        return ConnectionWatch(GuestClock(), refuse, record, self._network, self.engines.sdk.find_secret)
 
     def _hide_secrets(self, connection: Connection) -> Connection:
         hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
@@ -319,7 +319,9 @@ class Gate:
         name = ERROR_NAMES.get(decision.answer, "PolicyError")
         return ErrorInfo(name=name, message=reasons, hint=hint, phase="decide")
 
-    async def _run_decided(self, request: ExecutionRequest, decision: Decision, watchers: Watchers) -> "_End":
+    async def _run_decided(
+        self, request: ExecutionRequest, decision: Decision, watchers: Watchers
+    ) -> "_RequestEnd":
         kind = kind_of(request)
         if not decision.allowed:
             refusal = RawResult(status=Status.DENIED, error=self._refusal_error(request, decision))
@@ -361,9 +363,9 @@ class Gate:
             # An end needs no separate flush. The next record writes it, or the end of its parent.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
-        return _End(request, shown, decision, audit, written)
+        return _RequestEnd(request, shown, decision, audit, written)
 
-    def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_End":
+    def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_RequestEnd":
         """Return the result of a rehearsed request: a stub, or a refusal if the kind has no stub."""
         kind, work = kind_of(request), request.work
         planned = (kind.make_planned_call(request, work, decision),)
@@ -393,7 +395,7 @@ class Gate:
         decision: Decision,
         result: RawResult,
         waits: Mapping[str, float] | None = None,
-    ) -> "_End":
+    ) -> "_RequestEnd":
         """Record and return the end of a request that did not run: an Outcome if one with its key ran before."""
         if isinstance(result, Outcome):
             end: dict[str, Field] = {"status": "replayed", "replays": result.id}
@@ -402,7 +404,7 @@ class Gate:
         facts = {**self._outgoing.facts(identity_facts(request, decision)), **end, **wait_facts(waits or {})}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
-        return _End(request, result, decision, audit, None)
+        return _RequestEnd(request, result, decision, audit, None)
 
     async def _run_safely(
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers

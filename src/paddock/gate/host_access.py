@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paddock.confinement.network.connector import Decide
     from paddock.confinement.network.outer_proxy import OuterProxy
     from paddock.confinement.sandbox.protocol import Pausable
-    from paddock.engines.javascript.clock import Clock
+    from paddock.engines.javascript.clock import GuestClock
 
 _BUNDLE = ".certificates.pem"
 MAX_LISTED = 200
@@ -35,7 +35,7 @@ _MAX_HINTS = 3
 class ConnectionWatch(NamedTuple):
     """The gate's side of the connections of one request."""
 
-    clock: "Clock"
+    clock: "GuestClock"
     """Pauses the program while a person is asked."""
 
     ask: Callable[[Authority, HostDecision], Awaitable[bool]]

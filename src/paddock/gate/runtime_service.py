@@ -48,7 +48,7 @@ _MAX_QUICK_BYTES = 64 * KIB
 _UNSTORED = frozenset({"text/plain", "application/json"})
 
 
-class Programs:
+class ProgramService:
     """Admits and runs programs. Engine and artifacts are created at the first use: most requests need neither."""
 
     def __init__(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import Sandbox
     from paddock.engines.programs.steps import StepRunner
     from paddock.engines.programs.toolchain_cache import Toolchains
-    from paddock.engines.script_tools.engine import Command, NoCommand, ToolEngine
-    from paddock.engines.script_tools.library import Tool, ToolLibrary
+    from paddock.engines.script_tools.engine import NoCommand, ToolCommand, ToolEngine
+    from paddock.engines.script_tools.library import ScriptTool, ToolLibrary
     from paddock.model.process import ProcessGrants
     from paddock.policy.settings.recipes import Recipe
 
@@ -57,7 +57,7 @@ def _resolve_folder(folder: str) -> Path:
         ) from None
 
 
-def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":
+def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "ScriptTool":
     """Return the tool with an id, or `prompt/id`.
 
     Raises ToolNotFound, which says where Paddock searched, or ConfigurationError for a tool that cannot be used.
@@ -215,14 +215,14 @@ class Languages:
 
     async def make_command(
         self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int
-    ) -> "Command | NoCommand":
+    ) -> "ToolCommand | NoCommand":
         """Return the command that runs a script. It compiles the script first if the language needs that.
 
         Raises Unreadable.
         """
         from paddock.engines.programs.steps import steps
         from paddock.engines.programs.toolchain import MissingToolchain
-        from paddock.engines.script_tools.engine import Command, NoCommand, Unreadable
+        from paddock.engines.script_tools.engine import NoCommand, ToolCommand, Unreadable
 
         name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
         recipe = self._recipes.get(name)
@@ -245,7 +245,7 @@ class Languages:
         copied = planned.source != source or planned.compile is not None
         files = {planned.file_name: planned.source, **planned.files} if copied else {}
         sha256 = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()
-        return Command(start=start, sha256=sha256, files=files, readable=found.prefixes)
+        return ToolCommand(start=start, sha256=sha256, files=files, readable=found.prefixes)
 
 
 def _start_arguments(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from paddock.model.network import Connection
 
 
-class Servers:
+class ServerService:
     """The upstream servers of a session. Their files are read at the first use; each server starts at its first call.
 
     The files name commands that run as the user. A program that may write to the workspace can change the files until

@@ -30,7 +30,7 @@ class PlaceReport(Value):
     fix: str = ""
 
 
-class _Directory(NamedTuple):
+class _StateDirectory(NamedTuple):
     name: str
     path: Path
     depth: int
@@ -40,15 +40,15 @@ class _Directory(NamedTuple):
 def check_places(settings: Settings) -> list[PlaceReport]:
     """Return a report for each place in the settings, and for the caches."""
     directories = (
-        _Directory("ledger", settings.audit.directory, 1),
-        _Directory("vault", settings.vault.directory, 2),
-        _Directory("approvals", settings.approvals.directory, 1),
-        _Directory("users of the server", settings.serve.directory, 4),
-        _Directory("artifacts", settings.artifacts.directory, 0),
-        _Directory("schedules", settings.sdk.temporals, 0),
-        _Directory("compiled programs", user_cache_path("paddock") / "programs", 0),
-        _Directory("parsed programs", parse_cache.find_directory(), 1),
-        _Directory("vectors of tools", user_cache_path("paddock") / "vectors", 1),
+        _StateDirectory("ledger", settings.audit.directory, 1),
+        _StateDirectory("vault", settings.vault.directory, 2),
+        _StateDirectory("approvals", settings.approvals.directory, 1),
+        _StateDirectory("users of the server", settings.serve.directory, 4),
+        _StateDirectory("artifacts", settings.artifacts.directory, 0),
+        _StateDirectory("schedules", settings.sdk.temporals, 0),
+        _StateDirectory("compiled programs", user_cache_path("paddock") / "programs", 0),
+        _StateDirectory("parsed programs", parse_cache.find_directory(), 1),
+        _StateDirectory("vectors of tools", user_cache_path("paddock") / "vectors", 1),
     )
     found = [_report_place(each.name, each.path, _find_faults(each)) for each in directories]
     found.append(
@@ -80,7 +80,7 @@ def _report_place(name: str, path: Path, findings: Iterator[tuple[str, FileFindi
     )
 
 
-def _find_faults(place: _Directory) -> Iterator[tuple[str, FileFinding]]:
+def _find_faults(place: _StateDirectory) -> Iterator[tuple[str, FileFinding]]:
     """Yield the faults of a directory and its contents. Raises OSError."""
     path = str(place.path)
     if (finding := judge_directory(os.lstat(path), path)) is not None:
@@ -91,7 +91,7 @@ def _find_faults(place: _Directory) -> Iterator[tuple[str, FileFinding]]:
     with os.scandir(path) as entries:
         for entry in islice(entries, _MAX_ENTRIES):
             if place.depth > 1 and entry.is_dir(follow_symlinks=False):
-                yield from _find_faults(_Directory(place.name, Path(entry.path), place.depth - 1))
+                yield from _find_faults(_StateDirectory(place.name, Path(entry.path), place.depth - 1))
             elif (finding := judge_file(entry.stat(follow_symlinks=False), entry.path)) is not None:
                 yield entry.path, finding
 
@@ -104,7 +104,7 @@ def _find_memory_faults(path: Path) -> Iterator[tuple[str, FileFinding]]:
     with os.scandir(path) as entries:
         for entry in islice(entries, _MAX_ENTRIES):
             if entry.is_dir(follow_symlinks=False):
-                yield from _find_faults(_Directory("", Path(entry.path), 1))
+                yield from _find_faults(_StateDirectory("", Path(entry.path), 1))
 
 
 def _find_file_faults(path: Path) -> Iterator[tuple[str, FileFinding]]:

@@ -20,7 +20,7 @@ METHODS = frozenset({"servers.list", "servers.tools"})
 """Methods by which the bootstrap script lists names."""
 
 
-class Servers(Protocol):
+class ToolSource(Protocol):
     """The methods of the hub that are needed here."""
 
     def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -41,7 +41,7 @@ class VisibleTools:
     """The tools that policy lets requests call."""
 
     policy: Policy
-    servers: Servers
+    servers: ToolSource
     note: Callable[[ExecutionRequest, bool], None]
     """Records that a program lists a server's tools, and whether it may."""
     globs: tuple[str, ...]
@@ -52,7 +52,7 @@ class VisibleTools:
         cls,
         settings: Settings,
         policy: Policy,
-        servers: Servers,
+        servers: ToolSource,
         note: Callable[[ExecutionRequest, bool], None],
     ) -> Self:
         """Return the visible tools under the policy of these settings."""

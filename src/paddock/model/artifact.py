@@ -107,7 +107,7 @@ class RunFacts(CamelCaseModel):
     """Of a stored file: its media type."""
 
 
-class Manifest(RunFacts):
+class ArtifactManifest(RunFacts):
     """`manifest.json` of an artifact. Hashes and sizes are those of the redacted text."""
 
     # Later versions may add fields.

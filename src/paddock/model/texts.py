@@ -25,7 +25,7 @@ _STRING_PATTERN = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]
 _UNCHANGED: Mapping[str, str] = {}
 
 
-class Fault(NamedTuple):
+class FieldFault(NamedTuple):
     """What is wrong with one field of a value."""
 
     path: tuple[str | int, ...]
@@ -40,7 +40,7 @@ def list_faults(
     messages: Mapping[str, str] = _UNCHANGED,
     limit: int | None = 1,
     model: "type[BaseModel] | None" = None,
-) -> list[Fault]:
+) -> list[FieldFault]:
     """Return the first `limit` faults of a value, or all. They never contain the value, which may be a secret.
 
     Of a value with more than `MAX_LISTED_FAULTS` it returns a single fault, which says how many there are.
@@ -48,8 +48,10 @@ def list_faults(
     With the `model` of the value, an unknown field gets the name of the nearest one.
     """
     if (number := problem.error_count()) > MAX_LISTED_FAULTS:
-        return [Fault((), "too_many_faults", f"{number} values are not valid, which are too many to list")]
-    faults: list[Fault] = []
+        return [
+            FieldFault((), "too_many_faults", f"{number} values are not valid, which are too many to list")
+        ]
+    faults: list[FieldFault] = []
     for error in problem.errors(include_url=False, include_input=False)[:limit]:
         template = messages.get(error["type"])
         text = error["msg"].removeprefix("Value error, ")
@@ -57,7 +59,7 @@ def list_faults(
             text = template.format_map(error.get("ctx", {}))
         if model is not None and error["type"] == "extra_forbidden":
             text += suggest(str(error["loc"][-1]), _list_fields(model, error["loc"][:-1]))
-        faults.append(Fault(error["loc"], error["type"], text))
+        faults.append(FieldFault(error["loc"], error["type"], text))
     return faults
 
 

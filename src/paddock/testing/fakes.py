@@ -68,7 +68,7 @@ class MemoryArtifacts:
         self.last_sweep = at
 
 
-class _Folder:
+class _FakeFolder:
     """A directory among the temporary ones."""
 
     def __init__(self) -> None:
@@ -100,10 +100,10 @@ class FakeSandbox:
         """Return the user of this process."""
         del grants
 
-    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> _Folder:
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> _FakeFolder:
         """Return a directory among the temporary ones."""
         del grants, limits
-        return _Folder()
+        return _FakeFolder()
 
     async def run(
         self,

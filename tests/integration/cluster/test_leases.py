@@ -9,9 +9,9 @@ from tests.support.processes import PATIENCE_S
 
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
-from paddock.cluster.node import Node, NodeLease
+from paddock.cluster.node import ClusterNode, NodeLease
 from paddock.cluster.postgres_runs import PostgresRunStore
-from paddock.cluster.runs import Claim, Ended, Lost, Started, StoredRuns
+from paddock.cluster.runs import Claim, Lost, Started, StoredEnd, StoredRuns
 from paddock.cluster.status import LEASE_S, read_status
 from paddock.gate.cluster import open_cluster
 from paddock.model.errors import ConfigurationError, StoreUnavailable
@@ -30,7 +30,7 @@ def run(url: str, check: Callable[[Database], Awaitable[None]]) -> None:
 
 
 async def open_process(database: Database, name: str) -> tuple[NodeLease, StoredRuns, PostgresRunStore]:
-    node = Node(name, new_id())
+    node = ClusterNode(name, new_id())
     lease = NodeLease(database, node)
     assert await lease.renew()
     store = PostgresRunStore(database, node)
@@ -90,7 +90,7 @@ def test_requests_of_a_replaced_process_are_lost_when_its_own_lease_is_over(url:
         assert await store.lose_expired() == []
         await pass_time(database, 3)
         assert await store.lose_expired() == [(wanted.request, "a")]
-        assert not await runs.end(started, Ended("ok", None))
+        assert not await runs.end(started, StoredEnd("ok", None))
         assert await StoredRuns(store).take(claim("k")) == Lost(wanted.request, "a")
 
     run(url, check)
@@ -117,7 +117,7 @@ def test_old_requests_are_forgotten_and_lost_ones_later(url: str) -> None:
             taken = await runs.take(claim(key))
             assert isinstance(taken, Started)
             if key == "finished":
-                assert await runs.end(taken, Ended("ok", None))
+                assert await runs.end(taken, StoredEnd("ok", None))
         await database.fetch("update run set state = 'lost', ended = now() where key = 'lost'")
         for age, left in (("25 h", {"lost", "running"}), ("31 days", {"running"})):
             await database.fetch(

@@ -12,7 +12,7 @@ from tests.support.postgres import Postgres
 
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
-from paddock.cluster.node import Node
+from paddock.cluster.node import ClusterNode
 from paddock.cluster.questions import LOCAL, QuestionView, SharedQuestions
 from paddock.cluster.seals import Seals
 from paddock.gate.questions import ask_and_wait
@@ -49,7 +49,7 @@ async def open_cluster(url: str, seals: Seals) -> AsyncGenerator[Cluster]:
         hold_lease(url, "a", "first")
         hold_lease(url, "b", "first")
         asker, other = (
-            SharedQuestions(database, Node(name, "first"), seals)
+            SharedQuestions(database, ClusterNode(name, "first"), seals)
             for database, name in ((one, "a"), (two, "b"))
         )
         yield Cluster(url, asker, other)
@@ -181,7 +181,9 @@ def test_an_answer_arrives_without_polls(url: str) -> None:
     """The notification finds it, also for a question that was asked while another one waited."""
 
     async def work(cluster: Cluster) -> None:
-        asker = SharedQuestions(cluster.asker.database, Node("a", "first"), KEYS, poll_s=3600).of_actor(ACTOR)
+        asker = SharedQuestions(
+            cluster.asker.database, ClusterNode("a", "first"), KEYS, poll_s=3600
+        ).of_actor(ACTOR)
         asked = [make_question() for _ in range(4)]
         tasks = [asyncio.create_task(ask_and_wait(asker, each)) for each in asked]
         for each in asked:

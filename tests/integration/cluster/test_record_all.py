@@ -15,7 +15,7 @@ from paddock.cluster.ship import Shipper
 from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import verify_record
 from paddock.gate.cluster import open_cluster
-from paddock.gate.session import Parts, Session, open_session
+from paddock.gate.open_paddock import OpenPaddock, Parts, open_paddock
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import Settings
@@ -36,7 +36,7 @@ def make_settings(url: str, folder: Path, **cluster: object) -> Settings:
 
 
 @asynccontextmanager
-async def open_all(settings: Settings, folder: Path, database: Database) -> AsyncIterator[Session]:
+async def open_all(settings: Settings, folder: Path, database: Database) -> AsyncIterator[OpenPaddock]:
     """Yield a session of a cluster whose programs can see what the database has."""
 
     async def list_events() -> list[str]:
@@ -47,7 +47,7 @@ async def open_all(settings: Settings, folder: Path, database: Database) -> Asyn
     add_function(local, list_events, name=None, description=None, read_only=True, timeout_ms=None)
     async with (
         open_cluster(settings) as cluster,
-        open_session(settings, folder, parts=Parts(local=local), cluster=cluster) as session,
+        open_paddock(settings, folder, parts=Parts(local=local), cluster=cluster) as session,
     ):
         yield session
 

@@ -4,7 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from paddock.engines.servers.catalog.search import Index
+from paddock.engines.servers.catalog.search import ToolIndex
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 discovery = importlib.import_module("benchmarks.bench_discovery")
@@ -27,7 +27,7 @@ def test_every_label_names_a_tool():
 
 
 def test_search_finds_what_people_ask_for():
-    index, asked = Index(catalog()), questions()
+    index, asked = ToolIndex(catalog()), questions()
     assert (len(catalog()), len(asked)) == (230, 111)
     assert recall(index, asked[1::2], 10) >= 0.95
     assert recall(index, asked, 10) >= 0.93
@@ -35,7 +35,7 @@ def test_search_finds_what_people_ask_for():
 
 
 def test_a_query_for_each_step_finds_what_the_text_of_a_task_does_not():
-    index = Index([*catalog(), *discovery.invented()])
+    index = ToolIndex([*catalog(), *discovery.invented()])
     assert (len(tasks()), len(steps()), {len(task.steps) for task in tasks()}) == (150, 150, {2, 3, 4})
     search = by_words(index)
     assert share_of_steps(search, steps()) >= 0.72

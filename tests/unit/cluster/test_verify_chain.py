@@ -8,7 +8,7 @@ from paddock.cluster.ledger_lines import CHAIN_DIGITS, LedgerLines
 from paddock.cluster.ship import make_columns
 from paddock.cluster.verify_chain import ChainCheck, RecordRow
 from paddock.record.ledger.ledger import Ledger
-from paddock.record.ledger.line_format import Head, parse_record
+from paddock.record.ledger.line_format import LedgerHead, parse_record
 
 Findings = list[tuple[int | None, str]]
 
@@ -87,7 +87,7 @@ def test_foreign_lines_are_a_problem(directory: Path) -> None:
 
 def cut_ledger(directory: Path, file: Path, *, synced: int, boot: str) -> None:
     """Remove the last record, as a power failure does, under a head that says how much was synced."""
-    head = Head.parse((directory / "head").read_bytes())
+    head = LedgerHead.parse((directory / "head").read_bytes())
     assert head is not None
     (directory / "head").write_bytes(head._replace(synced=synced, boot=boot or head.boot).encode())
     lines = file.read_bytes().splitlines(keepends=True)

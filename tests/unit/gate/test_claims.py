@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paddock.cluster.node import Node
-from paddock.cluster.runs import Claim, Ended, Started
+from paddock.cluster.node import ClusterNode
+from paddock.cluster.runs import Claim, Started, StoredEnd
 from paddock.gate import claims
-from paddock.gate.claims import Claims
+from paddock.gate.claims import SessionClaims
 from paddock.model.errors import StoreUnavailable
 from paddock.model.outcome import Decision, Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -24,7 +24,7 @@ class Runs:
     async def take(self, claim: Claim, _stop: asyncio.Event | None) -> Started:
         return Started(claim, 1, 1)
 
-    async def end(self, _run: Started, _end: Ended | None) -> bool:
+    async def end(self, _run: Started, _end: StoredEnd | None) -> bool:
         raise StoreUnavailable("The disk is full.")
 
 
@@ -35,13 +35,13 @@ def test_an_end_that_cannot_be_stored_is_not_waited_for_for_ever(
     monkeypatch.setattr(claims, "FENCE_S", 0.1)
     monkeypatch.setattr(claims, "_RETRY_S", 0.01)
     lease = SimpleNamespace(age_s=0.0, check=lambda: None)
-    cluster: Any = SimpleNamespace(runs=Runs(), lease=lease, node=Node("a", "boot"))
+    cluster: Any = SimpleNamespace(runs=Runs(), lease=lease, node=ClusterNode("a", "boot"))
     request = ExecutionRequest(
         workspace=Path("/w"), work=RuntimeRun(runtime="shell", code="x", session="new")
     )
 
     async def run() -> Outcome:
-        async with Claims(cluster, Settings()).begin(request) as claim:
+        async with SessionClaims(cluster, Settings()).begin(request) as claim:
             assert await claim.take(request, Decision(allowed=True), None) is None
             return await claim.end(Outcome(id=request.id, status=Status.OK))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from paddock.model.artifact import Handle, Manifest, OutputQuery, expiry
+from paddock.model.artifact import ArtifactManifest, Handle, OutputQuery, expiry
 from paddock.model.errors import InvalidHandle
 
 HANDLE = "runtime-my-repo-1774356909696-fc5aa1f22e33e17c"
@@ -60,7 +60,7 @@ def test_s48_other_texts_are_refused(text: str) -> None:
     )
 
 
-MANIFEST = Manifest(
+MANIFEST = ArtifactManifest(
     workspace="/w",
     runtime="node",
     artifact_id=HANDLE,
@@ -77,9 +77,9 @@ MANIFEST = Manifest(
 
 def test_a_manifest_comes_back_and_may_say_more() -> None:
     text = MANIFEST.model_dump_json(by_alias=True)
-    assert Manifest.parse(text.encode()) == MANIFEST
+    assert ArtifactManifest.parse(text.encode()) == MANIFEST
     more = {**json.loads(text), "later": {"version": 2}}
-    assert Manifest.parse(json.dumps(more).encode()) == MANIFEST
+    assert ArtifactManifest.parse(json.dumps(more).encode()) == MANIFEST
 
 
 JSONS = st.recursive(
@@ -91,13 +91,13 @@ JSONS = st.recursive(
 
 @given(st.binary() | JSONS.map(lambda value: json.dumps(value).encode()))
 def test_s50_hostile_manifests_are_none(data: bytes) -> None:
-    assert Manifest.parse(data) is None
+    assert ArtifactManifest.parse(data) is None
 
 
 @given(st.sampled_from(list(json.loads(MANIFEST.model_dump_json(by_alias=True)))), JSONS)
 def test_s50_manifests_with_one_hostile_field_are_none_or_sound(name: str, value: object) -> None:
     fields = {**json.loads(MANIFEST.model_dump_json(by_alias=True)), name: value}
-    parsed = Manifest.parse(json.dumps(fields).encode())
+    parsed = ArtifactManifest.parse(json.dumps(fields).encode())
     assert parsed is None or parsed.expires_at.tzinfo is not None
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.record.output.digest.faults import Fault, faults
+from paddock.record.output.digest.faults import ReportedError, faults
 
 SAID = {
     "python, two failures": (
@@ -90,7 +90,7 @@ SAID = {
 @pytest.mark.parametrize("name", SAID)
 def test_the_place_of_an_error(name: str) -> None:
     text, found = SAID[name]
-    assert list(faults(text.splitlines())) == [Fault(*each) for each in found]
+    assert list(faults(text.splitlines())) == [ReportedError(*each) for each in found]
 
 
 @given(st.lists(st.text('aE:/. \t"line1()-> File error at panic', max_size=200), max_size=40))

@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from paddock.model.texts import (
-    Fault,
+    FieldFault,
     ellipsis,
     explain,
     find_nearest,
@@ -60,7 +60,7 @@ def test_messages_and_names_are_those_of_the_reader():
 def test_a_fault_of_the_whole_value_has_no_path_and_the_words_of_its_validator():
     problem = reject({"name": "nobody"})
 
-    assert list_faults(problem) == [Fault((), "value_error", "nobody has no size")]
+    assert list_faults(problem) == [FieldFault((), "value_error", "nobody has no size")]
     assert explain(problem) == ["nobody has no size"]
 
 

@@ -52,7 +52,7 @@ async def read_client_hello(read_exactly: ReadExactly) -> ClientHello:
     return ClientHello(bytes(raw), _find_server_name(bytes(message[4:])))
 
 
-class _Reader:
+class _HelloReader:
     """Reads fields of fixed and variable length; every length is checked."""
 
     def __init__(self, data: bytes) -> None:
@@ -67,8 +67,8 @@ class _Reader:
     def take_number(self, size: int) -> int:
         return int.from_bytes(self.take(size))
 
-    def take_vector(self, length_size: int) -> "_Reader":
-        return _Reader(self.take(self.take_number(length_size)))
+    def take_vector(self, length_size: int) -> "_HelloReader":
+        return _HelloReader(self.take(self.take_number(length_size)))
 
     def __bool__(self) -> bool:
         return bool(self._rest)
@@ -79,7 +79,7 @@ class _Reader:
 
 
 def _find_server_name(message: bytes) -> str | None:
-    fields = _Reader(message)
+    fields = _HelloReader(message)
     fields.take(2 + 32)  # version and random
     fields.take_vector(1)  # session id
     fields.take_vector(2)  # cipher suites
@@ -106,7 +106,7 @@ def _find_server_name(message: bytes) -> str | None:
     return names[0].decode("ascii").lower().removesuffix(".")
 
 
-def _list_names(content: _Reader) -> list[bytes]:
+def _list_names(content: _HelloReader) -> list[bytes]:
     names: list[bytes] = []
     entries = content.take_vector(2)
     while entries:

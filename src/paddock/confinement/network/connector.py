@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from paddock.confinement.network.dial import Dialler, RefusedError, Resolve, resolve_name
+from paddock.confinement.network.dial import Dialler, DialRefusedError, Resolve, resolve_name
 from paddock.confinement.network.outer_proxy import OuterProxy
 from paddock.confinement.network.streams import ByteStream
 from paddock.model.host_names import Authority
@@ -167,7 +167,7 @@ class Connector:
             decision = await self._decide(authority, request)
             attempt.rule = decision.rule
             connected, address = await self._dialler.connect(authority, decision.networks)
-        except RefusedError as problem:
+        except DialRefusedError as problem:
             attempt.rule = attempt.rule or problem.rule
             if problem.failure == "policy":
                 attempt.refusal = str(problem)
@@ -192,7 +192,7 @@ class Connector:
             if value is None or not value.isprintable() or not value.isascii():
                 what = f"the vault has no secret {match[1]} that fits into a header"
                 reason = f"{what}; store it with: paddock vault set {match[1]}"
-                raise RefusedError(reason, "policy", rule="network.rule.header")
+                raise DialRefusedError(reason, "policy", rule="network.rule.header")
             secrets.append(value)
             return value
 
@@ -204,26 +204,26 @@ class Connector:
         attempt = Attempt(authority)
         try:
             return await self._decide(authority, request)
-        except RefusedError as problem:
+        except DialRefusedError as problem:
             attempt.rule, attempt.refusal = problem.rule, str(problem)
             self.report(attempt)
             raise
 
-    async def refuse(self, authority: Authority, reason: str) -> RefusedError:
+    async def refuse(self, authority: Authority, reason: str) -> DialRefusedError:
         """Report a request that is refused before anything is decided, and return the error for it."""
         await self._pace.wait()
         self.report(Attempt(authority, rule="request", refusal=reason))
-        return RefusedError(reason, "invalid", rule="request")
+        return DialRefusedError(reason, "invalid", rule="request")
 
     async def _decide(self, authority: Authority, request: HttpRequest | None) -> HostDecision:
         """Return the decision on a host that is allowed, by a person where the rules say so. Raises RefusedError."""
         if self._left_bytes <= 0:
-            raise RefusedError(self._explain_budget(), "policy", rule="network.max_bytes")
+            raise DialRefusedError(self._explain_budget(), "policy", rule="network.max_bytes")
         decision = self._terms.decide(*authority, request)
         if decision.effect == "deny":
-            raise RefusedError(decision.reason, "policy", rule=decision.rule)
+            raise DialRefusedError(decision.reason, "policy", rule=decision.rule)
         if decision.effect == "ask" and not await self._ask_person(authority, decision):
-            raise RefusedError(
+            raise DialRefusedError(
                 f"{decision.reason}; the answer was no, or there was none", "policy", rule=decision.rule
             )
         return decision
@@ -231,7 +231,7 @@ class Connector:
     async def _ask_person(self, authority: Authority, decision: HostDecision) -> bool:
         """Return a person's answer; connections and requests that wait for the same one share it."""
         if self._terms.ask is None:
-            raise RefusedError(
+            raise DialRefusedError(
                 f"{decision.reason}; no person can be asked here", "policy", rule=decision.rule
             )
         about = (authority, decision.asked_request)
@@ -239,7 +239,7 @@ class Connector:
         if question is None:
             if len(self._questions) >= MAX_QUESTIONS:
                 reason = f"{decision.reason}; the program has already asked {MAX_QUESTIONS} questions"
-                raise RefusedError(reason, "policy", rule=decision.rule)
+                raise DialRefusedError(reason, "policy", rule=decision.rule)
             question = asyncio.create_task(self._terms.ask(authority, decision))
             self._questions[about] = question
         return await asyncio.shield(question)

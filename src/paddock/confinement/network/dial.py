@@ -27,7 +27,7 @@ _MAX_ANSWER_BYTES = 16 * 1024
 Failure = Literal["policy", "invalid", "unresolved", "unreachable", "timeout"]
 
 
-class RefusedError(Exception):
+class DialRefusedError(Exception):
     """A connection was not made. The text says why and what to do; it is for the program and for the record."""
 
     def __init__(self, reason: str, failure: Failure, *, rule: str = "") -> None:
@@ -60,9 +60,9 @@ async def find_addresses(authority: Authority, resolve: Resolve = resolve_name) 
     try:
         addresses = await resolve(*authority)
     except OSError as error:
-        raise RefusedError(f"{authority.host}: {error.strerror}", "unresolved") from None
+        raise DialRefusedError(f"{authority.host}: {error.strerror}", "unresolved") from None
     if not addresses:
-        raise RefusedError(f"{authority.host} has no address", "unresolved")
+        raise DialRefusedError(f"{authority.host} has no address", "unresolved")
     return addresses
 
 
@@ -101,7 +101,7 @@ def check_addresses(
     ports = "" if port == HTTPS_PORT else f"ports = [{port}], "
     rule = f'host = "{host}", {ports}effect = "allow" and addresses = ["{really(address)}"]'
     remedy = f"if that is intended, add a [[network.rule]] with {rule} to the user's paddock.toml"
-    raise RefusedError(f"{host} leads to {address}, which is {what}; {remedy}", "policy")
+    raise DialRefusedError(f"{host} leads to {address}, which is {what}; {remedy}", "policy")
 
 
 def is_own(address: Address) -> bool:
@@ -142,7 +142,7 @@ class Dialler:
                 return await _connect_to_any(authority, addresses[:MAX_ADDRESSES], self._timeout_s)
         except TimeoutError:
             seconds = f"{self._timeout_s:g} s"
-            raise RefusedError(f"{authority} did not answer within {seconds}", "timeout") from None
+            raise DialRefusedError(f"{authority} did not answer within {seconds}", "timeout") from None
 
     async def _connect_through(
         self, outer: OuterProxy, authority: Authority, networks: Sequence[Sequence[str]]
@@ -150,7 +150,7 @@ class Dialler:
         """Connect through another proxy, which resolves the name. What this machine can resolve is checked here."""
         try:
             check_addresses(authority, await find_addresses(authority, self._resolve), networks)
-        except RefusedError as problem:
+        except DialRefusedError as problem:
             if problem.failure != "unresolved":
                 raise
         addresses = await find_addresses(outer.authority, self._resolve)
@@ -177,7 +177,7 @@ async def _connect_to_any(
     if isinstance(last, TimeoutError):
         raise last
     why = os.strerror(last.errno) if last and last.errno else "it has no address"
-    raise RefusedError(f"cannot connect to {authority}: {why}", "unreachable")
+    raise DialRefusedError(f"cannot connect to {authority}: {why}", "unreachable")
 
 
 async def _connect_to(address: Address, port: int) -> socket.socket:
@@ -205,8 +205,8 @@ async def _open_tunnel(connected: socket.socket, outer: OuterProxy, authority: A
         answer += received
     status = _STATUS_LINE_PATTERN.match(answer)
     if status is None or not answer.endswith(b"\r\n\r\n"):
-        raise RefusedError(f"the proxy of {outer.variable} did not answer in HTTP", "unreachable")
+        raise DialRefusedError(f"the proxy of {outer.variable} did not answer in HTTP", "unreachable")
     if not status[1].startswith(b"2"):
-        raise RefusedError(
+        raise DialRefusedError(
             f"the proxy of {outer.variable} answered {status[1].decode()} for {authority}", "unreachable"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import h11
 
 from paddock.confinement.network.connector import AddedHeader, Connector, HostConnection
-from paddock.confinement.network.dial import Failure, RefusedError
+from paddock.confinement.network.dial import DialRefusedError, Failure
 from paddock.confinement.network.heads import (
     HOP_BY_HOP,
     Fields,
@@ -66,8 +66,8 @@ class HttpProxy:
                 self._timer.restart()
             await self._end_client()
         except BadHeadError as problem:
-            await self._refuse(RefusedError(str(problem), "invalid"))
-        except RefusedError as problem:
+            await self._refuse(DialRefusedError(str(problem), "invalid"))
+        except DialRefusedError as problem:
             await self._refuse(problem)
         finally:
             self._drop_host()
@@ -92,10 +92,10 @@ class HttpProxy:
         host, decision = await self._connect(authority, request)
         try:
             added = await self._make_header(authority, decision)
-        except RefusedError as problem:
+        except DialRefusedError as problem:
             host.attempt.refusal = str(problem)
             raise
-        return await Exchange(
+        return await ProxyExchange(
             self._client,
             host,
             head,
@@ -111,7 +111,7 @@ class HttpProxy:
             return _NOTHING_ADDED
         if not self._is_secure:
             reason = f"{authority}: the rule adds header fields, which are sent inside of TLS only; use https"
-            raise RefusedError(reason, "policy", rule=decision.rule)
+            raise DialRefusedError(reason, "policy", rule=decision.rule)
         # The vault may be in a database that hangs: other requests must not wait for it.
         return await asyncio.to_thread(self._connector.fill_in, decision.header)
 
@@ -170,7 +170,7 @@ class HttpProxy:
             self._host.close()
             self._host = None
 
-    async def _refuse(self, problem: RefusedError) -> None:
+    async def _refuse(self, problem: DialRefusedError) -> None:
         """Answer a refused request and end the connection.
 
         The body is one line of text, and so is the reason phrase: most clients show only that of a refused CONNECT.
@@ -207,7 +207,7 @@ class SecretWatch:
 _NOTHING_ADDED = AddedHeader()
 
 
-class Exchange:
+class ProxyExchange:
     """One request of HTTP and its response."""
 
     def __init__(
@@ -249,7 +249,7 @@ class Exchange:
             else:
                 download.result()
             is_whole = upload.done()
-        except (BadHeadError, RefusedError, h11.LocalProtocolError) as problem:
+        except (BadHeadError, DialRefusedError, h11.LocalProtocolError) as problem:
             self._host.attempt.failure = str(problem)
             if self._has_answered or isinstance(problem, h11.LocalProtocolError):
                 raise ConnectionAbortedError(str(problem)) from None
@@ -339,14 +339,14 @@ class Exchange:
                         return
         except h11.RemoteProtocolError as problem:
             message = f"{self._host.authority} does not answer in HTTP/1.1: {problem}"
-            raise RefusedError(message, "unreachable") from None
+            raise DialRefusedError(message, "unreachable") from None
 
     async def _receive_response(self) -> bytes:
         try:
             return await self._host.read()
         except ConnectionResetError:
             message = f"{self._host.authority} reset the connection before the end of its answer"
-            raise RefusedError(message, "unreachable") from None
+            raise DialRefusedError(message, "unreachable") from None
 
     def _make_response(self, response: h11.Response) -> h11.Response:
         dropped = HOP_BY_HOP
@@ -360,7 +360,7 @@ class Exchange:
         if sum(watch.sees(data) for watch in self._returned):  # each of them must see everything
             reason = f"{self._host.authority} sent back a secret that was added to the request; the answer was cut off"
             self._host.attempt.refusal = reason
-            raise RefusedError(reason, "policy")
+            raise DialRefusedError(reason, "policy")
 
     async def _answer(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
         if isinstance(event, h11.Response):

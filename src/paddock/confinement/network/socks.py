@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from paddock.confinement.network.connector import Connector, HostConnection
-from paddock.confinement.network.dial import Failure, RefusedError
+from paddock.confinement.network.dial import DialRefusedError, Failure
 from paddock.confinement.network.streams import ByteStream, IdleTimer
 from paddock.model.host_names import Authority, quote_host, read_authority
 from paddock.model.printable import make_printable
@@ -52,7 +52,7 @@ async def open_socks_tunnel(
     timer.pause()
     try:
         connection = await connector.connect(await _check_authority(connector, host, port))
-    except RefusedError as problem:
+    except DialRefusedError as problem:
         timer.restart()
         await _reply(client, _REPLIES[problem.failure])
         return None

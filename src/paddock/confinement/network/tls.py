@@ -5,7 +5,7 @@ import ssl
 from functools import cache
 
 from paddock.confinement.network.connector import Attempt, HostConnection
-from paddock.confinement.network.dial import RefusedError
+from paddock.confinement.network.dial import DialRefusedError
 from paddock.confinement.network.streams import ByteStream
 from paddock.model.host_names import Authority
 from paddock.model.network import HostDecision
@@ -113,7 +113,7 @@ async def secure_host(host: HostConnection) -> TlsHost:
         if isinstance(problem, ssl.SSLCertVerificationError):
             why = problem.verify_message
         host.attempt.failure = f"{host.authority}: TLS with the host failed: {why}"
-        raise RefusedError(host.attempt.failure, "unreachable") from None
+        raise DialRefusedError(host.attempt.failure, "unreachable") from None
     return secured
 
 

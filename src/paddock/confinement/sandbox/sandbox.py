@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 
 from paddock.confinement.sandbox import spec, state_paths
 from paddock.confinement.sandbox.child import landlock
-from paddock.confinement.sandbox.child.cgroup import Group
+from paddock.confinement.sandbox.child.cgroup import ControlGroup
 from paddock.confinement.sandbox.child.hiding import HidingRules
 from paddock.confinement.sandbox.child.messages import JobSpec
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
@@ -85,7 +85,7 @@ class KernelSandbox:
     hiding: HidingRules = DEFAULT_HIDING
     """Which files of granted folders no program can read."""
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()).absolute())
-    group: Group | None = None
+    group: ControlGroup | None = None
     """Control group of all jobs, if its limits hold (`paddock.confinement.sandbox.tiers`); this sandbox releases it."""
     own: tuple[str, ...] = ()
     """Paddock's own directories (`state_paths`). No program can access them, even if a parent is granted."""

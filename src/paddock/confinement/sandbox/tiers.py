@@ -323,8 +323,8 @@ async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
     """Give a sandbox a control group for its jobs if one is delegated and its limit holds; return the findings."""
     name = "cgroup v2"
     try:
-        group = sandbox.group = cgroup.Group(cgroup.find_delegated_folder())
-    except (cgroup.Refusal, OSError) as error:
+        group = sandbox.group = cgroup.ControlGroup(cgroup.find_delegated_folder())
+    except (cgroup.GroupRefusal, OSError) as error:
         return Layer(name=name, available=False, detail=f"{_explain_error(error)}; {_SAMPLES}", fix=_DELEGATE)
     limits = ProcessLimits(timeout_ms=10_000, memory_bytes=_CANARY_MEMORY)
     target = json.dumps({"take": _CANARY_TAKES})
@@ -340,7 +340,7 @@ async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
 
 
 def _facts(
-    tier: Tier, job_user: int | None, group: cgroup.Group | None = None, *, supervised: bool = True
+    tier: Tier, job_user: int | None, group: cgroup.ControlGroup | None = None, *, supervised: bool = True
 ) -> SandboxFacts:
     supervised = supervised and _needs_supervised_calls(tier, job_user)
     layers = list(_LAYERS[tier])

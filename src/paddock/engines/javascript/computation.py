@@ -14,7 +14,7 @@ import struct
 from paddock.engines.javascript import frames
 from paddock.engines.javascript.job import GuestJob
 from paddock.engines.javascript.outcome_mapping import POSITION_PATTERN, STOPPED, End, HostEnd, OutcomeMapping
-from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.source_map import SourceMap
 from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
@@ -55,7 +55,7 @@ class Computation(WorkerListener):
         self._worker = worker
         self._job = job
         source = job.work.source
-        self._program = Program(
+        self._program = ParsedProgram(
             source=source, code=source + _SOURCE_URL, language="javascript", positions=SourceMap(prefix=0)
         )
         self._ended = asyncio.get_running_loop().create_future()

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Literal
 from paddock.confinement.sandbox.child import lockdown
 from paddock.engines.javascript.busy_poll import BusyPoll
 from paddock.engines.javascript.computation import Computation
-from paddock.engines.javascript.execution import Execution
+from paddock.engines.javascript.execution import GuestExecution
 from paddock.engines.javascript.held_worker import HeldWorker
 from paddock.engines.javascript.job import GuestJob, Host
 from paddock.engines.javascript.parse import Parser, ProgramError
-from paddock.engines.javascript.pool import Pool
+from paddock.engines.javascript.pool import WorkerPool
 from paddock.engines.javascript.worker_client import Worker
 from paddock.foundation.cancellation import call_when_set
 from paddock.model.errors import PaddockError
@@ -43,7 +43,7 @@ _LONE_SURROGATE = ErrorInfo(
 """As parse.js words it. A computation goes to V8 as UTF-8, which cannot encode a lone surrogate."""
 
 
-class _Slots(asyncio.Semaphore):
+class _WorkerSlots(asyncio.Semaphore):
     """Slots for running programs; counts how many programs wait for one."""
 
     waiting = 0
@@ -59,7 +59,7 @@ class _Slots(asyncio.Semaphore):
 class _Placed:
     """A worker with a slot, which it gives up while it is paused: a program that waits for a person blocks no other."""
 
-    def __init__(self, slots: _Slots, worker: Worker) -> None:
+    def __init__(self, slots: _WorkerSlots, worker: Worker) -> None:
         self._slots = slots
         self._worker = worker
         self._has_slot = True
@@ -86,7 +86,7 @@ class _Placed:
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
-    def __init__(self, pool: Pool, parser: Parser, max_programs: int) -> None:
+    def __init__(self, pool: WorkerPool, parser: Parser, max_programs: int) -> None:
         """Run at most `max_programs` at a time; further ones wait in order of arrival.
 
         Each depth of nested programs has its own `max_programs` slots. A program that holds a slot therefore never
@@ -96,7 +96,7 @@ class GuestEngine:
         self._parser = parser
         self._busy_poll = BusyPoll()
         self._running: set[Worker] = set()
-        self._slots: defaultdict[int, _Slots] = defaultdict(lambda: _Slots(max_programs))
+        self._slots: defaultdict[int, _WorkerSlots] = defaultdict(lambda: _WorkerSlots(max_programs))
 
     @property
     def waiting(self) -> int:
@@ -141,7 +141,7 @@ class GuestEngine:
         return await self._run(
             job,
             profile,
-            lambda worker: Execution(worker, job, program, host, on_console, busy_poll=self._busy_poll),
+            lambda worker: GuestExecution(worker, job, program, host, on_console, busy_poll=self._busy_poll),
             stop,
         )
 
@@ -149,7 +149,7 @@ class GuestEngine:
         self,
         job: GuestJob,
         profile: "EngineProfile",
-        begin: "Callable[[Worker], Execution | Computation]",
+        begin: "Callable[[Worker], GuestExecution | Computation]",
         stop: asyncio.Event | None,
     ) -> RawResult:
         slots = await self._take_turn(job)
@@ -172,7 +172,7 @@ class GuestEngine:
             # and the result need not wait for that.
             asyncio.get_running_loop().call_soon(worker.end)
 
-    async def _take_turn(self, job: GuestJob) -> _Slots:
+    async def _take_turn(self, job: GuestJob) -> _WorkerSlots:
         """Wait for a slot, and add that time to the job's waits. Return the slots that it belongs to."""
         slots, queued = self._slots[job.depth], time.perf_counter()
         await slots.acquire()
@@ -220,7 +220,7 @@ class GuestEngine:
         placed = _Placed(slots, worker)
         self._begin(worker)
         try:
-            execution = Execution(
+            execution = GuestExecution(
                 worker,
                 job,
                 program,
@@ -238,7 +238,11 @@ class GuestEngine:
 
 
 async def _run(
-    execution: Execution | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
+    execution: GuestExecution | Computation,
+    worker: Worker,
+    placed: _Placed,
+    job: GuestJob,
+    facts: SandboxFacts,
 ) -> RawResult:
     started = time.perf_counter()
     try:

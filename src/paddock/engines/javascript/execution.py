@@ -24,7 +24,7 @@ from paddock.engines.javascript.outcome_mapping import (
     describe_uncalled,
     rejection_text,
 )
-from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.foundation.large_json import count_in_slices, let_others_run
 from paddock.model.errors import PaddockError
@@ -63,14 +63,14 @@ _OUT_OF_PLACE: dict[type, str] = {
 }
 
 
-class Execution(WorkerListener):
+class GuestExecution(WorkerListener):
     """The parent's side of one running program."""
 
     def __init__(
         self,
         worker: Worker,
         job: GuestJob,
-        program: Program,
+        program: ParsedProgram,
         host: Host,
         on_console: OnConsole | None,
         *,
@@ -103,8 +103,8 @@ class Execution(WorkerListener):
         self._pending_bytes = 0
         self._pending_values = 0
         self._fault: BaseException | None = None
-        self._waiting: deque[frames.Call | frames.SdkCall] = deque()
-        self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
+        self._waiting: deque[frames.ServerCallFrame | frames.SdkCallFrame] = deque()
+        self._tasks: dict[asyncio.Task[None] | None, frames.ServerCallFrame | frames.SdkCallFrame] = {}
         self._end: End = None
         self._in_flight = 0
         self._room = 0 if job.sink is None else job.sink.limit
@@ -192,7 +192,7 @@ class Execution(WorkerListener):
             self._refuse("too many messages")
             return
         match message:
-            case frames.Call() | frames.SdkCall():
+            case frames.ServerCallFrame() | frames.SdkCallFrame():
                 self._call(message)
             case frames.RefusedCall():
                 self._refuse_call(message)
@@ -286,7 +286,7 @@ class Execution(WorkerListener):
             self._on_console = None
             self._finish()
 
-    def _call(self, call: frames.Call | frames.SdkCall) -> None:
+    def _call(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
         self._asked += 1
         self._quick = time.perf_counter() < self._answered + SOON_S
         if self._asked > self._job.limits.host_calls:  # the bootstrap itself keeps this limit
@@ -328,10 +328,10 @@ class Execution(WorkerListener):
         error: dict[str, Json] = {"name": name, "message": text}
         self._worker.send(frames.encode_reply(number, ok=False, value=error))
 
-    def _begin(self, call: frames.Call | frames.SdkCall) -> None:
+    def _begin(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
         self._tasks[asyncio.create_task(self._serve(call))] = call
 
-    async def _serve(self, call: frames.Call | frames.SdkCall) -> None:
+    async def _serve(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
         try:
             await self._answer(call)
         except Exception as fault:  # noqa: BLE001 - a fault of Paddock, not of the program
@@ -345,9 +345,9 @@ class Execution(WorkerListener):
             if self._waiting and not self._ended.done():
                 self._begin(self._waiting.popleft())
 
-    async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
+    async def _answer(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
         on_reply = partial(self._reply, call, time.perf_counter())
-        if isinstance(call, frames.Call):
+        if isinstance(call, frames.ServerCallFrame):
             await self._host.call(
                 call.server, call.tool, call.arguments, on_reply, raw=call.raw, encoded=call.encoded
             )
@@ -356,7 +356,9 @@ class Execution(WorkerListener):
         # Wait for a worker that does not read; further replies would pile up in memory.
         await self._worker.drain()
 
-    def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
+    def _reply(
+        self, call: frames.ServerCallFrame | frames.SdkCallFrame, started: float, reply: HostReply
+    ) -> None:
         self._answered = time.perf_counter()
         if reply.warning:
             self._warn(reply.warning)
@@ -370,15 +372,19 @@ class Execution(WorkerListener):
         if self._quick:
             self._busy_poll.begin()
 
-    def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
+    def _too_large(self, call: frames.ServerCallFrame | frames.SdkCallFrame, size: int) -> "Json":
         """Return the error for an answer that does not fit into a message, which is not the program's fault."""
-        whose = "Server {0}: the answer of {1}" if isinstance(call, frames.Call) else "{0}: the result of {1}"
+        whose = (
+            "Server {0}: the answer of {1}"
+            if isinstance(call, frames.ServerCallFrame)
+            else "{0}: the result of {1}"
+        )
         max_bytes, profile = self._job.limits.frame_bytes, self._job.work.profile
         text = (
             f"{whose.format(*_names(call))} takes {size} bytes, and a program can receive at most {max_bytes}"
         )
         return {
-            "name": "ToolError" if isinstance(call, frames.Call) else "LimitError",
+            "name": "ToolError" if isinstance(call, frames.ServerCallFrame) else "LimitError",
             "message": f"{text}. Ask for less at once, or raise `limits.{profile}.frame_bytes`.",
             "server": _names(call)[0],
             "tool": _names(call)[1],
@@ -472,9 +478,9 @@ class Execution(WorkerListener):
         )
 
 
-def _names(call: frames.Call | frames.SdkCall) -> tuple[str, str]:
+def _names(call: frames.ServerCallFrame | frames.SdkCallFrame) -> tuple[str, str]:
     """Return the server and the tool of a call, as people know them."""
-    return (call.server, call.tool) if isinstance(call, frames.Call) else ("paddock", call.name)
+    return (call.server, call.tool) if isinstance(call, frames.ServerCallFrame) else ("paddock", call.name)
 
 
 def _record(names: tuple[str, str], status: Status, seconds: float) -> CallRecord:

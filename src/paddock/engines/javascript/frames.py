@@ -79,7 +79,7 @@ class ConsoleCut(_Word):
     """The console budget is used up; no further line follows."""
 
 
-class Call(NamedTuple):
+class ServerCallFrame(NamedTuple):
     """The program calls a tool of a server."""
 
     number: int
@@ -95,7 +95,7 @@ class Call(NamedTuple):
     """Paths of byte arrays in the arguments, which are base64 there; a path has names and indexes from the outside."""
 
 
-class SdkCall(NamedTuple):
+class SdkCallFrame(NamedTuple):
     """The program calls a method of the SDK, such as `vault.get`."""
 
     number: int
@@ -187,8 +187,8 @@ Message = (
     | Idle
     | ConsoleLine
     | ConsoleCut
-    | Call
-    | SdkCall
+    | ServerCallFrame
+    | SdkCallFrame
     | RefusedCall
     | Emitted
     | Overflow
@@ -372,7 +372,11 @@ def _read_word(items: Json, size: int, values: int) -> Message:
         message = _read_message(parts[0], parts[1:], size)
     except (TypeError, ValueError, KeyError):
         raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
-    return message._replace(values=values) if values and isinstance(message, Call | SdkCall) else message
+    return (
+        message._replace(values=values)
+        if values and isinstance(message, ServerCallFrame | SdkCallFrame)
+        else message
+    )
 
 
 def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
@@ -386,7 +390,7 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa:
         case "sdk", [int(number), str(name), list()] if len(name) <= _MAX_NAME_CHARS and not isinstance(
             number, bool
         ):
-            return SdkCall(number, name, cast("list[Json]", parts[2]), size)
+            return SdkCallFrame(number, name, cast("list[Json]", parts[2]), size)
         case "emit" | "piece" | "oversized", [body]:
             return _read_output(kind, body)
         case "done", [dict()]:
@@ -407,14 +411,14 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa:
 
 def _read_call(  # noqa: PLR0917 - the items of a message
     number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
-) -> Call:
+) -> ServerCallFrame:
     """Return a call. A match statement would take longer than the rest of reading a frame."""
     kinds = tuple(map(type, (number, server, tool, arguments, raw)))
     if kinds != _CALL_TYPES or len(server) > _MAX_NAME_CHARS or len(tool) > _MAX_NAME_CHARS:
         raise ValueError
     if encoded is None:
-        return Call(number, server, tool, arguments, raw, size)
-    return Call(number, server, tool, arguments, raw, size, encoded=_read_places(encoded))
+        return ServerCallFrame(number, server, tool, arguments, raw, size)
+    return ServerCallFrame(number, server, tool, arguments, raw, size, encoded=_read_places(encoded))
 
 
 def _read_places(value: Json) -> JsonPaths:

@@ -1,6 +1,6 @@
 """A worker that runs the programs of one session, and is stopped between them.
 
-    run       continue the process -> program (`Execution`) -> its end -> "idle" -> stop the process (SIGSTOP)
+    run       continue the process -> program (`GuestExecution`) -> its end -> "idle" -> stop the process (SIGSTOP)
     a limit   interrupt V8 and send `end` -> "idle" within half a second, or the process is killed and lost
 
 "idle" means that the microtasks that a program left have run. Its timers and calls are forgotten. The worker keeps the
@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from paddock.engines.javascript import frames
-from paddock.engines.javascript.execution import Execution
+from paddock.engines.javascript.execution import GuestExecution
 from paddock.engines.javascript.job import GuestJob
 from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.foundation.cancellation import run_shielded
@@ -39,7 +39,7 @@ class HeldWorker(WorkerListener):
         """Take over a worker that is ready."""
         self.worker = worker
         self._facts = facts
-        self._execution: Execution | None = None
+        self._execution: GuestExecution | None = None
         self._ending = False
         """Whether the program is over for the parent, and only `idle` is missing."""
         self._idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -54,7 +54,7 @@ class HeldWorker(WorkerListener):
         """Whether its process has ended, or ends now."""
         return not self.worker.is_alive()
 
-    async def run(self, execution: Execution, placed: "Pausable", job: GuestJob) -> RawResult:
+    async def run(self, execution: GuestExecution, placed: "Pausable", job: GuestJob) -> RawResult:
         """Run a program and return its result. Raises PaddockError if Paddock's own machinery fails."""
         worker = self.worker
         started, before = time.perf_counter(), worker.cost() or WorkerUsage(0.0, 0)
@@ -85,7 +85,7 @@ class HeldWorker(WorkerListener):
         if self._execution is not None:
             self._execution.stop()
 
-    async def _pause(self, execution: Execution) -> None:
+    async def _pause(self, execution: GuestExecution) -> None:
         """End what is left of a program and stop the process, or kill it if that does not succeed."""
         worker, self._ending = self.worker, True
         if execution.has_begun and not execution.has_word:
@@ -99,7 +99,7 @@ class HeldWorker(WorkerListener):
         worker.stop()
         self.resident_bytes = worker.resident_bytes()
 
-    async def _becomes_idle(self, execution: Execution) -> bool:
+    async def _becomes_idle(self, execution: GuestExecution) -> bool:
         """Wait until nothing of a program is left to run; interrupt it after a while, and again."""
         for _ in range(
             MAX_ROUNDS + execution.has_word

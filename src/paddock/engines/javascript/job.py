@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from paddock.engines.javascript.clock import Clock
+from paddock.engines.javascript.clock import GuestClock
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
@@ -73,7 +73,7 @@ class GuestJob:
     """Methods of the SDK that the settings add, as `namespace.function`."""
     depth: int = 0
     """Number of programs that wait for this one, each for the next."""
-    clock: Clock = field(default_factory=Clock)
+    clock: GuestClock = field(default_factory=GuestClock)
     """The clock of its wall time."""
     sink: ResultSink | None = None
     """Stores a result over its limit."""

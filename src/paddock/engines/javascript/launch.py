@@ -18,7 +18,7 @@ from paddock.model.errors import EngineError, explain_start_failure
 EngineProfile = Literal["guest", "guest-jit"]
 
 
-class Child(NamedTuple):
+class EngineProcess(NamedTuple):
     """A child process and this side of its one socket."""
 
     process: subprocess.Popen[bytes]
@@ -29,11 +29,11 @@ class Launcher:
     """Returns children that were started early, then starts new ones. Raises EngineError without mini-racer."""
 
     def __init__(self) -> None:
-        self._fork_servers: dict[EngineProfile, Child] = {}
-        self._readers: list[Child] = []
+        self._fork_servers: dict[EngineProfile, EngineProcess] = {}
+        self._readers: list[EngineProcess] = []
 
     @property
-    def spare_children(self) -> tuple[Child, ...]:
+    def spare_children(self) -> tuple[EngineProcess, ...]:
         """The children that were started early and not used yet."""
         return (*self._fork_servers.values(), *self._readers)
 
@@ -45,12 +45,12 @@ class Launcher:
         """Start a parser before it is needed."""
         self._readers.append(self.start_parse_worker())
 
-    def start_fork_server(self, profile: EngineProfile) -> Child:
+    def start_fork_server(self, profile: EngineProfile) -> EngineProcess:
         """Return a fork server (`paddock.engines.javascript.child.fork_server`); the caller ends it."""
         early = self._fork_servers.pop(profile, None)
         return early or _launch_child("fork_server", profile, kind=socket.SOCK_SEQPACKET)
 
-    def start_parse_worker(self) -> Child:
+    def start_parse_worker(self) -> EngineProcess:
         """Return a parser (`paddock.engines.javascript.child.parse_worker`); the caller ends it."""
         return (
             self._readers.pop() if self._readers else _launch_child("parse_worker", kind=socket.SOCK_STREAM)
@@ -67,7 +67,7 @@ class Launcher:
             process.wait()
 
 
-def _launch_child(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
+def _launch_child(module: str, *arguments: str, kind: socket.SocketKind) -> EngineProcess:
     """Start a process without site-packages and environment; it gets one socket and the engine's directory."""
     if lacking := preflight.powers_lacking(preflight.FOR_GUESTS):
         raise EngineError(lacking)
@@ -84,7 +84,7 @@ def _launch_child(module: str, *arguments: str, kind: socket.SocketKind) -> Chil
         except EngineError:
             ours.close()
             raise
-    return Child(process, ours)
+    return EngineProcess(process, ours)
 
 
 def find_engine_directory() -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from paddock.engines.javascript import frames
 from paddock.engines.javascript.child.v8 import EXIT_MEMORY
 from paddock.engines.javascript.job import GuestJob
-from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.worker_client import Worker
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Frame, Status
@@ -71,7 +71,7 @@ def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
     return (int(position[1]), int(position[2])) if position else (None, None)
 
 
-def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
+def call_path(program: ParsedProgram, stack: str) -> tuple[Frame, ...]:
     """Return the program's own functions in a stack, in the user's coordinates."""
     found = ((match[1] or "", int(match[2]), int(match[3])) for match in _FRAME_PATTERN.finditer(stack))
     own = (
@@ -82,7 +82,7 @@ def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
     )
 
 
-def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
+def thrown_error(program: ParsedProgram, thrown: frames.Failed) -> ErrorInfo:
     """Return what a program threw, with the user's line and column and bounded texts."""
     text = "" if thrown.is_error else thrown.thrown[:_MAX_TEXT_CHARS]
     name, message = thrown.name[:_MAX_NAME_CHARS], thrown.message[:_MAX_TEXT_CHARS]
@@ -92,7 +92,7 @@ def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
     return info.model_copy(update={"code": thrown.code, "data": thrown.data})
 
 
-def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
+def rejection_text(program: ParsedProgram, rejected: frames.Unhandled) -> str:
     """Return the console line for a rejected promise without a handler."""
     error = thrown_error(program, rejected.reason)
     named = f"{error.name}: {error.message}" if rejected.reason.is_error and error.message else error.message
@@ -102,7 +102,7 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
     return f"Unhandled rejection: {(named or error.name)[:_MAX_CAUSE_CHARS]}{place}"
 
 
-def describe_inexact(program: Program) -> str:
+def describe_inexact(program: ParsedProgram) -> str:
     """Return what to say of whole numbers in a program that JavaScript cannot hold; empty where there is none."""
     if not program.inexact:
         return ""
@@ -115,7 +115,7 @@ def describe_inexact(program: Program) -> str:
     )
 
 
-def describe_uncalled(program: Program) -> str:
+def describe_uncalled(program: ParsedProgram) -> str:
     """Return the warning for a program that only declares functions and classes; "" for any other."""
     if not program.uncalled:
         return ""
@@ -131,7 +131,7 @@ class OutcomeMapping(NamedTuple):
     """Maps the end of one program."""
 
     job: GuestJob
-    program: Program
+    program: ParsedProgram
     worker: Worker
 
     def on(self, end: End) -> Judgement:

@@ -42,7 +42,7 @@ class UncalledFunction(Value):
     call: str
 
 
-class Program(Value):
+class ParsedProgram(Value):
     """A program ready to run."""
 
     source: str
@@ -89,7 +89,7 @@ class ProgramError(Exception):
         self.info = info
 
 
-class _Answer(Value):
+class _ParserAnswer(Value):
     ok: bool
     code: str = ""
     language: Literal["javascript", "typescript"] = "javascript"
@@ -106,7 +106,7 @@ def write_request(source: str, language: Language, *, session: bool = False) -> 
     return json.dumps(request | ({"session": True} if session else {})).encode()
 
 
-def read_response(response: bytes, source: str) -> Program:
+def read_response(response: bytes, source: str) -> ParsedProgram:
     """Return the program of a response of parse.js for `source`.
 
     Raises ProgramError with the line, column and excerpt of the original text; ValueError (pydantic's) for a response
@@ -114,9 +114,9 @@ def read_response(response: bytes, source: str) -> Program:
     """
     if holds_more(response, MAX_VALUES):
         raise ValueError(f"more than {MAX_VALUES} values")
-    read = _Answer.model_validate_json(response)
+    read = _ParserAnswer.model_validate_json(response)
     if read.ok and read.code:
-        return Program(
+        return ParsedProgram(
             source=source,
             code=read.code,
             language=read.language,
@@ -154,14 +154,14 @@ class Parser:
         self._turn = asyncio.Lock()
         self._asked = 0
         """Number of requests sent to the process."""
-        self._known: OrderedDict[_Key, Program] = OrderedDict()
+        self._known: OrderedDict[_Key, ParsedProgram] = OrderedDict()
 
     def prepare(self) -> None:
         """Start the process without waiting for it."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
 
-    async def parse(self, source: str, language: Language, *, session: bool = False) -> Program:
+    async def parse(self, source: str, language: Language, *, session: bool = False) -> ParsedProgram:
         """Return `source` as a program. A text that was parsed recently is not parsed again.
 
         The top-level declarations of a program in a `session` outlive it.
@@ -180,7 +180,7 @@ class Parser:
             self._known.move_to_end(key)
         return program
 
-    def _look_up_cache(self, key: _Key) -> Program | None:
+    def _look_up_cache(self, key: _Key) -> ParsedProgram | None:
         """Return the program of a cached answer; None without a valid one."""
         source, language, session = key
         kept = None if session else self._answers.look_up(source, language)
@@ -189,7 +189,7 @@ class Parser:
         except (ValueError, ProgramError):
             return None  # damaged: the text is parsed again, and the entry replaced
 
-    async def _parse(self, key: _Key) -> Program:
+    async def _parse(self, key: _Key) -> ParsedProgram:
         source, language, session = key
         async with self._turn:
             self.prepare()

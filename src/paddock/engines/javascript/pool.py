@@ -14,7 +14,7 @@ import signal
 import socket
 from collections import deque
 
-from paddock.engines.javascript.launch import Child, EngineProfile, Launcher
+from paddock.engines.javascript.launch import EngineProcess, EngineProfile, Launcher
 from paddock.engines.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.errors import EngineError, explain_start_failure
 
@@ -28,7 +28,7 @@ _CLOSING = "Paddock is closing"
 class ForkServerClient:
     """The parent's side of one fork server (`paddock.engines.javascript.child.fork_server`)."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: EngineProcess) -> None:
         self.forks = 0
         self.alive = True
         self._retired = False
@@ -171,7 +171,7 @@ def _make_channels() -> tuple[socket.socket, socket.socket, int, int]:
         raise
 
 
-class Pool:
+class WorkerPool:
     """The ready workers of each engine profile."""
 
     def __init__(self, launcher: Launcher, *, spares: int) -> None:

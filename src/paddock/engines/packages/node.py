@@ -14,7 +14,7 @@ from paddock.engines.packages.errors import PackagesError
 from paddock.engines.packages.phase import Phase, run_step
 from paddock.engines.packages.registries import NodeRegistries
 from paddock.engines.packages.store import Staging, TreeError, take_tree
-from paddock.engines.packages.wanted import Wanted
+from paddock.engines.packages.wanted import WantedPackages
 from paddock.model.base import count
 from paddock.model.outcome import Status
 from paddock.model.packages import LOCK_FILE, PACKAGE_FILE, split_node
@@ -37,7 +37,7 @@ _OPTIONS = (
 _NAME = "node_modules/"
 
 
-async def resolve(phase: Phase, wanted: Wanted, _staging: Staging) -> bytes:
+async def resolve(phase: Phase, wanted: WantedPackages, _staging: Staging) -> bytes:
     """Return package.json and package-lock.json as one JSON object. Raises PackagesError, EngineError."""
     manifest = _make_manifest(wanted)
     own = wanted.files.get(LOCK_FILE)
@@ -64,7 +64,7 @@ def _join(manifest: dict[str, Any], lock: dict[str, Any]) -> bytes:
     return json.dumps({"package": manifest, "lock": lock}, sort_keys=True).encode()
 
 
-def _make_manifest(wanted: Wanted) -> dict[str, Any]:
+def _make_manifest(wanted: WantedPackages) -> dict[str, Any]:
     """Return the package.json of an installation: what the program's own one depends on, and the requirements."""
     own = _read_object(wanted.files.get(PACKAGE_FILE, b"{}"), PACKAGE_FILE)
     kept = {name: own[name] for name in _MANIFEST_FIELDS if name in own}

@@ -14,7 +14,7 @@ from paddock.confinement.sandbox.child import permissions
 from paddock.confinement.sandbox.protocol import GuardingSandbox, HostProxy, SandboxSlot, Sink, Streams
 from paddock.engines.packages.errors import PackagesError
 from paddock.engines.packages.registries import PROXY_VARIABLES, Registries
-from paddock.engines.packages.wanted import Interpreter
+from paddock.engines.packages.wanted import PackageInterpreter
 from paddock.foundation.files import make_temporary_directory
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import Status
@@ -34,7 +34,7 @@ class Phase(NamedTuple):
     """What the steps of one installation have in common."""
 
     settings: PackageSettings
-    interpreter: Interpreter
+    interpreter: PackageInterpreter
     registries: Registries
     sandbox: GuardingSandbox
     stop: asyncio.Event | None
@@ -48,7 +48,7 @@ class Phase(NamedTuple):
         return text
 
 
-class Ended(NamedTuple):
+class FinishedStep(NamedTuple):
     """A step that has succeeded. Its files last as long as the context of `run_step`."""
 
     scratch: Path
@@ -65,7 +65,7 @@ async def run_step(
     environment: Mapping[str, str],
     what: str,
     moved: Mapping[str, Path] = MappingProxyType({}),
-) -> AsyncGenerator[Ended]:
+) -> AsyncGenerator[FinishedStep]:
     """Run a shell script in a sandbox and yield its end.
 
     `$1` in the script is the installer, and the `arguments` follow. `what` names the step in errors. Directories of an
@@ -91,7 +91,7 @@ async def run_step(
             ended = await phase.sandbox.run(command, grants, limits, streams, slot=slot, stop=phase.stop)
             if ended.status is not Status.OK or ended.survivors:
                 raise _explain_end(phase, ended, what)
-            yield Ended(slot.scratch, bytes(said))
+            yield FinishedStep(slot.scratch, bytes(said))
         finally:
             slot.release()
 

@@ -12,7 +12,7 @@ from paddock.engines.packages.errors import PackagesError
 from paddock.engines.packages.phase import Phase, run_step
 from paddock.engines.packages.registries import PythonRegistries
 from paddock.engines.packages.store import Staging, TreeError, take_tree
-from paddock.engines.packages.wanted import Wanted
+from paddock.engines.packages.wanted import WantedPackages
 from paddock.model.base import count
 from paddock.model.outcome import Status
 
@@ -33,7 +33,7 @@ _OWN_NAMES_PATTERN = re.compile(r"python[0-9.]*|activate.*|deactivate.*|pydoc.*"
 _LIBRARY_PATTERN = re.compile(r"python3\.[0-9]+t?")
 
 
-async def resolve(phase: Phase, wanted: Wanted, staging: Staging) -> bytes:
+async def resolve(phase: Phase, wanted: WantedPackages, staging: Staging) -> bytes:
     """Return the lock of requirements: exact versions with their hashes. Raises PackagesError, EngineError."""
     requirements = "\n".join(sorted(set(wanted.requirements)))
     registries = _of_python(phase)

@@ -22,13 +22,13 @@ from paddock.engines.packages.progress import report_progress
 from paddock.engines.packages.registries import Registries, read_registries
 from paddock.engines.packages.store import (
     FORMAT_VERSION,
-    Manifest,
+    EnvironmentManifest,
     Staging,
     Store,
     measure,
     name_environment,
 )
-from paddock.engines.packages.wanted import Interpreter, Provided, Wanted
+from paddock.engines.packages.wanted import PackageInterpreter, Provided, WantedPackages
 from paddock.model.base import count
 from paddock.model.canonical import canonical
 from paddock.model.network import NetworkRule
@@ -54,8 +54,8 @@ class Packages:
     @asynccontextmanager
     async def provide(
         self,
-        wanted: Wanted,
-        interpreter: Interpreter,
+        wanted: WantedPackages,
+        interpreter: PackageInterpreter,
         sandbox: GuardingSandbox,
         open_hosts: OpenHosts,
         stop: asyncio.Event | None = None,
@@ -95,7 +95,9 @@ class Packages:
             yield Provided(name_environment(key, manifest), self.store.locate(key))
 
     @asynccontextmanager
-    async def _connect(self, wanted: Wanted, phase: Phase, open_hosts: OpenHosts) -> AsyncGenerator[Phase]:
+    async def _connect(
+        self, wanted: WantedPackages, phase: Phase, open_hosts: OpenHosts
+    ) -> AsyncGenerator[Phase]:
         """Yield the phase with what serves the connections of its steps, if it has any."""
         if self._settings.network != "hosts" or phase.registries.is_local:
             yield phase
@@ -107,7 +109,9 @@ class Packages:
         finally:
             await hosts.close()
 
-    def _hash_request(self, wanted: Wanted, interpreter: Interpreter, registries: Registries) -> str:
+    def _hash_request(
+        self, wanted: WantedPackages, interpreter: PackageInterpreter, registries: Registries
+    ) -> str:
         return _hash(
             "request",
             wanted.digest,
@@ -115,7 +119,9 @@ class Packages:
             *self._list_origin(wanted, interpreter, registries),
         )
 
-    def _list_origin(self, wanted: Wanted, interpreter: Interpreter, registries: Registries) -> list[object]:
+    def _list_origin(
+        self, wanted: WantedPackages, interpreter: PackageInterpreter, registries: Registries
+    ) -> list[object]:
         """Return everything besides the lock that the content of an environment depends on, or who may share it."""
         builds = self._settings.builds
         return [
@@ -127,7 +133,7 @@ class Packages:
             wanted.actor if builds else "",
         ]
 
-    async def _make(self, wanted: Wanted, phase: Phase, digest: str, held: ExitStack) -> str:
+    async def _make(self, wanted: WantedPackages, phase: Phase, digest: str, held: ExitStack) -> str:
         """Resolve and install; return the key, whose shared lock `held` then has."""
         tool = python if wanted.installer == "uv" else node
         self._check_reach(wanted, phase)
@@ -159,11 +165,11 @@ class Packages:
         return key
 
     def _describe(
-        self, wanted: Wanted, phase: Phase, lock: bytes, packages: list[str], staging: Staging
-    ) -> Manifest:
+        self, wanted: WantedPackages, phase: Phase, lock: bytes, packages: list[str], staging: Staging
+    ) -> EnvironmentManifest:
         """Return the manifest of what was installed. Raises OSError."""
         measured = measure(staging.environment)
-        return Manifest(
+        return EnvironmentManifest(
             language=wanted.language,
             requirements=sorted(set(wanted.requirements)),
             packages=packages,
@@ -196,7 +202,7 @@ class Packages:
             waited = True
             await asyncio.sleep(_POLL_S)
 
-    def _check_reach(self, wanted: Wanted, phase: Phase) -> None:
+    def _check_reach(self, wanted: WantedPackages, phase: Phase) -> None:
         """Raise PackagesError if an installation is not permitted, or would give a secret to code of packages."""
         names = ", ".join(wanted.requirements[:_SHOWN_NAMES]) or "the packages"
         network, registries = self._settings.network, phase.registries

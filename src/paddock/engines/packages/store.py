@@ -44,7 +44,7 @@ _FILE_MODE, _RUNNABLE_MODE = 0o644, 0o755
 """Modes of installed files; jobs may run as another user."""
 
 
-class Manifest(NamedTuple):
+class EnvironmentManifest(NamedTuple):
     """What an entry says of itself."""
 
     language: str
@@ -66,11 +66,11 @@ class Manifest(NamedTuple):
     """SHA-256 (hex) over path, size and time of each file."""
 
 
-class Entry(NamedTuple):
+class StoreEntry(NamedTuple):
     """An entry of the store, for people."""
 
     key: str
-    manifest: Manifest
+    manifest: EnvironmentManifest
     used_at: float
     """When it was last used, in seconds since 1970."""
 
@@ -166,7 +166,7 @@ class Store:
                 if self.recall(name) in keys:
                     (self._directory / "requests" / name).unlink(missing_ok=True)
 
-    def find(self, key: str) -> Manifest | None:
+    def find(self, key: str) -> EnvironmentManifest | None:
         """Return an undamaged entry, whose lock the caller holds; None if there is none. Removes a damaged one."""
         entry = self._directory / key
         if not entry.exists():
@@ -181,7 +181,7 @@ class Store:
         self._remove(entry)
         return None
 
-    def _is_sound(self, entry: Path, manifest: Manifest) -> bool:
+    def _is_sound(self, entry: Path, manifest: EnvironmentManifest) -> bool:
         folder = os.fspath(entry / ENVIRONMENT)
         for name, changed in manifest.directories.items():
             facts = os.lstat(f"{folder}/{name}")
@@ -214,7 +214,7 @@ class Store:
             os.close(handle)
             self._remove(path)
 
-    def publish(self, staging: Staging, key: str, manifest: Manifest) -> None:
+    def publish(self, staging: Staging, key: str, manifest: EnvironmentManifest) -> None:
         """Make a staged environment an entry, and make room for it. Raises OSError.
 
         The caller holds the lock for making this key.
@@ -233,23 +233,25 @@ class Store:
                 raise  # otherwise another process was faster, and equal keys have equal content
         self.collect(keep=key)
 
-    def list_entries(self) -> list[Entry]:
+    def list_entries(self) -> list[StoreEntry]:
         """Return all entries, the most recently used first. Skips those that cannot be read."""
-        found: list[Entry] = []
+        found: list[StoreEntry] = []
         with contextlib.suppress(OSError):
             for name in os.listdir(self._directory):
                 with contextlib.suppress(OSError, ValueError, TypeError):
                     if _is_key(name):
                         entry = self._directory / name
-                        found.append(Entry(name, _read_manifest(entry), (entry / _CHECKED).stat().st_atime))
+                        found.append(
+                            StoreEntry(name, _read_manifest(entry), (entry / _CHECKED).stat().st_atime)
+                        )
         return sorted(found, key=lambda entry: entry.used_at, reverse=True)
 
-    def collect(self, *, keep: str = "", all_entries: bool = False) -> list[Entry]:
+    def collect(self, *, keep: str = "", all_entries: bool = False) -> list[StoreEntry]:
         """Remove the least recently used entries until the rest fits, and stale staging. Return what was removed.
 
         Leaves entries in use, and `keep`. With `all_entries` nothing else is left.
         """
-        total, removed = 0, list[Entry]()
+        total, removed = 0, list[StoreEntry]()
         for entry in self.list_entries():
             total += entry.manifest.size_bytes
             if entry.key == keep or (total <= self._max_bytes and not all_entries):
@@ -297,15 +299,15 @@ def _is_key(text: str) -> bool:
     return len(text) == _KEY_CHARS and set(text) <= set("0123456789abcdef")
 
 
-def _read_manifest(entry: Path) -> Manifest:
+def _read_manifest(entry: Path) -> EnvironmentManifest:
     """Return the manifest of an entry. Raises OSError, ValueError and TypeError."""
     data = cast("dict[str, Any]", orjson.loads(read_bounded(entry / _MANIFEST, _MAX_MANIFEST_BYTES)))
     if data.pop("format", None) != FORMAT_VERSION:
         raise ValueError("of another version")
-    return Manifest(**data)
+    return EnvironmentManifest(**data)
 
 
-def name_environment(key: str, manifest: Manifest) -> PackageEnvironment:
+def name_environment(key: str, manifest: EnvironmentManifest) -> PackageEnvironment:
     """Return an entry as the record names it."""
     return PackageEnvironment(key, manifest.lock_sha256, tuple(manifest.packages))
 

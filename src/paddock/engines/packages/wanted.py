@@ -10,7 +10,7 @@ from paddock.model.canonical import canonical
 from paddock.model.packages import INSTALLERS, Installer, PackageEnvironment
 
 
-class Wanted(NamedTuple):
+class WantedPackages(NamedTuple):
     """The packages of a program."""
 
     language: str
@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
         return hashlib.sha256(canonical([self.installer, sorted(set(self.requirements)), files])).hexdigest()
 
 
-class Interpreter(NamedTuple):
+class PackageInterpreter(NamedTuple):
     """The interpreter that packages are for, and the program that installs them."""
 
     executable: Path

@@ -35,7 +35,7 @@ from paddock.engines.programs.outcome_mapping import (
 )
 from paddock.engines.programs.package_commands import advise_on_installation
 from paddock.engines.programs.running_task import Compiled, RunningTask
-from paddock.engines.programs.steps import NoProgramError, Step, steps
+from paddock.engines.programs.steps import NoProgramError, ProgramStep, steps
 from paddock.engines.programs.task import ProgramTask, Sinks
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
@@ -393,7 +393,7 @@ class RuntimeEngine:
         return await self._compile_program(task, step, name, target, owner)
 
     async def _compile_program(
-        self, task: RunningTask, step: Step, name: str, target: str, owner: int
+        self, task: RunningTask, step: ProgramStep, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
         limits = limit_compiler(task.job)
@@ -430,7 +430,7 @@ class RuntimeEngine:
                 safe_copy.copy(made, target, owner=owner)
         except FileNotFoundError:
             return NO_OUTPUT
-        except safe_copy.TreeError as error:
+        except safe_copy.SafeCopyError as error:
             return f"Compile succeeded but its output is refused: {error}"
         except OSError as error:  # not readable by its own user, or deeper than a path can reach
             return f"Compile succeeded but its output cannot be copied: {error.strerror}"

@@ -23,8 +23,8 @@ from typing import NamedTuple
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import (
     MissingToolchain,
-    Search,
     Toolchain,
+    ToolchainSearch,
     UnusableError,
     find,
     normalise_name,
@@ -152,7 +152,7 @@ def unreachable(
 
 
 def toolchain(
-    recipe: Recipe, environment: Environment, search: Search, names: tuple[str, ...] | None
+    recipe: Recipe, environment: Environment, search: ToolchainSearch, names: tuple[str, ...] | None
 ) -> Toolchain | MissingToolchain:
     """Return the toolchain of an environment, or why it cannot be used."""
     folder = environment.folder
@@ -259,7 +259,9 @@ def _refuse_environment(job: ProgramTask, tier: Tier) -> str:
     return ""
 
 
-def _toolchain_of_user(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
+def _toolchain_of_user(
+    recipe: Recipe, folder: Path, search: ToolchainSearch, names: tuple[str, ...]
+) -> Toolchain:
     """Return the toolchain of an environment that the user trusts. Raises UnusableError."""
     real = folder.resolve()
     if Path.home().is_relative_to(real):
@@ -275,7 +277,9 @@ def _toolchain_of_user(recipe: Recipe, folder: Path, search: Search, names: tupl
     raise _no_interpreter(folder / "bin", names)
 
 
-def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
+def _toolchain_of_programs(
+    recipe: Recipe, folder: Path, search: ToolchainSearch, names: tuple[str, ...]
+) -> Toolchain:
     """Return the toolchain of an environment that programs may have written. Raises UnusableError, OSError."""
     bin_folder = folder.resolve() / "bin"
     if folder.is_symlink() or bin_folder.is_symlink():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.confinement.sandbox.protocol import Sandbox
-from paddock.engines.programs.steps import Step, StepPaths
+from paddock.engines.programs.steps import ProgramStep, StepPaths
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
@@ -50,7 +50,7 @@ async def survey(
 async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) -> str:
     """Return the version that the toolchain of a program prints; "" if it prints none."""
     asked = toolchain.variant.version
-    step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.placeholders)
+    step = ProgramStep(words=asked.argv, variables=toolchain.environment, known=toolchain.placeholders)
     grants = program.first_grants.replace(readable=toolchain.prefixes)
     slot = await sandbox.take_slot(grants, _LIMITS)
     try:

@@ -20,10 +20,10 @@ from paddock.confinement.sandbox.protocol import GuardingSandbox
 from paddock.engines.packages.errors import PackagesError
 from paddock.engines.packages.python import SCRIPTS
 from paddock.engines.packages.service import Packages
-from paddock.engines.packages.wanted import Interpreter, Provided, Wanted
+from paddock.engines.packages.wanted import PackageInterpreter, Provided, WantedPackages
 from paddock.engines.programs.environments import Environment
 from paddock.engines.programs.task import ProgramTask
-from paddock.engines.programs.toolchain import MissingToolchain, Search, Toolchain, UnusableError
+from paddock.engines.programs.toolchain import MissingToolchain, Toolchain, ToolchainSearch, UnusableError
 from paddock.engines.programs.toolchain_cache import Toolchains
 from paddock.model.packages import LOCK_FILE, PACKAGE_FILE, PackageEnvironment
 from paddock.model.texts import install_command
@@ -62,14 +62,16 @@ async def open_environment(
         yield PreparedToolchain(toolchain)
         return
     files = {file.path: file.data for file in job.work.files if file.data is not None}
-    wanted = Wanted(
+    wanted = WantedPackages(
         job.work.runtime,
         job.work.packages,
         {name: files[name] for name in (PACKAGE_FILE, LOCK_FILE) if name in files},
         actor,
     )
-    search = Search.of_machine(toolchains.environ, sandbox.user(job.first_grants), untrusted=(job.workspace,))
-    interpreter = Interpreter(
+    search = ToolchainSearch.of_machine(
+        toolchains.environ, sandbox.user(job.first_grants), untrusted=(job.workspace,)
+    )
+    interpreter = PackageInterpreter(
         executable=toolchain.executable,
         readable=toolchain.prefixes,
         identity=toolchain.identity,
@@ -113,7 +115,7 @@ def _add_to_path(toolchain: Toolchain, folder: Path) -> Toolchain:
     return replace(toolchain, environment={**toolchain.environment, "PATH": f"{path}{os.pathsep}{folder}"})
 
 
-def _find_installer(wanted: Wanted, search: Search, toolchain: Toolchain) -> Path:
+def _find_installer(wanted: WantedPackages, search: ToolchainSearch, toolchain: Toolchain) -> Path:
     """Return uv, or the npm beside node or on PATH. Raises PackagesError without one."""
     if wanted.installer == "uv":
         if (own := find_uv()) is not None:

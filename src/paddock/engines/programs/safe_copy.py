@@ -30,7 +30,7 @@ KEEPER_UID = 65533
 _PIECE_BYTES = 256 * 1024
 
 
-class TreeError(ValueError):
+class SafeCopyError(ValueError):
     """A tree contains something that must not be copied; the text says what."""
 
 
@@ -87,10 +87,10 @@ def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> Copy
         entries += 1
         total += facts.st_size
         if total > MAX_BYTES or entries > MAX_ENTRIES:
-            raise TreeError(f"it has more than {MAX_BYTES} bytes or {MAX_ENTRIES} files")
+            raise SafeCopyError(f"it has more than {MAX_BYTES} bytes or {MAX_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
             if name.count("/") >= MAX_DEPTH:
-                raise TreeError(f"its folders are nested more than {MAX_DEPTH} levels deep")
+                raise SafeCopyError(f"its folders are nested more than {MAX_DEPTH} levels deep")
             os.mkdir(made, 0o700)
             if owner is not None:
                 os.chown(made, owner, owner)
@@ -105,9 +105,9 @@ def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> Copy
     return CopyReport(total, f"{checksum:08x}")
 
 
-def _no_plain_file(path: str) -> TreeError:
+def _no_plain_file(path: str) -> SafeCopyError:
     name = os.path.basename(path)
-    return TreeError(f"{name if name.isprintable() else ascii(name)} is not a plain file")
+    return SafeCopyError(f"{name if name.isprintable() else ascii(name)} is not a plain file")
 
 
 def _copy_one(path: str, made: str, facts: os.stat_result, checksum: int, *, finish: _Finish | None) -> int:

@@ -3,7 +3,7 @@
     code mode   write the program to a file, compile it if the recipe says so, run it with the arguments
     args mode   run the toolchain itself with the arguments
 
-Commands have placeholders in braces. `Step.fill_in` replaces them, but never in the caller's arguments.
+Commands have placeholders in braces. `ProgramStep.fill_in` replaces them, but never in the caller's arguments.
 """
 
 import glob
@@ -50,7 +50,7 @@ class StepPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProgramStep:
     """One command."""
 
     words: tuple[str, ...]
@@ -74,12 +74,12 @@ class Step:
 class StepRunner:
     """The steps of a program: write the files, compile, run."""
 
-    run: Step
+    run: ProgramStep
     file_name: str = ""
     """Name of the program's file; empty in args mode."""
     source: str = ""
     """The content of that file: the program, possibly with a prefix on its first line."""
-    compile: Step | None = None
+    compile: ProgramStep | None = None
     output_name: str = "program"
     """Required name of the compiled file or directory."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -156,7 +156,7 @@ def hello(toolchain: Toolchain) -> str:
 
 def _make_step(
     toolchain: Toolchain, words: Sequence[str], placeholders: Mapping[str, str], arguments: Sequence[str] = ()
-) -> Step:
+) -> ProgramStep:
     known = {
         **toolchain.placeholders,
         **placeholders,
@@ -168,7 +168,9 @@ def _make_step(
         for word in kept
         for part in (_expand_pattern(fill_placeholders(word, known)) if "*" in word else [word])
     ]
-    return Step(words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments))
+    return ProgramStep(
+        words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments)
+    )
 
 
 @lru_cache

@@ -74,7 +74,7 @@ class UnusableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class ToolchainSearch:
     """The directories of a search and the user of jobs."""
 
     path: str
@@ -141,7 +141,7 @@ def normalise_name(executable: str) -> str:
     return PureWindowsPath(executable.strip().strip("\"'")).name.lower()
 
 
-def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain | MissingToolchain:
+def find(recipe: Recipe, search: ToolchainSearch, *, executable: str = "") -> Toolchain | MissingToolchain:
     """Return the best variant of a recipe on this machine, or why there is none.
 
     `executable` chooses among the variants by name. The user of jobs must be able to reach the program.
@@ -190,7 +190,7 @@ def identity_of(user: int | None) -> tuple[int, set[int]]:
     return (os.geteuid(), {os.getegid(), *os.getgroups()}) if user is None else (user, {user})
 
 
-def use(recipe: Recipe, variant: RecipeVariant, found: Path, search: Search) -> Toolchain:
+def use(recipe: Recipe, variant: RecipeVariant, found: Path, search: ToolchainSearch) -> Toolchain:
     """Return the toolchain of a program that was found. Raises UnusableError if it cannot be used."""
     executable = _resolve_shim(variant, found, search)
     placeholders = _list_placeholders("", executable)
@@ -237,7 +237,7 @@ def _list_placeholders(name: str, program: Path) -> dict[str, str]:
     }
 
 
-def _resolve_shim(variant: RecipeVariant, found: Path, search: Search) -> Path:
+def _resolve_shim(variant: RecipeVariant, found: Path, search: ToolchainSearch) -> Path:
     """Return the program behind a stand-in: stand-ins need their user's home, which jobs do not have."""
     if variant.shim is None or not _is_stand_in(found):
         return found
@@ -291,7 +291,9 @@ def _find_newest(patterns: Sequence[str], executable: Path) -> str:
     return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
-def _list_grants(variant: RecipeVariant, placeholders: Mapping[str, str], search: Search) -> tuple[Path, ...]:
+def _list_grants(
+    variant: RecipeVariant, placeholders: Mapping[str, str], search: ToolchainSearch
+) -> tuple[Path, ...]:
     """Return the paths to grant, without those that every job can read. Raises UnusableError if they are too broad."""
     found: dict[Path, None] = {}
     words = [word for word in variant.prefixes if "{warm}" not in word or "warm" in placeholders]

@@ -18,7 +18,7 @@ from paddock.confinement.sandbox.protocol import Sandbox
 from paddock.engines.programs import directories, environments
 from paddock.engines.programs.environments import Environment, RejectedInterpreter
 from paddock.engines.programs.task import ProgramTask
-from paddock.engines.programs.toolchain import INSTALLED, MissingToolchain, Search, Toolchain, find
+from paddock.engines.programs.toolchain import INSTALLED, MissingToolchain, Toolchain, ToolchainSearch, find
 from paddock.policy.settings.recipes import Recipe
 from paddock.policy.settings.schema import RuntimeSettings
 
@@ -34,7 +34,7 @@ _WHOLE: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownToolchain:
     toolchain: Toolchain
     path: str | None
     """PATH at the time of the search."""
@@ -49,7 +49,7 @@ class Toolchains:
         self._environ = environ
         self._settings = settings or RuntimeSettings()
         self._answers: dict[tuple[object, ...], str] = {}
-        self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[object, ...], _KnownToolchain] = OrderedDict()
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -113,15 +113,15 @@ class Toolchains:
             return known.toolchain
         self._known.pop(key, None)
         path = self._environ.get("PATH")
-        search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
+        search = ToolchainSearch.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
         found = await asyncio.to_thread(find_first, recipe, search, names, environment)
         if isinstance(found, Toolchain):
-            self._known[key] = _Known(found, path, _search_facts(found, search))
+            self._known[key] = _KnownToolchain(found, path, _search_facts(found, search))
             while len(self._known) > _MAX_TOOLCHAINS:
                 self._known.popitem(last=False)
         return found
 
-    def _still_holds(self, known: _Known) -> bool:
+    def _still_holds(self, known: _KnownToolchain) -> bool:
         if known.path != self._environ.get("PATH"):
             return False
         for path, facts in known.seen.items():  # noqa: SIM110 - a generator is slower, and every program waits
@@ -131,7 +131,10 @@ class Toolchains:
 
 
 def find_first(
-    recipe: Recipe, search: Search, names: tuple[str, ...] | None, environment: Environment | None = None
+    recipe: Recipe,
+    search: ToolchainSearch,
+    names: tuple[str, ...] | None,
+    environment: Environment | None = None,
 ) -> Toolchain | MissingToolchain:
     """Search for the toolchain of a recipe, in this order: the environment, then the executables with these names."""
     if environment is not None:
@@ -148,7 +151,7 @@ def find_first(
     return found
 
 
-def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
+def _search_facts(toolchain: Toolchain, search: ToolchainSearch) -> dict[str, _Facts]:
     """Return the facts that change if a search would have another result: of the files found, and of earlier ones."""
     folders = dict.fromkeys(map(os.path.dirname, search.looked))
     candidates = filter(os.path.lexists, search.looked)
@@ -164,7 +167,7 @@ def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     return {**itself, **whole}
 
 
-def _list_installed(search: Search, looked: Container[str]) -> list[str]:
+def _list_installed(search: ToolchainSearch, looked: Container[str]) -> list[str]:
     """Return the directories of Paddock's own installations if the search reached them, which come last."""
     roots = directories.list_search_directories(search.user)
     path = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from paddock.engines.programs.steps import Step, StepPaths
+from paddock.engines.programs.steps import ProgramStep, StepPaths
 from paddock.engines.programs.toolchain import Toolchain
 from paddock.model.errors import EngineError
 from paddock.model.process import GIB
@@ -66,11 +66,13 @@ def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
     variables = {**toolchain.environment, **variant.environment}
     for words in variant.warm.commands:
         _run_command(
-            Step(words=words, variables=variables, known=toolchain.placeholders), job, toolchain.recipe.title
+            ProgramStep(words=words, variables=variables, known=toolchain.placeholders),
+            job,
+            toolchain.recipe.title,
         )
 
 
-def _run_command(step: Step, job: StepPaths, title: str) -> None:
+def _run_command(step: ProgramStep, job: StepPaths, title: str) -> None:
     tmp = str(Path(job.scratch, "tmp"))
     own = {"HOME": job.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
     command, environment = step.fill_in(job)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from paddock.engines.script_tools import manifest as manifests
-from paddock.engines.script_tools.library import MANIFEST_NAME, ToolError, inside, load, read_inside
+from paddock.engines.script_tools.library import MANIFEST_NAME, ScriptToolError, inside, load, read_inside
 from paddock.engines.script_tools.manifest import ManifestError
 
 SUFFIXES = {"python": ".py", "node": ".mjs", "shell": ".sh"}
@@ -101,7 +101,7 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
     """Return the faults of a tool's directory; its runtime must be one of `runtimes`. Nothing is run."""
     try:
         tool = load(directory)
-    except ToolError as problem:
+    except ScriptToolError as problem:
         return [ToolFinding("error", str(problem))]
     manifest = tool.manifest
     found = [
@@ -131,5 +131,5 @@ def _find_missing(directory: Path, script: str, working_dir: str | None) -> Iter
             yield f"Script not found: {script}"
         if working_dir is not None and not os.path.isdir(inside(directory, working_dir)):
             yield f"Working directory not found: {working_dir}"
-    except ToolError as problem:
+    except ScriptToolError as problem:
         yield str(problem)

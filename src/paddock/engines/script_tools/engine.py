@@ -21,7 +21,7 @@ from paddock.confinement.sandbox.hidden_files import explain_hidden
 from paddock.confinement.sandbox.protocol import HostProxy, Sandbox, Streams, open_hosts
 from paddock.engines.script_tools.environment import VariableError, environment
 from paddock.engines.script_tools.inputs import check
-from paddock.engines.script_tools.library import Tool, ToolError, inside
+from paddock.engines.script_tools.library import ScriptTool, ScriptToolError, inside
 from paddock.model.base import Json, count
 from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
@@ -41,7 +41,7 @@ memory."""
 class ToolJob:
     """One run of one tool."""
 
-    tool: Tool
+    tool: ScriptTool
     work: ToolRun
     workspace: Path
     terms: ToolTerms
@@ -50,7 +50,7 @@ class ToolJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ToolCommand:
     """How to run a script on this machine."""
 
     start: Callable[[Path], tuple[list[str], dict[str, str]]]
@@ -80,7 +80,7 @@ class Runtimes(Protocol):
 
     async def make_command(
         self, runtime: str, script: Path, *, sandbox: Sandbox, grants: ProcessGrants, memory_bytes: int
-    ) -> Command | NoCommand:
+    ) -> ToolCommand | NoCommand:
         """Return the command by which a runtime runs a script. Raises Unreadable."""
         ...
 
@@ -89,7 +89,7 @@ class Unreadable(Exception):
     """The script cannot be read; the text says why."""
 
 
-class _RefusedError(Exception):
+class _ToolRefusedError(Exception):
     """The tool cannot be run; nothing was started."""
 
     def __init__(self, message: str, *, status: Status = Status.INVALID, hint: str = "") -> None:
@@ -116,11 +116,11 @@ class ToolEngine:
         self._strict_nulls = strict_nulls
         self._turn = asyncio.Semaphore(max_jobs)
 
-    def check(self, tool: Tool, work: ToolRun) -> RawResult | None:
+    def check(self, tool: ScriptTool, work: ToolRun) -> RawResult | None:
         """Return the result of a tool that may not run or got wrong inputs; None if it can be run."""
         try:
             self._check_run(tool, work)
-        except _RefusedError as refused:
+        except _ToolRefusedError as refused:
             return _refuse_run(refused, 0.0)
         return None
 
@@ -134,7 +134,7 @@ class ToolEngine:
             script, inputs = self._check_run(job.tool, job.work)
             async with self._turn:
                 result = await self._run_process(job, script, inputs)
-        except _RefusedError as refused:
+        except _ToolRefusedError as refused:
             return _refuse_run(refused, _measure_elapsed_ms(started))
         end = _make_end(result, job.terms, _measure_elapsed_ms(started))
         status = result.status
@@ -148,25 +148,25 @@ class ToolEngine:
         )
         return _raw_result(status, end, usage, result.sandbox)
 
-    def _check_run(self, tool: Tool, work: ToolRun) -> tuple[Path, Mapping[str, Json]]:
+    def _check_run(self, tool: ScriptTool, work: ToolRun) -> tuple[Path, Mapping[str, Json]]:
         """Return script and inputs. Raises if it may not run, cannot run, or has invalid inputs, in this order."""
         if not tool.manifest.enabled:
-            raise _RefusedError("Tool is disabled")
+            raise _ToolRefusedError("Tool is disabled")
         try:
             script = inside(tool.directory, tool.manifest.script)
-        except ToolError as problem:
-            raise _RefusedError(f"Script not allowed: {problem}") from None
+        except ScriptToolError as problem:
+            raise _ToolRefusedError(f"Script not allowed: {problem}") from None
         try:
             facts = script.stat()
         except OSError:
             facts = None
         if facts is None or not stat.S_ISREG(facts.st_mode):
-            raise _RefusedError(f"Script not found: {tool.script}")
+            raise _ToolRefusedError(f"Script not found: {tool.script}")
         if facts.st_size > SCRIPT_BYTES:
-            raise _RefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
+            raise _ToolRefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
         checked = check(work.inputs, tool.schema, strict_nulls=self._strict_nulls)
         if checked.errors:
-            raise _RefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
+            raise _ToolRefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
         return script, checked.inputs
 
     async def _run_process(self, job: ToolJob, script: Path, inputs: Mapping[str, Json]) -> ProcessResult:
@@ -179,15 +179,15 @@ class ToolEngine:
                 runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
             )
         except Unreadable as problem:  # it may have been removed while this run waited for a slot
-            raise _RefusedError(f"Script cannot be read: {problem}: {tool.script}") from None
+            raise _ToolRefusedError(f"Script cannot be read: {problem}: {tool.script}") from None
         if isinstance(command, NoCommand):
             status = Status.UNAVAILABLE if command.known else Status.INVALID
             named = tool.manifest.runtime if tool.manifest.runtime != "auto" else runtime
             text = f"No interpreter found for runtime '{named}'"
-            raise _RefusedError(text, status=status, hint=command.hint)
+            raise _ToolRefusedError(text, status=status, hint=command.hint)
         if command.sha256 != job.work.script_sha256:
             # A rule or a person approved another script, perhaps long ago.
-            raise _RefusedError("Script has changed since it was asked for; ask again")
+            raise _ToolRefusedError("Script has changed since it was asked for; ask again")
         # UTF-8 cannot encode a lone surrogate; with a backslash it becomes the escape that JSON has for it.
         stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
@@ -204,7 +204,7 @@ class ToolEngine:
         finally:
             slot.release()
 
-    def _choose_runtime(self, tool: Tool, script: Path) -> str:
+    def _choose_runtime(self, tool: ScriptTool, script: Path) -> str:
         """Return the runtime of a tool: the one that it names, or that of its suffix, or the shell."""
         if tool.manifest.runtime != "auto":
             return tool.manifest.runtime
@@ -216,7 +216,7 @@ class ToolEngine:
         try:
             given = environment(self._environ, base, own, job.work.env, allowed)
         except VariableError as problem:
-            raise _RefusedError(str(problem)) from None
+            raise _ToolRefusedError(str(problem)) from None
         context = {
             "SCRIPT_TOOL_ID": job.tool.manifest.id,
             "SCRIPT_PROMPT_ID": job.work.prompt,
@@ -227,21 +227,21 @@ class ToolEngine:
         return {**given, **context}
 
 
-def _refuse_run(refused: _RefusedError, ms: float) -> RawResult:
+def _refuse_run(refused: _ToolRefusedError, ms: float) -> RawResult:
     end = ToolEnd(success=False, error=str(refused), duration_ms=ms)
     return _raw_result(refused.status, end, Usage(), SandboxFacts(), refused.hint)
 
 
-def _working_directory(tool: Tool) -> Path:
+def _working_directory(tool: ScriptTool) -> Path:
     name = tool.manifest.working_dir
     if name is None:
         return tool.directory
     try:
         path = inside(tool.directory, name)
-    except ToolError as problem:
-        raise _RefusedError(f"Working directory not allowed: {problem}") from None
+    except ScriptToolError as problem:
+        raise _ToolRefusedError(f"Working directory not allowed: {problem}") from None
     if not os.path.isdir(path):  # `Path.is_dir` raises if a name is too long
-        raise _RefusedError(f"Working directory not found: {name}")
+        raise _ToolRefusedError(f"Working directory not found: {name}")
     return path
 
 

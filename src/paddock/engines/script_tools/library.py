@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from paddock.engines.script_tools import manifest as manifests
-from paddock.engines.script_tools.manifest import Manifest, ManifestError
+from paddock.engines.script_tools.manifest import ManifestError, ToolManifest
 from paddock.foundation.files import read_bounded, real_path_of
 from paddock.foundation.schema.check import Schema
 from paddock.model.base import Json
@@ -32,15 +32,15 @@ _EMPTY_SCHEMA: dict[str, Json] = {"type": "object", "properties": {}}
 Signature = tuple[tuple[int, int, int, int], ...]
 
 
-class ToolError(ValueError):
+class ScriptToolError(ValueError):
     """A tool directory that cannot be used; the text says why."""
 
 
 @dataclass(frozen=True)
-class Tool:
+class ScriptTool:
     """A loaded script tool."""
 
-    manifest: Manifest
+    manifest: ToolManifest
     directory: Path
     prompt: str
     """Id of the prompt beside it; empty for a tool of the workspace."""
@@ -83,7 +83,7 @@ class BrokenTool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundScript:
     """A directory with a `tool.yaml`."""
 
     directory: Path
@@ -99,7 +99,7 @@ class ToolLibrary:
 
     workspace: Path
     owned: Sequence[Path] = ()
-    _read: dict[Path, tuple[Signature, Tool | BrokenTool]] = field(default_factory=dict)
+    _read: dict[Path, tuple[Signature, ScriptTool | BrokenTool]] = field(default_factory=dict)
 
     @property
     def folders(self) -> list[Path]:
@@ -107,12 +107,12 @@ class ToolLibrary:
         own = [self.workspace / place for place in (".paddock/tools", "", "prompts", "resources/prompts")]
         return [*own, self.workspace / "resources/scripts", *self.owned]
 
-    def all(self) -> list[Tool | BrokenTool]:
+    def all(self) -> list[ScriptTool | BrokenTool]:
         """Return every tool directory as it is now, including hidden ones; unchanged ones are not reloaded.
 
         Tools of prompts come last: of two with one id, the first one runs and is listed.
         """
-        now: dict[Path, tuple[Signature, Tool | BrokenTool]] = {}
+        now: dict[Path, tuple[Signature, ScriptTool | BrokenTool]] = {}
         for place in (each for folder in self.folders for each in self._search_folder(folder)):
             directory = place.directory
             before = self._read.get(directory)
@@ -123,15 +123,15 @@ class ToolLibrary:
         self._read = now
         return sorted((tool for _, tool in now.values()), key=lambda tool: bool(tool.prompt))
 
-    def tools(self) -> dict[str, Tool]:
+    def tools(self) -> dict[str, ScriptTool]:
         """Return the usable tools by id."""
-        found: dict[str, Tool] = {}
+        found: dict[str, ScriptTool] = {}
         for tool in self.all():
-            if isinstance(tool, Tool):
+            if isinstance(tool, ScriptTool):
                 found.setdefault(tool.id, tool)
         return found
 
-    def find(self, name: str, *, prompt: str = "") -> Tool | BrokenTool | None:
+    def find(self, name: str, *, prompt: str = "") -> ScriptTool | BrokenTool | None:
         """Return the tool with an id, or `prompt/id`; a prompt's own tool takes precedence.
 
         If no tool has the id, it is the name of a directory, as in the tool lists of prompts.
@@ -144,11 +144,11 @@ class ToolLibrary:
         mine = [
             tool
             for tool in named
-            if isinstance(tool, Tool) and tool.prompt.lower() == (scope or prompt).lower()
+            if isinstance(tool, ScriptTool) and tool.prompt.lower() == (scope or prompt).lower()
         ]
         if scope:
             return mine[0] if mine else None
-        usable = [tool for tool in named if isinstance(tool, Tool)]
+        usable = [tool for tool in named if isinstance(tool, ScriptTool)]
         return next(iter((*mine, *usable, *named)), None)
 
     def listing(self) -> list[tuple[str, str, dict[str, Json]]]:
@@ -159,7 +159,7 @@ class ToolLibrary:
             if tool.manifest.enabled
         ]
 
-    def _search_folder(self, folder: Path) -> Iterator[_Found]:
+    def _search_folder(self, folder: Path) -> Iterator[_FoundScript]:
         """Yield the tool directories of a folder: its own, and those in `tools` beside a prompt at any depth."""
         try:
             root = Path(os.path.realpath(folder))
@@ -180,23 +180,23 @@ class ToolLibrary:
                 todo += [(child, depth + 1) for child in reversed(_list_directories(directory))]
 
 
-def load(directory: Path, *, prompt: str = "") -> Tool:
+def load(directory: Path, *, prompt: str = "") -> ScriptTool:
     """Return the tool of a directory. Raises ToolError."""
     try:
         manifest = manifests.read(read_inside(directory, MANIFEST_NAME))
     except ManifestError as problem:
-        raise ToolError(f"{MANIFEST_NAME}: {problem}") from None
+        raise ScriptToolError(f"{MANIFEST_NAME}: {problem}") from None
     schema, named = _EMPTY_SCHEMA, manifest.schema_file
-    if named != Manifest.model_fields["schema_file"].default or _is_there(directory, named):
+    if named != ToolManifest.model_fields["schema_file"].default or _is_there(directory, named):
         schema = _read_schema(directory, named)
     try:
         compiled = Schema(schema)
     except ValueError as problem:
-        raise ToolError(f"{named}: {problem}") from None
+        raise ScriptToolError(f"{named}: {problem}") from None
     content, named = "", manifest.description_file
-    if named != Manifest.model_fields["description_file"].default or _is_there(directory, named):
+    if named != ToolManifest.model_fields["description_file"].default or _is_there(directory, named):
         content = read_inside(directory, named).strip()
-    return Tool(manifest, directory, prompt, compiled, content)
+    return ScriptTool(manifest, directory, prompt, compiled, content)
 
 
 def read_inside(directory: Path, name: str) -> str:
@@ -206,18 +206,18 @@ def read_inside(directory: Path, name: str) -> str:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(file, "rb") as stream:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise ToolError(f"{name} is not a regular file")
+                raise ScriptToolError(f"{name} is not a regular file")
             if real_path_of(file) != path:
-                raise ToolError(f"{name} leads out of the tool's directory")
+                raise ScriptToolError(f"{name} leads out of the tool's directory")
             data = stream.read(_FILE_BYTES + 1)
     except OSError as problem:
-        raise ToolError(f"{name}: {problem.strerror}") from None
+        raise ScriptToolError(f"{name}: {problem.strerror}") from None
     if len(data) > _FILE_BYTES:
-        raise ToolError(f"{name} is larger than {_FILE_BYTES} bytes")
+        raise ScriptToolError(f"{name} is larger than {_FILE_BYTES} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ToolError(f"{name} is not UTF-8 text") from None
+        raise ScriptToolError(f"{name} is not UTF-8 text") from None
 
 
 def inside(directory: Path, name: str) -> Path:
@@ -229,43 +229,43 @@ def inside(directory: Path, name: str) -> Path:
         root = os.path.realpath(directory)
         path = Path(os.path.realpath(os.path.join(root, name)))  # also resolves a missing path
     except (ValueError, OSError):  # OSError for a link that is replaced meanwhile
-        raise ToolError(f"{name!r} is not a path") from None
+        raise ScriptToolError(f"{name!r} is not a path") from None
     if not path.is_relative_to(root):
-        raise ToolError(f"{name} leads out of the tool's directory")
+        raise ScriptToolError(f"{name} leads out of the tool's directory")
     try:
         str(path).encode()
     except UnicodeEncodeError:  # the request to start a process could not contain it
-        raise ToolError(f"the path of {name} is not UTF-8 text; rename its directories") from None
+        raise ScriptToolError(f"the path of {name} is not UTF-8 text; rename its directories") from None
     return path
 
 
-def _load_tool(found: _Found) -> Tool | BrokenTool:
+def _load_tool(found: _FoundScript) -> ScriptTool | BrokenTool:
     try:
         return load(found.directory, prompt=found.prompt)
-    except ToolError as problem:
+    except ScriptToolError as problem:
         return BrokenTool(found.directory.name.lower(), found.directory, str(problem), found.prompt)
 
 
 def _read_schema(directory: Path, name: str) -> dict[str, Json]:
     try:
         document = json.loads(read_inside(directory, name))
-    except ToolError:
+    except ScriptToolError:
         raise
     except RecursionError:
-        raise ToolError(f"{name}: this JSON is nested too deeply") from None
+        raise ScriptToolError(f"{name}: this JSON is nested too deeply") from None
     except ValueError as problem:
-        raise ToolError(f"{name}: this is not JSON: {problem}") from None
+        raise ScriptToolError(f"{name}: this is not JSON: {problem}") from None
     if not isinstance(document, dict):
-        raise ToolError(f"{name}: a JSON Schema of inputs must be an object")
+        raise ScriptToolError(f"{name}: a JSON Schema of inputs must be an object")
     return cast("dict[str, Any]", document)
 
 
-def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
+def _with_manifest(folder: Path, prompt: str) -> Iterator[_FoundScript]:
     if os.path.islink(folder):
         return
     for directory in _list_directories(folder):
         if _is_file(directory / MANIFEST_NAME):
-            yield _Found(directory, prompt)
+            yield _FoundScript(directory, prompt)
 
 
 def _is_file(path: Path) -> bool:
@@ -280,7 +280,7 @@ def _is_there(directory: Path, name: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as problem:
-        raise ToolError(f"{name}: {problem.strerror}") from None
+        raise ScriptToolError(f"{name}: {problem.strerror}") from None
     return True
 
 
@@ -294,9 +294,9 @@ def _list_directories(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names, key=lambda name: (name.lower(), name))[:_MAX_DIRECTORIES]]
 
 
-def _file_signature(directory: Path, known: Tool | BrokenTool | None) -> Signature:
+def _file_signature(directory: Path, known: ScriptTool | BrokenTool | None) -> Signature:
     """Return a value that changes when a stored file of a tool changes; the script is read at each run."""
-    manifest = known.manifest if isinstance(known, Tool) else None
+    manifest = known.manifest if isinstance(known, ScriptTool) else None
     names = (MANIFEST_NAME, manifest.schema_file, manifest.description_file) if manifest else _TOOL_FILES
     return tuple(_stat_facts(directory / name) for name in names)
 

@@ -41,7 +41,7 @@ class ManifestError(ValueError):
     """An invalid `tool.yaml`; the text lists the faults as `path: message`, joined by `; `."""
 
 
-class _Section(Value):
+class _ManifestSection(Value):
     """Names are spelled as in YAML; unknown ones are kept separately."""
 
     model_config = ConfigDict(
@@ -49,7 +49,7 @@ class _Section(Value):
     )
 
 
-class Execution(_Section):
+class ToolExecution(_ManifestSection):
     """`execution`: when the tool runs automatically, and whether a person is asked first."""
 
     trigger: Annotated[Trigger, BeforeValidator(_rename_trigger)] = "schema_match"
@@ -60,7 +60,7 @@ class Execution(_Section):
     auto_approve_on_valid: bool = False
 
 
-class Manifest(NetworkRequest, _Section):
+class ToolManifest(NetworkRequest, _ManifestSection):
     """One `tool.yaml`."""
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
@@ -76,12 +76,12 @@ class Manifest(NetworkRequest, _Section):
     env: dict[str, str] = Field(default_factory=dict)
     working_dir: str | None = None
     enabled: bool = True
-    execution: Execution = Execution()
+    execution: ToolExecution = ToolExecution()
     workspace: Access = "none"
     """Access of the script to the workspace; with `network` and `hosts`, Paddock's own field."""
 
 
-def read(text: str) -> Manifest:
+def read(text: str) -> ToolManifest:
     """Return the manifest in a text. Raises ManifestError."""
     try:
         document = yaml.read(text)
@@ -90,7 +90,7 @@ def read(text: str) -> Manifest:
     if not isinstance(document, dict):
         raise ManifestError("expected a mapping of fields")
     try:
-        return Manifest.model_validate(_migrate_document(cast("dict[str, Json]", document)))
+        return ToolManifest.model_validate(_migrate_document(cast("dict[str, Json]", document)))
     except ValidationError as problem:
         raise ManifestError("; ".join(explain(problem, messages=_MESSAGES, limit=_MAX_PROBLEMS))) from None
 
@@ -98,15 +98,15 @@ def read(text: str) -> Manifest:
 def unknown_fields(text: str) -> list[str]:
     """Return the unknown fields of a valid manifest, to find misspelled ones."""
     document = cast("dict[str, Any]", yaml.read(text))
-    found = [str(name) for name in document if name not in _field_names(Manifest)]
+    found = [str(name) for name in document if name not in _field_names(ToolManifest)]
     section = document.get("execution")
-    known = _field_names(Execution) | {"mode", "confidence"}
+    known = _field_names(ToolExecution) | {"mode", "confidence"}
     if isinstance(section, dict):
         found += [f"execution.{name}" for name in cast("dict[Any, Json]", section) if name not in known]
     return found
 
 
-def _field_names(section: type[_Section]) -> set[str]:
+def _field_names(section: type[_ManifestSection]) -> set[str]:
     return {field.alias or name for name, field in section.model_fields.items()}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import httpx2
 
-from paddock.confinement.network.dial import RefusedError, find_refused
+from paddock.confinement.network.dial import DialRefusedError, find_refused
 from paddock.confinement.network.http_transport import CheckedTransport
 from paddock.model.addresses import MAX_PORT, Address, is_port
 from paddock.model.errors import SdkError
@@ -57,7 +57,7 @@ async def send_post(url: httpx2.URL, body: bytes, headers: Mapping[str, str], ne
             return await _send(url, body, headers, CheckedTransport(check))
     except TimeoutError:
         raise NotSentError(f"{url.host} did not answer within {_TIMEOUT_S:.0f} s", retryable=True) from None
-    except RefusedError as error:
+    except DialRefusedError as error:
         raise NotSentError(str(error), retryable=True) from None
 
 

@@ -139,7 +139,7 @@ def _as_text(value: object) -> object:
     return json.dumps(value) if isinstance(value, int) else value
 
 
-class _Entry(BaseModel):
+class _ServerEntry(BaseModel):
     """One entry as written, without `null` members. Keys of other programs (`description`) are ignored."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
@@ -394,9 +394,9 @@ def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Se
         return None
     try:
         given = cast("dict[str, object]", raw)
-        entry = _Entry.model_validate({key: value for key, value in given.items() if value is not None})
+        entry = _ServerEntry.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
-        [fault] = list_faults(error, messages=_TYPE_MESSAGES, model=_Entry)
+        [fault] = list_faults(error, messages=_TYPE_MESSAGES, model=_ServerEntry)
         fill.warn(f"`{'.'.join(map(str, fault.path))}`: {fault.text}; skipped.")
         return None
     if entry.disabled or not entry.enabled:
@@ -412,7 +412,9 @@ def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Se
     return None
 
 
-def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Interpolation) -> StdioServer:
+def _stdio_server(
+    name: str, command: str, entry: _ServerEntry, base: Path, fill: _Interpolation
+) -> StdioServer:
     if entry.url is not None:
         fill.warn("has both `command` and `url`; the command is used.")
     env = {key: fill(value) for key, value in entry.env.items()}
@@ -440,7 +442,7 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
     )
 
 
-def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -> HttpServer | None:
+def _http_server(name: str, address: str, entry: _ServerEntry, fill: _Interpolation) -> HttpServer | None:
     url = fill(address)
     headers = {key: fill(value).strip() for key, value in entry.headers.items()}
     for key, value in headers.items():
@@ -485,7 +487,7 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
     )
 
 
-def _make_lifecycle(entry: _Entry) -> Lifecycle:
+def _make_lifecycle(entry: _ServerEntry) -> Lifecycle:
     match entry.lifecycle:
         case None:
             return Lifecycle()

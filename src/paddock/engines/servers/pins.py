@@ -57,7 +57,7 @@ class PinCheck(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DefinitionChange:
     """A change that waits for approval. `after` is None when the server no longer lists the tool."""
 
     server: str
@@ -157,7 +157,7 @@ class Pins:
 
         self._kept.update(change)
 
-    def list_changes(self, server: str | None = None) -> tuple[Change, ...]:
+    def list_changes(self, server: str | None = None) -> tuple[DefinitionChange, ...]:
         """Return the changes that wait for approval, based on the last listings, to a person who may approve them.
 
         The next approval applies to exactly these, even if the server lists something else meanwhile. Raises
@@ -180,13 +180,15 @@ class Pins:
             for tool, after in entry["pending"].items()
         )
 
-    def approve_changes(self, server: str, tools: Sequence[str] | None = None) -> tuple[Change, ...]:
+    def approve_changes(
+        self, server: str, tools: Sequence[str] | None = None
+    ) -> tuple[DefinitionChange, ...]:
         """Pin the changes of a server, or of some of its tools, and return them. Raises ConfigurationError."""
 
-        def change(pins: dict[str, Any]) -> tuple[Change, ...]:
+        def change(pins: dict[str, Any]) -> tuple[DefinitionChange, ...]:
             entry = pins.get("servers", {}).get(server, {"tools": {}, "pending": {}})
             waiting: dict[str, Any] = {**entry["pending"], **entry.get("shown", {})}
-            approved: list[Change] = []
+            approved: list[DefinitionChange] = []
             for name in [name for name in waiting if tools is None or name in tools]:
                 pin, after = entry["tools"][name], waiting[name]
                 approved.append(_make_change(server, name, pin, after))
@@ -334,16 +336,18 @@ def _add_approved(pin: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return added | kept | ({"refused": refused} if refused else {}) | unstable
 
 
-def _make_change(server: str, tool: str, pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> Change:
+def _make_change(
+    server: str, tool: str, pin: Mapping[str, Any], after: Mapping[str, Any] | None
+) -> DefinitionChange:
     """Return the change beside a pin. With `after` None, the tool is no longer listed."""
     approved = tuple(_iterate_approved(pin))
     definitions = {*map(_hash_sorted, approved), *pin.get("refused", ())}
     is_frequent = len(definitions) >= _MANY_DEFINITIONS
     if after is None:
-        return Change(server, tool, pin["definition"], None, is_frequent=is_frequent)
+        return DefinitionChange(server, tool, pin["definition"], None, is_frequent=is_frequent)
     nearest = min(approved, key=lambda each: _count_differences(each["definition"], after["definition"]))
     is_new = _differs_invisibly(pin, after)
-    return Change(server, tool, nearest["definition"], after["definition"], is_new, is_frequent)
+    return DefinitionChange(server, tool, nearest["definition"], after["definition"], is_new, is_frequent)
 
 
 def _count_differences(one: Mapping[str, Json], other: Mapping[str, Json]) -> int:

@@ -68,7 +68,9 @@ def render_signature(entry: CatalogTool, observed: Mapping[str, Json] | None = N
     """Return a tool on one line: name, parameters, a short output type, the first sentence of its description."""
     parameters = _line_of_arguments(unfold_schema(entry.tool.input_schema))
     _, schema = _select_output(entry, observed)
-    returns = _Printer(compact=True).print_type(unfold_schema(schema)) if schema is not None else "unknown"
+    returns = (
+        _TypePrinter(compact=True).print_type(unfold_schema(schema)) if schema is not None else "unknown"
+    )
     result = f": {returns}" if returns != "unknown" and len(returns) <= _MAX_SIGNATURE_CHARS // 2 else ""
     about = _first_sentence(entry.tool.description)
     server = (
@@ -90,7 +92,7 @@ def describe_tool(
     `unchecked` says which arguments are not checked.
     """
     kind, schema = _select_output(entry, observed)
-    printer = _Printer()
+    printer = _TypePrinter()
     input_schema = unfold_schema(entry.tool.input_schema)
     parameters = printer.print_type({"type": "object", **input_schema})
     optional = "" if _needs_arguments(input_schema) else "?"
@@ -110,7 +112,7 @@ def describe_tool(
     return Described(entry.name, f"servers{member}", declaration, kind, entry.changed, entry.hides, notes)
 
 
-class _Printer:
+class _TypePrinter:
     """Prints the types of one declaration. Parameters and output share one budget of types."""
 
     def __init__(self, *, compact: bool = False) -> None:
@@ -219,7 +221,7 @@ def _line_of_arguments(schema: Mapping[str, Json]) -> str:
     plain = _as_plain_object(schema)
     if plain is not None:
         return _line_of_parameters(plain)
-    text = _Printer(compact=True).print_type({"type": "object", **schema})
+    text = _TypePrinter(compact=True).print_type({"type": "object", **schema})
     if len(text) <= 2 * _MAX_SIGNATURE_CHARS:
         return text
     return _line_of_parameters(_loosely_merged(schema)) + " /* in combinations: see its declaration */"
@@ -278,7 +280,7 @@ def _line_of_parameters(schema: Mapping[str, Json]) -> str:
     shown: list[str] = []
     length = 0
     for count, name in enumerate(order):
-        shape = _Printer(compact=True).print_type(properties[name])
+        shape = _TypePrinter(compact=True).print_type(properties[name])
         text = f"{_render_key(name)}{'' if name in required else '?'}: {shape}"
         if len(text) > _MAX_SIGNATURE_CHARS // 2:
             text = (

@@ -23,7 +23,7 @@ from paddock.engines.programs.workdir import WORKDIR, add_files, walk_files
 from paddock.engines.sessions import bundles
 from paddock.engines.sessions.background import Background
 from paddock.engines.sessions.channel import ChannelClosed, ChannelError, DriverChannel
-from paddock.engines.sessions.languages import Driver
+from paddock.engines.sessions.languages import SessionDriver
 from paddock.foundation.cancellation import call_when_set, run_shielded
 from paddock.model.base import Json
 from paddock.model.outcome import ErrorInfo, RawResult, Status
@@ -56,7 +56,7 @@ Read = Callable[[Json], Result]
 """Checks a value that a driver sent, and removes secrets from it."""
 
 
-class _End(NamedTuple):
+class _ExecutionEnd(NamedTuple):
     """How a text ended, as its driver says."""
 
     exit_code: int = 0
@@ -65,7 +65,7 @@ class _End(NamedTuple):
     line: int | None = None
 
     @classmethod
-    def read(cls, found: Json) -> "_End":
+    def read(cls, found: Json) -> "_ExecutionEnd":
         """Read the end from a frame; whatever is not as it should be counts as nothing."""
         given = cast("dict[str, Json]", found) if isinstance(found, dict) else {}
         error = given.get("error")
@@ -79,13 +79,13 @@ class _End(NamedTuple):
         )
 
 
-class _Turn:
+class _InterpreterTurn:
     """What is known of an execution while it runs."""
 
     def __init__(self, job: ProgramTask) -> None:
         self.job = job
         self.results: list[Result] = []
-        self.end: _End | None = None
+        self.end: _ExecutionEnd | None = None
         self.stopped_by = ""
         """Why it was interrupted: `wall`, `cpu`, `stdout` or `cancelled`."""
         self.killing: asyncio.TimerHandle | None = None
@@ -100,7 +100,7 @@ class Interpreter:
         self,
         held: HeldProgram,
         channel: DriverChannel,
-        driver: Driver,
+        driver: SessionDriver,
         read: Read,
         background: Background | None,
     ) -> None:
@@ -110,7 +110,7 @@ class Interpreter:
         self._channel = channel
         self._read = read
         self._seen: dict[str, tuple[int, ...]] = {}
-        self._turn: _Turn | None = None
+        self._turn: _InterpreterTurn | None = None
         self._background = background
 
     @classmethod
@@ -118,7 +118,7 @@ class Interpreter:
         cls,
         engine: RuntimeEngine,
         job: ProgramTask,
-        driver: Driver,
+        driver: SessionDriver,
         settings: SessionSettings,
         read: Read,
         *,
@@ -228,7 +228,7 @@ class Interpreter:
             sinks.stdout(output)
         request = self._driver.pack_request(job.work.code or "", number, job.work.stdin)
         timeout_ms = job.terms.limits.timeout_ms
-        turn = self._turn = _Turn(job)
+        turn = self._turn = _InterpreterTurn(job)
         self._process.begin_turn(sinks.stdout, self.interrupt, timeout_ms)
         self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(job.terms.limits, timeout_ms))
         talking = asyncio.ensure_future(self._talk(request, turn))
@@ -252,14 +252,14 @@ class Interpreter:
         self._process.interrupt()
         turn.killing = asyncio.get_running_loop().call_later(GRACE_MS / 1000, self._process.cancel, reason)
 
-    async def _talk(self, request: bytes, turn: _Turn) -> None:
+    async def _talk(self, request: bytes, turn: _InterpreterTurn) -> None:
         await self._channel.send(request)
         left = bundles.MAX_RESULTS_BYTES
         while True:
             frame, size = await self._channel.receive()
             left -= size
             if "done" in frame:
-                turn.end = _End.read(frame["done"])
+                turn.end = _ExecutionEnd.read(frame["done"])
                 return
             if "display" not in frame:
                 raise ChannelError("it sent a message that no driver sends")
@@ -275,7 +275,9 @@ class Interpreter:
     async def _wait_for_end(self, talking: "asyncio.Task[None]") -> None:
         await asyncio.wait({talking, self._process.result}, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _conclude(self, turn: _Turn, talking: "asyncio.Task[None]", sinks: Sinks) -> RawResult:
+    async def _conclude(
+        self, turn: _InterpreterTurn, talking: "asyncio.Task[None]", sinks: Sinks
+    ) -> RawResult:
         """Pause the interpreter, or see how it ended; return the result of the turn."""
         self._turn = None
         if turn.killing is not None:
@@ -297,7 +299,9 @@ class Interpreter:
         talking.cancel()
         return self._held.conclude(self._process.result.result(), turn.job, message=message)
 
-    def _judge_end(self, turn: _Turn, end: _End, captured: CapturedStream, usage: ProcessUsage) -> RawResult:
+    def _judge_end(
+        self, turn: _InterpreterTurn, end: _ExecutionEnd, captured: CapturedStream, usage: ProcessUsage
+    ) -> RawResult:
         status, limit, message = Status.OK, None, ""
         if turn.stopped_by:
             status, limit = _BY_STOP[turn.stopped_by]

@@ -22,7 +22,7 @@ _LAUNCH_R = 'mkfifo "$TMPDIR/frames" && exec 3<&0 && { cat "$TMPDIR/frames" >&3 
 """R reads standard input alone, and writes to no descriptor that it has not opened."""
 
 
-class Driver(NamedTuple):
+class SessionDriver(NamedTuple):
     """What runs the texts of a session in one language."""
 
     files: tuple[str, ...]
@@ -66,24 +66,24 @@ class Driver(NamedTuple):
 _ACORN = "engines/javascript/js/vendor/acorn.js"
 """The parser that programs in V8 have, too."""
 DRIVERS = {
-    "python": Driver(_PYTHON, "_Driver().serve()\n", takes_stdin=True),
-    "shell": Driver((f"{_FOLDER}/shell.sh",), reads_json=False, takes_stdin=True),
-    "node": Driver((f"{_FOLDER}/node.js",), quoted=("ACORN", _ACORN)),
-    "ruby": Driver((f"{_FOLDER}/ruby.rb",), takes_stdin=True),
-    "r": Driver((f"{_FOLDER}/r.R",), launch=_LAUNCH_R, reads_json=False),
+    "python": SessionDriver(_PYTHON, "_Driver().serve()\n", takes_stdin=True),
+    "shell": SessionDriver((f"{_FOLDER}/shell.sh",), reads_json=False, takes_stdin=True),
+    "node": SessionDriver((f"{_FOLDER}/node.js",), quoted=("ACORN", _ACORN)),
+    "ruby": SessionDriver((f"{_FOLDER}/ruby.rb",), takes_stdin=True),
+    "r": SessionDriver((f"{_FOLDER}/r.R",), launch=_LAUNCH_R, reads_json=False),
 }
-_IPYTHON = Driver(
+_IPYTHON = SessionDriver(
     (*_PYTHON, f"{_FOLDER}/ipython.py"),
     "_IPythonDriver().serve()\n",
     takes_stdin=True,
     needs="IPython",
     remedy='name packages=["ipython"], or use an environment that has it (`environment` under [runtimes.python])',
 )
-NOTEBOOK = Driver((*_PYTHON, f"{_FOLDER}/notebook.py"), "_NotebookDriver().serve()\n")
+NOTEBOOK = SessionDriver((*_PYTHON, f"{_FOLDER}/notebook.py"), "_NotebookDriver().serve()\n")
 """Runs the cells that it reads from standard input, and ends. It needs no channel."""
 
 
-def find_driver(language: str, kernel: Kernel) -> Driver | None:
+def find_driver(language: str, kernel: Kernel) -> SessionDriver | None:
     """Return the driver of a language; None if it has no sessions."""
     return _IPYTHON if kernel == "ipython" else DRIVERS.get(language)
 

@@ -128,12 +128,12 @@ _PLAIN = _Weight(looks=1, errors=1, copies=1)
 
 
 @dataclass(slots=True, eq=False)
-class _State:
+class _CostState:
     """How often each schema looks at a part of a value, by the schema's number."""
 
     counts: Mapping[int, int]
     weight: _Weight
-    next: dict[str, "_State"] = field(default_factory=dict[str, "_State"])
+    next: dict[str, "_CostState"] = field(default_factory=dict[str, "_CostState"])
 
 
 class SchemaCost:
@@ -147,7 +147,7 @@ class SchemaCost:
         self._bases: list[str] = []
         self._names: dict[str, int] = {}
         self._anchors: dict[str, list[int]] = {}
-        self._states: dict[tuple[frozenset[tuple[int, int]], _Weight], _State] = {}
+        self._states: dict[tuple[frozenset[tuple[int, int]], _Weight], _CostState] = {}
         self._cached = 0
         self._collect_schemas(document)
         self._edges = [self._list_edges(number) for number in range(len(self._nodes))]
@@ -163,9 +163,9 @@ class SchemaCost:
     def measure(self, value: Json) -> ValueCost:
         """Return what checking a value costs at most. Raises CostlyValueError for too much."""
         work = most_looks = error_chars = wide = most_unique = path_chars = of_names = levels = 0
-        level: dict[_State, list[Json]] = {self._root: [value]}
+        level: dict[_CostState, list[Json]] = {self._root: [value]}
         while level:
-            below: defaultdict[_State, list[Json]] = defaultdict(list)
+            below: defaultdict[_CostState, list[Json]] = defaultdict(list)
             max_name_chars = names_asked = 0
             for state, parts in level.items():
                 looks, errors, pattern_kib, name_kib, deep, compared, unique, copies = state.weight
@@ -203,7 +203,9 @@ class SchemaCost:
             level, path_chars, of_names = below, path_chars + max_name_chars, of_names + names_asked
         return ValueCost(work, most_looks, error_chars)
 
-    def _add_members(self, members: dict[str, Json], state: _State, below: dict[_State, list[Json]]) -> int:
+    def _add_members(
+        self, members: dict[str, Json], state: _CostState, below: dict[_CostState, list[Json]]
+    ) -> int:
         """Add the members of an object to those of its level, and its names where a schema looks at them.
 
         Returns how many errors the names may have, each of which has a copy of the object.
@@ -218,7 +220,7 @@ class SchemaCost:
         below[names] += members
         return names.weight.looks * len(members)
 
-    def _step(self, state: _State, key: str) -> _State:
+    def _step(self, state: _CostState, key: str) -> _CostState:
         """Return the state of items, names or members below a state. Raises CostlyValueError for too many looks."""
         found = state.next.get(key)
         if found is not None:
@@ -236,7 +238,7 @@ class SchemaCost:
         found = state.next[key] = self._close(starts, state.weight.inherit())
         return found
 
-    def _close(self, starts: Mapping[int, int], above: _Weight) -> _State:
+    def _close(self, starts: Mapping[int, int], above: _Weight) -> _CostState:
         """Return the state in which schemas look so often at a value, keywords of the same value followed."""
         counts: dict[int, int] = {}
         looks = 0
@@ -256,13 +258,13 @@ class SchemaCost:
         self._cached += 1 + len(counts)
         if self._cached > _MAX_CACHED:
             self._states, self._cached = {}, 0
-            self._root = _State(self._root.counts, self._root.weight)
+            self._root = _CostState(self._root.counts, self._root.weight)
         plain = sum(times for number, times in counts.items() if self._weights[number] is _PLAIN)
         weight = above.plus(_PLAIN, plain)
         for number, times in counts.items():
             if self._weights[number] is not _PLAIN:
                 weight = weight.plus(self._weights[number], times)
-        return self._states.setdefault(key, _State(counts, weight))
+        return self._states.setdefault(key, _CostState(counts, weight))
 
     def _refuse_costly(self) -> None:
         """Raise CostlySchemaError where a value that any schema looks at would cost too much, whatever it is."""

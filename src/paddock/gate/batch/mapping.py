@@ -18,13 +18,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _End(NamedTuple):
+class _WorkerEnd(NamedTuple):
     """The end of one worker."""
 
     error: Exception | None
 
 
-class _Result(NamedTuple, Generic[R]):
+class _MappedResult(NamedTuple, Generic[R]):
     value: R
 
 
@@ -37,14 +37,14 @@ async def map_concurrently(
     cancels it, too.
     """
     source = _iterate(items)
-    ready: asyncio.Queue[_Result[R] | _End] = asyncio.Queue(parallel)
+    ready: asyncio.Queue[_MappedResult[R] | _WorkerEnd] = asyncio.Queue(parallel)
     turn = asyncio.Lock()
 
     async def take_items() -> None:
         while True:
             async with turn:  # an async generator serves one caller at a time
                 item = await anext(source)
-            await ready.put(_Result(await work(item)))
+            await ready.put(_MappedResult(await work(item)))
 
     async def take_all() -> None:
         error = None
@@ -57,14 +57,14 @@ async def map_concurrently(
             if closing:
                 raise
             error = PaddockError("It ended early: the work, or what the items come from, was cancelled.")
-        await ready.put(_End(error))
+        await ready.put(_WorkerEnd(error))
 
     workers = [asyncio.create_task(take_all()) for _ in range(parallel)]
     left, closing = parallel, False
     try:
         while left:
             result = await ready.get()
-            if isinstance(result, _Result):
+            if isinstance(result, _MappedResult):
                 yield result.value
             elif result.error is not None:
                 raise result.error

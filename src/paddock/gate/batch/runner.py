@@ -65,7 +65,7 @@ class Execute(Protocol):
         ...
 
 
-class Origin(NamedTuple):
+class BatchOrigin(NamedTuple):
     """Who sends the requests of a batch, and from where."""
 
     workspace: Path
@@ -73,10 +73,10 @@ class Origin(NamedTuple):
     surface: str
 
 
-class Runner:
+class BatchRunner:
     """Runs programs through a gate, such as `session.gate.execute` of a `Session`, with its settings."""
 
-    def __init__(self, execute: Execute, origin: Origin, settings: RuntimeSettings) -> None:
+    def __init__(self, execute: Execute, origin: BatchOrigin, settings: RuntimeSettings) -> None:
         self._execute_request = execute
         self._origin = origin
         self._compile_timeout_ms = settings.timeout_ms

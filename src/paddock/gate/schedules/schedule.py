@@ -78,7 +78,7 @@ class Schedule(Value):
         return None if following is None else following.astimezone(UTC)
 
 
-class Clock(Protocol):
+class ScheduleClock(Protocol):
     """A source of the current time."""
 
     def now(self) -> datetime:
@@ -106,7 +106,7 @@ Execute = Callable[[ExecutionRequest], Awaitable[Outcome]]
 class Scheduler:
     """The schedules of one session."""
 
-    def __init__(self, execute: Execute, find_runs: FindRuns, clock: Clock | None = None) -> None:
+    def __init__(self, execute: Execute, find_runs: FindRuns, clock: ScheduleClock | None = None) -> None:
         self._execute = execute
         self._find_runs = find_runs
         self._clock = clock or SystemClock()

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from paddock.gate.work.guest import Guest
+from paddock.gate.work.guest import GuestPrograms
 from paddock.gate.work.kind import Kind
 from paddock.gate.work.runtime import RuntimePrograms
-from paddock.gate.work.script_tool import ScriptTool
+from paddock.gate.work.script_tool import ScriptToolRuns
 from paddock.gate.work.sdk_call import SdkCalls
 from paddock.gate.work.server_call import ServerCalls
 from paddock.model.request import ExecutionRequest
 
 KINDS: Mapping[str, Kind[Any]] = {
-    "guest": Guest(),
+    "guest": GuestPrograms(),
     "server": ServerCalls(),
     "runtime": RuntimePrograms(),
-    "tool": ScriptTool(),
+    "tool": ScriptToolRuns(),
     "sdk": SdkCalls(),
 }
 """All kinds, by the `kind` of their requests."""

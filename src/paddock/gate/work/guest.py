@@ -26,7 +26,7 @@ from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
 
 
-class Guest(Kind[GuestRun]):
+class GuestPrograms(Kind[GuestRun]):
     """Runs programs in a V8 worker."""
 
     def label(self, work: GuestRun) -> str:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from paddock.confinement.sandbox.protocol import OpenHosts
-    from paddock.engines.javascript.clock import Clock
+    from paddock.engines.javascript.clock import GuestClock
     from paddock.engines.javascript.engine import GuestEngine
     from paddock.engines.sdk.requests import MakeToolRun
     from paddock.engines.servers.person import Person
     from paddock.engines.servers.result import ToolResult
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.host_calls import OnResult
-    from paddock.gate.runtime_service import Programs
+    from paddock.gate.runtime_service import ProgramService
     from paddock.gate.script_tool_service import Scripts
     from paddock.policy.redaction.outgoing import OutgoingRedaction
     from paddock.record.output.large_results import Results
@@ -38,7 +38,7 @@ W = TypeVar("W", bound=Value)
 _MAX_NAME_CHARS = 200
 
 
-class Servers(visible_tools.Servers, Protocol):
+class ServerEngine(visible_tools.ToolSource, Protocol):
     """The methods of the hub that kinds need."""
 
     async def call_tool(
@@ -87,8 +87,8 @@ class Engines(NamedTuple):
     """The engines that run work."""
 
     guest: "GuestEngine"
-    servers: Servers
-    programs: "Programs"
+    servers: ServerEngine
+    programs: "ProgramService"
     scripts: "Scripts"
     sdk: Sdk
     results: "Results"
@@ -104,7 +104,7 @@ class Context(NamedTuple):
     commands: tuple[str, ...]
     """Names of the commands that the settings add to the SDK."""
     make_tool_run: "MakeToolRun"
-    clock_of: "Callable[[ExecutionRequest], Clock]"
+    clock_of: "Callable[[ExecutionRequest], GuestClock]"
     """Returns the clock of a request. It stops while a person is asked."""
     person_of: "Callable[[ExecutionRequest, str], Person]"
     """Returns what answers the questions that a server asks during a call."""

@@ -25,7 +25,7 @@ async def relay_console(
     if on_console is None:
         yield None
         return
-    relay = _Relay(outgoing, on_console)
+    relay = _ConsoleRelay(outgoing, on_console)
     try:
         yield relay.take
         await relay.wait()
@@ -33,7 +33,7 @@ async def relay_console(
         relay.stop()
 
 
-class _Relay:
+class _ConsoleRelay:
     def __init__(self, outgoing: OutgoingRedaction, on_console: OnConsole) -> None:
         self._outgoing = outgoing
         self._on_console = on_console

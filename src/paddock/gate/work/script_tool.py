@@ -16,7 +16,7 @@ from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
 
 
-class ScriptTool(Kind[ToolRun]):
+class ScriptToolRuns(Kind[ToolRun]):
     """Runs script tools in the process sandbox."""
 
     def label(self, work: ToolRun) -> str:

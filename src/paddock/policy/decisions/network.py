@@ -39,7 +39,7 @@ MAX_ASKED_CHARS = 400
 """Maximum length of method and path of a request that a person is asked about, in characters: a question shows all."""
 
 
-class _FileRules(NamedTuple):
+class _NetworkRules(NamedTuple):
     """The rules of one file, with their numbers in the file."""
 
     origin: str
@@ -139,7 +139,7 @@ def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | 
         reason = f"{where} is not among the hosts of this request ({named or 'none'}); request {host}, too"
         return HostDecision(effect="deny", rule="request", reason=reason)
     files = [
-        _FileRules(origin, list(enumerate(rules, 1))) for origin, rules in groupby(grant.rules, _origin_of)
+        _NetworkRules(origin, list(enumerate(rules, 1))) for origin, rules in groupby(grant.rules, _origin_of)
     ]
     decisions = [
         decision for file in files if (decision := _decide_by_file(file, host, port, where, request))
@@ -160,12 +160,12 @@ def _origin_of(rule: NetworkRule) -> str:
     return rule.origin
 
 
-def _has_grants(file: _FileRules) -> bool:
+def _has_grants(file: _NetworkRules) -> bool:
     return any(rule.effect != "deny" for _, rule in file.rules)
 
 
 def _decide_by_file(
-    file: _FileRules, host: str, port: int, where: str, request: HttpRequest | None
+    file: _NetworkRules, host: str, port: int, where: str, request: HttpRequest | None
 ) -> HostDecision | None:
     """Return the decision of one file; None if the file leaves the host to others.
 
@@ -224,7 +224,7 @@ def spell_rule(host: str, port: int) -> str:
     return f'host = "{host}", effect = "allow" and ports = [{port}]'
 
 
-def _suggest_keys(file: _FileRules, host: str, port: int, request: HttpRequest) -> str:
+def _suggest_keys(file: _NetworkRules, host: str, port: int, request: HttpRequest) -> str:
     """Return which keys of a rule on the host keep a request out; "" if no rule of the file allows the host."""
     found: list[tuple[int, list[str]]] = []
     for number, rule in file.rules:

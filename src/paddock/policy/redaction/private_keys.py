@@ -44,7 +44,7 @@ class Base64(NamedTuple):
     """Whether it is the first line of its key."""
 
 
-class _State(Enum):
+class _KeyState(Enum):
     NONE = auto()
     BEGUN = auto()
     BODY = auto()
@@ -54,7 +54,7 @@ class KeyLines:
     """Follows a text line by line through the private keys in it."""
 
     def __init__(self) -> None:
-        self._state = _State.NONE
+        self._state = _KeyState.NONE
         self._least = _LINE_BYTES
         self._around: list[tuple[bytes, bytes]] = []
         """Possible prefixes and suffixes of the base64, with all digits replaced by 0."""
@@ -62,14 +62,14 @@ class KeyLines:
     @property
     def is_within(self) -> bool:
         """Whether the next line may be one of a key."""
-        return self._state is not _State.NONE
+        return self._state is not _KeyState.NONE
 
     def note(self, line: bytes) -> None:
         """Note a line that may contain the beginning of a key; of several, the last one counts."""
         last = line.rfind(b"-----BEGIN") if KEY_SIGN in line else -1
         if last <= line.rfind(b"-----END") or (begin := _BEGIN_PATTERN.match(line, last)) is None:
             return
-        self._state, self._around = _State.BEGUN, []
+        self._state, self._around = _KeyState.BEGUN, []
         before, after = line[:last][-_MAX_AROUND_BYTES:], line[begin.end() :]
         inner = _QUOTE_PATTERN.split(before)[-1]
         for prefix in dict.fromkeys((before, inner)):
@@ -78,19 +78,19 @@ class KeyLines:
 
     def find(self, line: bytes) -> Base64 | None:
         """Return the span of the base64 in a line within a key; None if the line does not belong to the key."""
-        if self._state is _State.BEGUN and _HEADER_PATTERN.fullmatch(line):
+        if self._state is _KeyState.BEGUN and _HEADER_PATTERN.fullmatch(line):
             return None
         for body in self._list_candidates(line):
             start, end = body
-            if self._state is _State.BODY or end - start >= _LINE_BYTES or _starts_key(line[start:end]):
+            if self._state is _KeyState.BODY or end - start >= _LINE_BYTES or _starts_key(line[start:end]):
                 return self._take_line(line, start, end)
-        if self._state is _State.BEGUN and any(
+        if self._state is _KeyState.BEGUN and any(
             _HEADER_PATTERN.fullmatch(line, len(before))
             for before, _ in self._around
             if _has_shape(line, before, b"")
         ):
             return None
-        self._state = _State.NONE if line.strip() else self._state
+        self._state = _KeyState.NONE if line.strip() else self._state
         return None
 
     def _list_candidates(self, line: bytes) -> Iterator[tuple[int, int]]:
@@ -105,13 +105,13 @@ class KeyLines:
                 yield found.span("body")
 
     def _take_line(self, line: bytes, start: int, end: int) -> Base64:
-        is_first = self._state is _State.BEGUN
+        is_first = self._state is _KeyState.BEGUN
         if is_first:
             self._least = min(_LINE_BYTES, end - start)
             self._around = []
             self._learn_surroundings(line[:start], line[end:])
             self._learn_surroundings(line[:start], b"")
-        self._state = _State.BODY if end - start >= self._least else _State.NONE
+        self._state = _KeyState.BODY if end - start >= self._least else _KeyState.NONE
         return Base64(start, end, is_first)
 
     def _learn_surroundings(self, before: bytes, after: bytes) -> None:

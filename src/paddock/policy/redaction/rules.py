@@ -76,7 +76,7 @@ class _LoadState:
 
     size = 0
     """Bytes searched so far without RE2."""
-    rules: "Rules | None" = None
+    rules: "RedactionRules | None" = None
 
 
 def may_match(data: bytes) -> bool:
@@ -99,26 +99,26 @@ def may_match_name(text: str) -> bool:
     return may_match(text.encode("utf-8", "surrogatepass"))
 
 
-class Match(NamedTuple):
+class SecretMatch(NamedTuple):
     """A secret in a text."""
 
     start: int
     end: int
-    rule: "Rule"
+    rule: "RedactionRule"
     begin: int
     finish: int
     """Span of the rule's whole match: the secret and its name."""
     crosses: bool = False
     """Whether it is not a secret, but a match across lines."""
 
-    def move(self, by: int) -> "Match":
+    def move(self, by: int) -> "SecretMatch":
         """Return the same match, moved in the text."""
         return self._replace(
             start=self.start + by, end=self.end + by, begin=self.begin + by, finish=self.finish + by
         )
 
 
-class Rule:
+class RedactionRule:
     """One rule. Its pattern is compiled when a text contains one of its keywords."""
 
     def __init__(self, facts: dict[str, Any], order: int) -> None:
@@ -153,7 +153,7 @@ class Rule:
         """Return whether a text in lower case contains a keyword."""
         return self.also in lowered and any(word in lowered for word in self.keywords)
 
-    def find(self, data: bytes, refused: "Refused") -> Iterator[Match | None]:
+    def find(self, data: bytes, refused: "Refused") -> Iterator[SecretMatch | None]:
         """Yield the secrets in some lines, and matches across lines, which are not secrets.
 
         Yield None after each rejected candidate: hostile text may have one every few bytes.
@@ -169,16 +169,16 @@ class Rule:
                     break
             position = max(finish, position + 1)
             if (line_end := data.find(b"\n", begin, finish)) >= 0 and line_end < finish - 1:
-                yield Match(begin, finish, self, begin, finish, crosses=True)
+                yield SecretMatch(begin, finish, self, begin, finish, crosses=True)
             elif self._is_list:
                 for start, end in lists.find_texts(data, finish) if begin >= listed else ():
                     listed = end
                     is_secret = end - start >= lists.MIN_BYTES and self._is_accepted(
                         found, data, start, end, refused
                     )
-                    yield Match(start, end, self, begin, end) if is_secret else None
+                    yield SecretMatch(start, end, self, begin, end) if is_secret else None
             elif self._is_accepted(found, data, start, end, refused):
-                yield Match(start, end, self, begin, finish)
+                yield SecretMatch(start, end, self, begin, finish)
             else:
                 if start > begin and end - start <= _NESTED_CHARS:
                     position = max(start, begin + 1)
@@ -205,7 +205,7 @@ class Rule:
             return False
         if not self._check:
             return True
-        found_value = values.Value(
+        found_value = values.FoundValue(
             name.decode("latin-1"),
             lead.decode("latin-1"),
             secret.decode("utf-8", "replace"),
@@ -221,7 +221,7 @@ class Rule:
         return values
 
 
-Refused = set[tuple[Rule, bytes, bytes, bytes, bytes, bytes]]
+Refused = set[tuple[RedactionRule, bytes, bytes, bytes, bytes, bytes]]
 """Rejected candidates of one text, because hostile text may repeat the same ones.
 
 Each is a rule, the name of the value, what is before the name, the byte before the value, the value, and the byte
@@ -229,16 +229,18 @@ after it.
 """
 
 
-class Rules:
+class RedactionRules:
     """All built-in rules."""
 
     def __init__(self) -> None:
-        self.all = tuple(Rule(orjson.loads(line), number) for number, line in enumerate(_read_rules()[1:]))
-        by_keyword: dict[bytes, list[Rule]] = {}
+        self.all = tuple(
+            RedactionRule(orjson.loads(line), number) for number, line in enumerate(_read_rules()[1:])
+        )
+        by_keyword: dict[bytes, list[RedactionRule]] = {}
         for rule in self.all:
             for word in rule.keywords:
                 by_keyword.setdefault(word, []).append(rule)
-        self._by_number: list[list[Rule]] = list(by_keyword.values())
+        self._by_number: list[list[RedactionRule]] = list(by_keyword.values())
         self._words = [word.decode() for word in by_keyword]
         self._keywords = _compile_re2().Set.SearchSet(_latin_options(case_sensitive=False))
         for word in by_keyword:
@@ -262,7 +264,7 @@ class Rules:
             found = sorted({*found, *plain} - {len(self._words)})
         return found
 
-    def select(self, data: bytes, profile: Profile) -> list[Rule]:
+    def select(self, data: bytes, profile: Profile) -> list[RedactionRule]:
         """Return the rules of a profile with a keyword in a text, in the order of precedence for marks."""
         found = self._find_numbers(data)
         rules = {
@@ -275,9 +277,9 @@ class Rules:
 
 
 @cache
-def load_rules() -> Rules:
+def load_rules() -> RedactionRules:
     """Return the rules; the first call loads RE2."""
-    _LoadState.rules = Rules()
+    _LoadState.rules = RedactionRules()
     return _LoadState.rules
 
 

@@ -9,10 +9,10 @@ from paddock.policy.redaction.colours import ColourlessText, may_hold_colours
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.private_keys import KEY_SIGN, find_written_keys
 from paddock.policy.redaction.rules import (
-    Match,
     Profile,
+    RedactionRule,
     Refused,
-    Rule,
+    SecretMatch,
     Untyped,
     load_rules,
     may_match,
@@ -42,7 +42,7 @@ class Redacted(NamedTuple):
     removals: int
 
 
-class Head(NamedTuple):
+class LineHead(NamedTuple):
     """The beginning of a line without its secrets, and the rest of the line."""
 
     data: bytes
@@ -50,7 +50,7 @@ class Head(NamedTuple):
     removals: int
 
 
-class _Found(NamedTuple):
+class _FoundSecret(NamedTuple):
     start: int
     end: int
     order: int
@@ -59,11 +59,11 @@ class _Found(NamedTuple):
     """Start of the whole match: the secret and its name."""
     finish: int
 
-    def join(self, other: "_Found") -> "_Found":
+    def join(self, other: "_FoundSecret") -> "_FoundSecret":
         """Return both as one, with the mark of the first rule."""
         named = min((self.order, self.mark), (other.order, other.mark))
         around = min(self.begin, other.begin), max(self.finish, other.finish)
-        return _Found(min(self.start, other.start), max(self.end, other.end), *named, *around)
+        return _FoundSecret(min(self.start, other.start), max(self.end, other.end), *named, *around)
 
 
 _Value = TypeVar("_Value")
@@ -156,7 +156,7 @@ class Scanner:
         data, found = yield from self._remove_secrets(data, load_rules().select(data, self._profile))
         return Redacted(data, count + found)
 
-    def redact_head(self, data: bytes, max_bytes: int) -> Slices[Head | None]:
+    def redact_head(self, data: bytes, max_bytes: int) -> Slices[LineHead | None]:
         """Return the beginning of a line without its secrets, and the rest; the cut is not within a secret.
 
         Returns None if there is no such cut. The rest can then be redacted separately.
@@ -165,7 +165,7 @@ class Scanner:
         separators = (data.rfind(mark, max_bytes - _SEPARATOR_BYTES, max_bytes) for mark in _SEPARATORS)
         cut = max(separators) + 1 or max_bytes
         if self.leaves_alone(data):
-            return Head(data[:cut], data[cut:], 0)
+            return LineHead(data[:cut], data[cut:], 0)
         may_hold = self._has_rules and may_match(data)
         rules = load_rules().select(data, self._profile) if may_hold else []
         refused: Refused = set()
@@ -180,13 +180,13 @@ class Scanner:
             return None
         if known:
             redacted, count = yield from self.redact_in_slices(data[:cut])
-            return Head(redacted, data[cut:], count)
+            return LineHead(redacted, data[cut:], count)
         spans = [span for span in spans if span.end <= cut]
         redacted, count = data[:cut], 0
         if spans:
             redacted = _replace_spans(redacted, spans)
             redacted, count = yield from self._remove_secrets(redacted, rules, refused, _MAX_PASSES - 1)
-        return Head(redacted, data[cut:], count + len(spans))
+        return LineHead(redacted, data[cut:], count + len(spans))
 
     def redact_tail(self, beginning: bytes, tail: bytes) -> Slices[Redacted]:
         """Return the tail of a line without the line's secrets; its beginning may only contain their names."""
@@ -219,7 +219,7 @@ class Scanner:
     def _remove_secrets(
         self,
         data: bytes,
-        rules: Sequence[Rule],
+        rules: Sequence[RedactionRule],
         refused: Refused | None = None,
         passes: int = _MAX_PASSES,
     ) -> Slices[tuple[bytes, int]]:
@@ -234,20 +234,23 @@ class Scanner:
             count += len(spans)
         return data, count
 
-    def _find_spans(self, data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
+    def _find_spans(
+        self, data: bytes, rules: Sequence[RedactionRule], refused: Refused
+    ) -> Slices[list[_FoundSecret]]:
         """Return the spans to remove from lines, in order; overlapping ones are joined, with the first rule's mark."""
         seen = self._blank_marks(data).replace(b"\r", b"\n")
         found = yield from find_in(seen, rules, refused)
         for order, pattern in enumerate(self._compiled[0] if self._patterns else ()):
             found += [
-                _Found(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)
+                _FoundSecret(start, end, 1_000_000 + order, mark, start, end)
+                for start, end, mark in pattern(seen)
             ]
         if may_hold_colours(seen):
             plain = ColourlessText(seen)
             if plain.has_colours:
                 hidden = yield from find_in(plain.data, rules, refused)
                 found += [
-                    _Found(
+                    _FoundSecret(
                         *plain.locate(span.start, span.end),
                         span.order,
                         span.mark,
@@ -255,7 +258,7 @@ class Scanner:
                     )
                     for span in hidden
                 ]
-        merged: list[_Found] = []
+        merged: list[_FoundSecret] = []
         for span in sorted(found):
             if merged and span.start < merged[-1].end:
                 merged[-1] = merged[-1].join(span)
@@ -274,25 +277,25 @@ class Scanner:
         )
 
 
-def find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
+def find_in(data: bytes, rules: Sequence[RedactionRule], refused: Refused) -> Slices[list[_FoundSecret]]:
     """Return the secrets in some lines."""
-    found: list[_Found] = []
+    found: list[_FoundSecret] = []
     for match in _find_matches(data, rules, refused):
         if match is None:
             yield
         else:
             named = match.rule.order, match.rule.mark
-            found.append(_Found(match.start, match.end, *named, match.begin, match.finish))
+            found.append(_FoundSecret(match.start, match.end, *named, match.begin, match.finish))
             if not len(found) % _SECRETS_PER_TURN:
                 yield
     if KEY_SIGN in data and any(rule.mark == KEY_MARK for rule in rules):
         for begin, body in find_written_keys(data):
-            found.append(_Found(body.start, body.end, _KEY_ORDER, KEY_MARK, begin, body.end))
+            found.append(_FoundSecret(body.start, body.end, _KEY_ORDER, KEY_MARK, begin, body.end))
             yield
     return found
 
 
-def _replace_spans(data: bytes, spans: Sequence[_Found]) -> bytes:
+def _replace_spans(data: bytes, spans: Sequence[_FoundSecret]) -> bytes:
     """Return a text with marks in place of spans."""
     done: list[bytes] = []
     position = 0
@@ -302,13 +305,15 @@ def _replace_spans(data: bytes, spans: Sequence[_Found]) -> bytes:
     return b"".join((*done, data[position:]))
 
 
-def _find_matches(data: bytes, rules: Sequence[Rule], refused: Refused) -> Iterator[Match | None]:
+def _find_matches(
+    data: bytes, rules: Sequence[RedactionRule], refused: Refused
+) -> Iterator[SecretMatch | None]:
     """Yield the secrets of each line, as if it were alone. Searching all lines at once is many times faster.
 
     Yield None at times, for a pause.
     """
     alone: set[tuple[int, int]] = set()
-    matches: list[tuple[tuple[int, int], Match]] = []
+    matches: list[tuple[tuple[int, int], SecretMatch]] = []
     for rule in rules:
         line, applies = (0, -1), False
         for match in rule.find(data, refused):

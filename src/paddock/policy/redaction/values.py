@@ -73,7 +73,7 @@ _ADDRESS_WORDS = frozenset(
 )
 
 
-class Value(NamedTuple):
+class FoundValue(NamedTuple):
     """A value that a pattern has found."""
 
     name: str
@@ -86,7 +86,7 @@ class Value(NamedTuple):
     """The next character."""
 
 
-def is_secret(value: Value) -> bool:
+def is_secret(value: FoundValue) -> bool:
     """Return whether the value of a name looks like a secret."""
     text = value.text
     if _is_word(text):
@@ -156,7 +156,7 @@ def _is_password(value: str, *, is_quoted: bool) -> bool:
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
 
 
-def _is_path(value: Value) -> bool:
+def _is_path(value: FoundValue) -> bool:
     """Return whether the value of a name that ends in `pwd` is a directory, not a password.
 
     `PWD` and `OLDPWD` may be any absolute path. Under other names, a value with a single name or a random one in it
@@ -167,31 +167,31 @@ def _is_path(value: Value) -> bool:
     return _PATH_PATTERN.fullmatch(value.text) is not None and not any(map(is_random, value.text.split("/")))
 
 
-def _is_secret_of_data(value: Value) -> bool:
+def _is_secret_of_data(value: FoundValue) -> bool:
     """Return whether a value in a document such as XML is a secret; names of source code do not occur there."""
     name = value.name if _PASSWORD_PATTERN.search(value.name) else "secret"
     return is_secret(value._replace(name=name, is_quoted=True))
 
 
-def _is_key(value: Value) -> bool:
+def _is_key(value: FoundValue) -> bool:
     """Return whether a value that begins with `sk-` is a key, not a class of a style sheet."""
     rest = value.text[3:]
     return ("-" not in rest and "_" not in rest) or any(map(str.isupper, rest)) or _has_digit(value)
 
 
-def _is_address_password(value: Value) -> bool:
+def _is_address_password(value: FoundValue) -> bool:
     return value.text.lower() not in _ADDRESS_WORDS and not _PLACEHOLDER_PATTERN.search(value.text)
 
 
-def _has_digit(value: Value) -> bool:
+def _has_digit(value: FoundValue) -> bool:
     return any(map(str.isdigit, value.text))
 
 
-def _has_digit_or_capital(value: Value) -> bool:
+def _has_digit_or_capital(value: FoundValue) -> bool:
     return any(not char.islower() and char.isalnum() for char in value.text.partition("_")[2])
 
 
-CHECKS: dict[str, Callable[[Value], bool]] = {
+CHECKS: dict[str, Callable[[FoundValue], bool]] = {
     "value": is_secret,
     "data": _is_secret_of_data,
     "password": lambda value: is_secret(value._replace(name="password")),

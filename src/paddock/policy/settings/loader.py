@@ -29,9 +29,9 @@ from paddock.policy.settings.merge import (
     RULES_KEY,
     RULES_KEYS,
     TOKENS_KEY,
-    Layer,
     LayerName,
     Merged,
+    SettingsLayer,
     merge,
 )
 from paddock.policy.settings.rules import Rule
@@ -114,7 +114,7 @@ def load(
     return merge(layers, owner_file=str(user))
 
 
-def read_policy(policy: Mapping[str, Any], place: str) -> Layer:
+def read_policy(policy: Mapping[str, Any], place: str) -> SettingsLayer:
     """Return the policy of a token as a layer for `narrow`: values, or strings as in `--set`, nested or by dotted key.
 
     Raises ConfigurationError, whose text begins with `place`.
@@ -128,7 +128,7 @@ def read_policy(policy: Mapping[str, Any], place: str) -> Layer:
     return _text_layer("token", {key: (value, place) for key, value in flat.items()})
 
 
-def _file_layer(name: LayerName, path: Path) -> Layer | None:
+def _file_layer(name: LayerName, path: Path) -> SettingsLayer | None:
     try:
         text = read_bounded(path, _MAX_FILE_BYTES[name]).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
@@ -160,7 +160,7 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     values, where = _validate_layer(rest, place_of, path.parent)
     # Anybody may have written those of a workspace: they are refused before their patterns are looked at.
     values |= recipes if name == "workspace" else _read_recipes(recipes, place_of)
-    return Layer(name, values, {key: where(key) for key in values})
+    return SettingsLayer(name, values, {key: where(key) for key in values})
 
 
 def _refuse_origins(tree: Mapping[str, Any], place_of: Where) -> None:
@@ -218,7 +218,7 @@ def _is_consequence(error: ErrorDetails) -> bool:
     )
 
 
-def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
+def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> SettingsLayer:
     """Return the layer of strings or values by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
     tree: dict[str, Any] = {}
     for key, (value, label) in given.items():
@@ -229,7 +229,7 @@ def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
         node[last] = _parse_text(key, value, label) if isinstance(value, str) else value
     names = {key: label for key, (_, label) in given.items()}
     values, where = _validate_layer(tree, lambda key: names.get(key, name), None)
-    return Layer(name, values, {key: where(key) for key in values})
+    return SettingsLayer(name, values, {key: where(key) for key in values})
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -103,7 +103,7 @@ BUILT_IN = "built in"
 _MAX_NAME_CHARS = 100
 
 
-class Layer(NamedTuple):
+class SettingsLayer(NamedTuple):
     """One source of settings: typed values by dotted key, and the place of each, for people."""
 
     name: LayerName
@@ -122,7 +122,7 @@ class Merged(NamedTuple):
     sources: Mapping[str, str]
 
 
-def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
+def merge(layers: Sequence[SettingsLayer], *, owner_file: str) -> Merged:
     """Return the effective settings.
 
     `owner_file` is the user's settings file; an error names it as the file to change. Raises `ConfigurationError` when
@@ -132,7 +132,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
     return _merge_onto(values, dict.fromkeys(values, BUILT_IN), layers, owner_file)
 
 
-def narrow(settings: Settings, policy: Layer) -> Settings:
+def narrow(settings: Settings, policy: SettingsLayer) -> Settings:
     """Return the settings in force, narrowed by the policy of a token.
 
     Raises ConfigurationError if the policy would allow more, or sets what only an owner may.
@@ -143,7 +143,7 @@ def narrow(settings: Settings, policy: Layer) -> Settings:
 
 
 def _merge_onto(
-    values: dict[str, Any], sources: dict[str, str], layers: Sequence[Layer], owner_file: str
+    values: dict[str, Any], sources: dict[str, str], layers: Sequence[SettingsLayer], owner_file: str
 ) -> Merged:
     """Return the settings of values by dotted key after all layers; changes `values` and `sources`."""
     ceilings: dict[str, tuple[Any, str]] = {}
@@ -185,7 +185,7 @@ def _refuse_second_recipes(
         raise ConfigurationError(f"{where}: {key} is defined by {source} already; choose another name")
 
 
-def _refuse_unknown_runtimes(layers: Sequence[Layer], known: Collection[str]) -> None:
+def _refuse_unknown_runtimes(layers: Sequence[SettingsLayer], known: Collection[str]) -> None:
     for layer in layers:
         for name in layer.values.get(_ALLOWED_KEY, ()):
             if name not in known:

@@ -66,7 +66,7 @@ class Version(Value):
     stream: Literal["stdout", "stderr"] = "stdout"
 
 
-class Shim(Value):
+class ToolchainShim(Value):
     """How to ask a version manager's stand-in (pyenv, rustup, nodenv...) for the program behind it.
 
     It has nothing to do with the shim of a sandbox (`paddock.confinement.sandbox.child.shim`).
@@ -138,7 +138,7 @@ class RecipeVariant(Value):
     """Command that prints the version, `argv`, and a regular expression whose first group is the version, `pattern`."""
     warm: WarmCache | None = None
     """What `paddock runtimes warm` prepares: a `program`, the `commands`, and further `files`."""
-    shim: Shim | None = None
+    shim: ToolchainShim | None = None
     """Command that asks a version manager's shim for the program behind it, `argv`."""
     note: str = ""
     """What this variant cannot do."""
@@ -277,7 +277,7 @@ def list_fields(path: Sequence[str]) -> list[str]:
     nested: dict[str, type[Value]] = {
         "variant": RecipeVariant,
         "version": Version,
-        "shim": Shim,
+        "shim": ToolchainShim,
         "warm": WarmCache,
         "install": Install,
         "out_of_memory": OutOfMemory,

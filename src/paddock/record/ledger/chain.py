@@ -30,8 +30,8 @@ from paddock.record.ledger.line_format import (
     HEAD_FILE_NAME,
     MAX_LINE_BYTES,
     DamagedError,
-    Entry,
-    Head,
+    LedgerEntry,
+    LedgerHead,
     encode_record,
     file_name,
     hold,
@@ -51,7 +51,7 @@ class Chain:
     def __init__(self, directory: Path, clock: Callable[[], float]) -> None:
         self._directory = directory
         self._clock = clock
-        self.head = Head()
+        self.head = LedgerHead()
         """The last record; up to date between `lock` and `unlock`."""
         self.now = 0.0
         """When the lock was taken, in seconds since the epoch."""
@@ -79,7 +79,7 @@ class Chain:
         """Release the lock."""
         fcntl.flock(self._head_fd, fcntl.LOCK_UN)
 
-    def put(self, entries: Iterable[Entry], *, lead: bytes = b"") -> None:
+    def put(self, entries: Iterable[LedgerEntry], *, lead: bytes = b"") -> None:
         """Append records to the chain, after the bytes `lead`: all of them or none. Needs the lock."""
         head, data = self.head, lead
         seq, digest = head.seq, head.hash
@@ -92,7 +92,7 @@ class Chain:
         if written < len(data):
             os.ftruncate(self._data_fd, head.size)
             raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes fit")
-        self._move_head(Head(seq, digest, head.file, head.size + written, head.synced, this_boot()))
+        self._move_head(LedgerHead(seq, digest, head.file, head.size + written, head.synced, this_boot()))
 
     def to_sync(self) -> tuple[int, list[int]]:
         """Return the number of the last record and the descriptors that the caller must sync and close."""
@@ -151,7 +151,7 @@ class Chain:
     def _load_head(self, raw: bytes) -> None:
         self.loads += 1
         reason = ""
-        on_disk = Head.parse(raw)
+        on_disk = LedgerHead.parse(raw)
         if len(raw) > HEAD_BYTES:
             os.ftruncate(self._head_fd, HEAD_BYTES)
         if on_disk is not None and on_disk.seq >= self.head.seq:
@@ -166,7 +166,7 @@ class Chain:
             self._switch_file(self.head.file, self.head.size)
             self._find_true_end(reason)
 
-    def _rebuild_head(self) -> Head:
+    def _rebuild_head(self) -> LedgerHead:
         """Return the end of the chain according to the dated files."""
         for name in reversed(list_dated_files(self._directory)):
             fd = self._open_file(name)
@@ -176,10 +176,10 @@ class Chain:
                         record = parse_record(line.data)
                     except DamagedError:
                         continue
-                    return Head(record.seq, record.hash, name, line.end, record.seq)
+                    return LedgerHead(record.seq, record.hash, name, line.end, record.seq)
             finally:
                 os.close(fd)
-        return Head()
+        return LedgerHead()
 
     def _switch_file(self, name: str, size: int) -> None:
         self.head = self.head._replace(file=name, size=size)
@@ -225,7 +225,7 @@ class Chain:
             self.head = self.head._replace(seq=record.seq, hash=record.hash, size=line.end)
         return ""
 
-    def _move_head(self, head: Head) -> None:
+    def _move_head(self, head: LedgerHead) -> None:
         self.head = head
         raw = head.encode()
         os.pwrite(self._head_fd, raw, 0)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from paddock.foundation.own_files import NotOursError, judge_file
 from paddock.model import ids
-from paddock.record.ledger.line_format import Head, file_name, list_dated_files, open_regular
+from paddock.record.ledger.line_format import LedgerHead, file_name, list_dated_files, open_regular
 from paddock.record.ledger.sink import CLAIM_SKEW_S, STARTED
 
 BROUGHT = "brought"
@@ -33,7 +33,7 @@ _NEEDLE = f'"event":"{STARTED}","request":"%s"'
 """Text in the record of a claim. JSON escapes quotes in strings, so that no field's value can contain it."""
 
 
-class Claims:
+class LedgerClaims:
     """Knows which ids of one ledger cannot be claimed. Every method needs the lock of the chain."""
 
     def __init__(self, directory: Path) -> None:
@@ -114,7 +114,7 @@ class ClaimSearch:
         self._oldest = file_name(minted - CLAIM_SKEW_S)
         self._read: dict[str, int] = {}
 
-    def go_on(self, end: Head) -> None:
+    def go_on(self, end: LedgerHead) -> None:
         """Continue the search up to an end of the chain. Raises OSError.
 
         Data after that end may be a partial record, which its writer removes again.

@@ -123,7 +123,7 @@ def _short_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgress | None = None) -> T:
+def ask(directory: Path, question: "Callable[[LedgerIndex], T]", on_progress: OnProgress | None = None) -> T:
     """Bring a ledger's index up to date, and return the answer to a question, under the lock.
 
     Calls `on_progress` between batches. Raises NoIndexError if there can be no index; OSError for a ledger that cannot
@@ -143,7 +143,7 @@ def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgre
             raise NoIndexError from error
 
 
-class Index:
+class LedgerIndex:
     """The open index of one ledger."""
 
     def __init__(self, directory: Path, database: sqlite3.Connection) -> None:
@@ -300,9 +300,9 @@ _DATABASE_ERRORS = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
 _UNREAD = _IndexedExtent(0, -1, 0, 0, b"")
 
 
-def _ask_locked(directory: Path, question: Callable[[Index], T], on_progress: OnProgress | None) -> T:
+def _ask_locked(directory: Path, question: Callable[[LedgerIndex], T], on_progress: OnProgress | None) -> T:
     with closing(_open_database(directory)) as database:
-        index = Index(directory, database)
+        index = LedgerIndex(directory, database)
         index.catch_up(on_progress)
         return question(index)
 

@@ -35,8 +35,8 @@ from paddock.model import ids
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import Status
 from paddock.record.ledger.chain import Chain
-from paddock.record.ledger.claims import Claims, ClaimSearch
-from paddock.record.ledger.line_format import Entry, explain_failed_call, new_entry, read_published_head
+from paddock.record.ledger.claims import ClaimSearch, LedgerClaims
+from paddock.record.ledger.line_format import LedgerEntry, explain_failed_call, new_entry, read_published_head
 from paddock.record.ledger.read import read
 from paddock.record.ledger.sink import (
     ARCHIVED,
@@ -78,8 +78,8 @@ class Ledger:
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._chain = Chain(directory, clock)
-        self._claims = Claims(directory)
-        self._pending: list[Entry] = []
+        self._claims = LedgerClaims(directory)
+        self._pending: list[LedgerEntry] = []
         self._under_way: dict[str, tuple[Mapping[str, Field], str | None]] = {}
         """Fields and parent of each claim without a `finished` record."""
         self._closed = False
@@ -224,14 +224,14 @@ class Ledger:
         ]
         self._run_locked(lambda: self._put_entries(entries))
 
-    def _write_entry(self, entry: Entry) -> str:
+    def _write_entry(self, entry: LedgerEntry) -> str:
         if self._always:
             self.flush()
         else:
             self._sync_soon()
         return entry.id
 
-    def _put_claim(self, entry: Entry, request: str, search: ClaimSearch | None) -> None:
+    def _put_claim(self, entry: LedgerEntry, request: str, search: ClaimSearch | None) -> None:
         minted = find_mint_time(request, self._chain.now)
         if not self._claims.is_own(request, self._chain.loads):
             search = search or ClaimSearch(self._directory, request, minted)
@@ -242,11 +242,11 @@ class Ledger:
         ids.spend_id(request)
         self._put_entries([entry])
 
-    def _put_entries(self, entries: list[Entry]) -> None:
+    def _put_entries(self, entries: list[LedgerEntry]) -> None:
         self._chain.put([*self._list_due(), *entries])
         self._pending.clear()
 
-    def _list_due(self) -> list[Entry]:
+    def _list_due(self) -> list[LedgerEntry]:
         """Return the records to write before the next one, including file repairs of this process."""
         if has_repairs():
             self._pending += map(_repair_entry, take_repairs())
@@ -333,7 +333,7 @@ class Ledger:
         self._awake.set()
 
 
-def _repair_entry(repair: ModeRepair) -> Entry:
+def _repair_entry(repair: ModeRepair) -> LedgerEntry:
     path = repair.path.encode("utf-8", "replace").decode()[:MAX_FIELD_CHARS]
     modes: dict[str, Field] = {
         "path": path,
@@ -345,7 +345,7 @@ def _repair_entry(repair: ModeRepair) -> Entry:
 
 def _check_entry(
     event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
-) -> Entry:
+) -> LedgerEntry:
     check_ids(request, parent)
     check_fields(fields)
     return new_entry(event, request, parent, fields, at)

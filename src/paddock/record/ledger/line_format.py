@@ -64,7 +64,7 @@ class DamagedError(ValueError):
         self.seq = seq
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """A record that has not yet been written to the chain."""
 
     id: str
@@ -76,17 +76,17 @@ class Entry(NamedTuple):
 
 def new_entry(
     event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
-) -> Entry:
+) -> LedgerEntry:
     """Return a new record; raise LedgerError if its line would be over `MAX_LINE_BYTES`."""
     facts = _to_json({"event": event, "request": request, "parent": parent, **fields})[1:-1]
     if len(facts) > MAX_LINE_BYTES - _PLACE_BYTES:
         raise LedgerError(
             f"An audit record is over {MAX_LINE_BYTES} bytes. The ledger stores facts: log fewer of them."
         )
-    return Entry(new_id(), facts, at)
+    return LedgerEntry(new_id(), facts, at)
 
 
-def encode_record(entry: Entry, *, seq: int, ts: str, prev: str) -> tuple[bytes, str]:
+def encode_record(entry: LedgerEntry, *, seq: int, ts: str, prev: str) -> tuple[bytes, str]:
     """Return the line of a record at its position in the chain, with its newline, and its hash."""
     body = _BODY % (seq, entry.id.encode(), ts.encode(), entry.facts, prev.encode())
     digest = hashlib.sha256(body).hexdigest()
@@ -143,7 +143,7 @@ def parse_record(line: bytes, *, whole: bool = True) -> AuditRecord:
     return record
 
 
-class Head(NamedTuple):
+class LedgerHead(NamedTuple):
     """The anchor: the last record of the chain."""
 
     seq: int = 0
@@ -172,7 +172,7 @@ class Head(NamedTuple):
         return f'{text},"check":"{check}"}}'.ljust(HEAD_BYTES - 1).encode() + b"\n"
 
     @classmethod
-    def parse(cls, raw: bytes) -> "Head | None":
+    def parse(cls, raw: bytes) -> "LedgerHead | None":
         """Return the head that `raw` encodes, or None if any byte of it is wrong."""
         try:
             members = cast("dict[str, Any]", json.loads(raw))
@@ -232,7 +232,7 @@ def open_regular(directory: Path, name: str) -> int | None:
         raise explain_failed_call(error, directory, "read") from error
 
 
-def read_published_head(directory: Path) -> Head:
+def read_published_head(directory: Path) -> LedgerHead:
     """Return the end of the chain as the last writer left it, without the lock. Raises OSError.
 
     The chain never becomes shorter than that. Without a valid head file, this is the beginning of the chain.
@@ -240,11 +240,11 @@ def read_published_head(directory: Path) -> Head:
     try:
         fd = open_regular(directory, HEAD_FILE_NAME)
     except LedgerUnusable:
-        return Head()
+        return LedgerHead()
     if fd is None:
-        return Head()
+        return LedgerHead()
     try:
-        return Head.parse(os.pread(fd, HEAD_BYTES + 1, 0)) or Head()
+        return LedgerHead.parse(os.pread(fd, HEAD_BYTES + 1, 0)) or LedgerHead()
     finally:
         os.close(fd)
 

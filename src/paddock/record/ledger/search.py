@@ -10,7 +10,7 @@ from pathlib import Path
 from paddock.model.base import Value
 from paddock.model.errors import LedgerUnusable
 from paddock.model.outcome import Status
-from paddock.record.ledger.index import FACTS, Index, NoIndexError, OnProgress, ask, facts_of, place_of
+from paddock.record.ledger.index import FACTS, LedgerIndex, NoIndexError, OnProgress, ask, facts_of, place_of
 from paddock.record.ledger.line_format import (
     MAX_LINE_BYTES,
     DamagedError,
@@ -125,7 +125,7 @@ class _IndexSearch:
         except OSError as error:
             raise explain_failed_call(error, self._directory, "read") from error
 
-    def _find_places(self, index: Index) -> list[int]:
+    def _find_places(self, index: LedgerIndex) -> list[int]:
         wanted = self._wanted
         return index.places(
             wanted.facts(),

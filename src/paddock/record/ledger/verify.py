@@ -43,7 +43,7 @@ from paddock.record.ledger.line_format import (
     HEAD_BYTES,
     HEAD_FILE_NAME,
     DamagedError,
-    Head,
+    LedgerHead,
     Line,
     explain_failed_call,
     hold,
@@ -250,7 +250,7 @@ class ChainPass:
         self.notes: list[Finding] = []
         self._raw = raw
         self._instead = instead
-        self._head = None if raw is None else Head.parse(raw)
+        self._head = None if raw is None else LedgerHead.parse(raw)
         self._newest = newest
         self._bad: _DamagedLine | None = None
         self._bad_lines = 0

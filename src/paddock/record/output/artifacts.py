@@ -18,7 +18,7 @@ import orjson
 
 from paddock._version import __version__
 from paddock.foundation.own_files import NotOursError
-from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
+from paddock.model.artifact import STREAMS, ArtifactManifest, Handle, RunFacts, Stream, expiry, safe_name
 from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.policy.redaction.scanner import Scanner
@@ -48,7 +48,7 @@ class StoredArtifact:
     """An artifact that may be read. `manifest` is None if it exists but cannot be parsed."""
 
     handle: Handle
-    manifest: Manifest | None
+    manifest: ArtifactManifest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Artifacts:
         """
         parsed = Handle.parse(handle)
         data = self._read_manifest(parsed)
-        manifest = None if data is None else Manifest.parse(data)
+        manifest = None if data is None else ArtifactManifest.parse(data)
         ends = manifest.expires_at if manifest else expiry(parsed, self.settings.ttl_hours)
         if data is None or ends <= self._clock():
             raise UnknownArtifact(
@@ -253,7 +253,7 @@ class Artifacts:
                 continue
             try:
                 data = self._read_manifest(handle)
-                manifest = Manifest.parse(data) if data is not None else None
+                manifest = ArtifactManifest.parse(data) if data is not None else None
                 grace = _ORPHAN_AGE if data is None else timedelta()
                 ends = manifest.expires_at if manifest else expiry(handle, self.settings.ttl_hours) + grace
                 if ends <= now:
@@ -274,8 +274,8 @@ class Artifacts:
                 self.sweep(thorough=False)
 
     def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, RecordedStream]) -> bytes:
-        """Return the JSON that `Manifest` reads. A model would take three times as long, and every program waits."""
-        now, names = self._clock(), Manifest.names()
+        """Return the JSON that `ArtifactManifest` reads. A model takes three times as long."""
+        now, names = self._clock(), ArtifactManifest.names()
         fields: dict[str, object] = {
             **{name: value for name, value in vars(facts).items() if value or name not in _FILE_FACTS},
             "artifact_id": str(handle),

@@ -92,10 +92,10 @@ def query(artifacts: Artifacts, asked: OutputQuery, workspace: Path | None) -> O
 
     Raises InvalidHandle, UnknownArtifact, or ArtifactError if the artifact cannot be read.
     """
-    return _Search(OpenArtifact(artifacts, asked.artifact_handle, workspace), asked).answer()
+    return _OutputSearch(OpenArtifact(artifacts, asked.artifact_handle, workspace), asked).answer()
 
 
-class _Search:
+class _OutputSearch:
     def __init__(self, reading: OpenArtifact, asked: OutputQuery) -> None:
         self._reading = reading
         self._asked = asked

@@ -73,7 +73,7 @@ def last_frames(texts: Iterable[str], terms: Sequence[str] = ()) -> Iterator[str
     yield screen.end()
 
 
-class _Row:
+class _ScreenRow:
     """One row of the screen: its last frame that shows anything, and the frame that is being written."""
 
     __slots__ = ("_is_plain", "_kept", "_parts", "_shows", "_stays", "is_erased", "left", "size")
@@ -145,7 +145,7 @@ class _Screen:
 
     def __init__(self, terms: Sequence[str]) -> None:
         self._terms = terms
-        self._rows = [_Row()]
+        self._rows = [_ScreenRow()]
         self._at = 0
         self._is_in_first_column = True
         self._passes = False
@@ -190,7 +190,7 @@ class _Screen:
             done += [f"{row.render_row(self._terms)}\n" for row in self._rows]
             done.append(f"{further}\n")
             self._rows = []
-        self._rows += map(_Row, rows)
+        self._rows += map(_ScreenRow, rows)
         self._at = len(self._rows) - 1
         self._scroll_rows(done)
         if rows:
@@ -212,7 +212,7 @@ class _Screen:
             if row.size > FRAME_CHARS:
                 done += [f"{other.render_row(self._terms)}\n" for other in self._rows if other is not row]
                 done.append(row.frame)
-                self._rows, self._at, self._passes = [_Row()], 0, True
+                self._rows, self._at, self._passes = [_ScreenRow()], 0, True
 
     def _take(self, step: re.Match[str], done: list[str]) -> None:
         """Carry out a cursor movement or an erasure."""
@@ -250,10 +250,10 @@ class _Screen:
         left.left = 0
         if left.is_erased and self._at + by < len(self._rows):
             shown = left.render_row(self._terms)
-            self._rows[self._at] = _Row(shown if _holds_term(shown, self._terms) else "")
+            self._rows[self._at] = _ScreenRow(shown if _holds_term(shown, self._terms) else "")
         self._at += by
         if self._at >= len(self._rows):
-            self._rows += [_Row() for _ in range(self._at + 1 - len(self._rows))]
+            self._rows += [_ScreenRow() for _ in range(self._at + 1 - len(self._rows))]
         elif self._is_in_first_column:
             self._rows[self._at].begin_frame(self._terms)
 

@@ -10,9 +10,9 @@ import click
 from paddock.model.printable import make_printable
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.help import render_examples
-from paddock.surfaces.cli.session import find_actor
+from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.terminal import Terminal
@@ -129,11 +129,11 @@ async def _open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQue
 async def _ask_verdict(question: "Question", *, whole_run: bool) -> "Verdict":
     if whole_run:
         if "run" not in question.scopes:
-            raise Failure(f"{question.id} can only be approved once; leave out --run")
+            raise CommandFailure(f"{question.id} can only be approved once; leave out --run")
         question = question.model_copy(update={"scopes": ("run",)})
     answer = await Terminal().ask(question)
     if answer.verdict == "unasked":
-        raise Failure(NO_TERMINAL)
+        raise CommandFailure(NO_TERMINAL)
     return answer.verdict
 
 

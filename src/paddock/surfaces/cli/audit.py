@@ -19,8 +19,8 @@ from paddock.record.ledger.search import STATUSES, RecordFilter, find
 from paddock.record.ledger.sink import EVENTS, AuditRecord
 from paddock.record.ledger.verify import Finding, verify
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import PRINTED_KEY, Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import PRINTED_KEY, CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.record_facts import render_facts
 from paddock.surfaces.cli.streams import with_controls
 from paddock.surfaces.cli.table import print_json, print_row, print_table, warn
@@ -41,7 +41,7 @@ _add_cluster = click.option(
 
 @click.group(
     "audit",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock audit tail -n 5", "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D", "paddock audit verify"
     ),
@@ -158,7 +158,7 @@ def show(
     directory = _find_directory(workspace, flags)
     newest_first = _find_records(directory, RecordFilter(name=id_))
     if not newest_first:
-        raise Failure(f"No record of {id_} in {directory}; `paddock audit tail` shows the newest")
+        raise CommandFailure(f"No record of {id_} in {directory}; `paddock audit tail` shows the newest")
     count = options.choose_limit(limit, everything=everything or as_json)
     calls = [record for record in newest_first if record.parent == id_]
     hidden = {record.id for record in calls[count:]} if count else set[str]()
@@ -278,7 +278,7 @@ def archive_(
     settings = load(workspace, flags=flags).settings
     directory, folder = settings.audit.directory, folder.absolute()
     if settings.cluster.url and not dry_run:
-        raise Failure(
+        raise CommandFailure(
             "This ledger belongs to a cluster, which reads it from its first record on (cluster.url). "
             "Nothing was archived. Back up the directory instead: " + str(directory)
         )
@@ -302,11 +302,11 @@ def _find_records(directory: Path, wanted: RecordFilter, *, limit: int | None = 
     """Return matching records, newest first. On a terminal, show the progress of indexing if it takes long."""
     for name in list_irregular_files(directory):
         warn(f"{directory / name} is not a regular file, so its records are not shown: move it away")
-    with _Progress() as progress:
+    with _AuditProgress() as progress:
         return list(find(directory, wanted, limit=limit, on_progress=progress))
 
 
-class _Progress:
+class _AuditProgress:
     """Shows the progress of indexing the ledger, if it takes a second or more."""
 
     def __init__(self) -> None:

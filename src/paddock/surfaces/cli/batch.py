@@ -13,18 +13,18 @@ import click
 from paddock.gate.batch.answer_file import AnswerFile, open_answer_file
 from paddock.gate.batch.lines import MAX_LINE_BYTES, BadLine, read_program, render_result, write_line
 from paddock.gate.batch.program import Program, ProgramResult
-from paddock.gate.batch.runner import Origin, Runner
+from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.model.base import count
 from paddock.model.outcome import Status
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.batch_progress import Progress, Tally
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.batch_progress import BatchProgress, Tally
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.help import render_examples
 from paddock.surfaces.cli.line_source import read_lines
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE
-from paddock.surfaces.cli.session import find_actor, open_cli_session
 from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import warn
 
@@ -87,15 +87,15 @@ def command(
                 f"{output}: {count(len(answers.damaged), 'line')} that lost a part ({numbers}) moved to "
                 f"{answers.aside.name}; their programs run again"
             )
-        batch = _Batch(answers, Progress(sys.stderr))
+        batch = _BatchRun(answers, BatchProgress(sys.stderr))
         number = asyncio.run(batch.run(file, settings, workspace, max_parallel))
     context.exit(EXIT_SIGNAL_BASE + number if number else batch.exit_code)
 
 
-class _Batch:
+class _BatchRun:
     """One run over a file of programs."""
 
-    def __init__(self, answers: AnswerFile | None, progress: Progress) -> None:
+    def __init__(self, answers: AnswerFile | None, progress: BatchProgress) -> None:
         self._answers = answers
         self._progress = progress
         self._tally = Tally()
@@ -111,9 +111,9 @@ class _Batch:
         """Run the programs, and return the signal that ended it, or 0."""
         with cancel_on_signals() as received:
             try:
-                async with open_cli_session(settings, workspace) as opened:
-                    origin = Origin(workspace, find_actor(), "cli")
-                    runner = Runner(opened.gate.execute, origin, settings.runtimes)
+                async with open_for_command(settings, workspace) as opened:
+                    origin = BatchOrigin(workspace, find_actor(), "cli")
+                    runner = BatchRunner(opened.gate.execute, origin, settings.runtimes)
                     async with (
                         aclosing(self._read_programs(file, runner)) as programs,
                         aclosing(runner.map(programs, max_parallel)) as results,
@@ -126,7 +126,7 @@ class _Batch:
         self._progress.end(self._tally, self._answers.kept if self._answers else 0)
         return received[0] if received else 0
 
-    async def _read_programs(self, file: IO[bytes], runner: Runner) -> AsyncGenerator[Program]:
+    async def _read_programs(self, file: IO[bytes], runner: BatchRunner) -> AsyncGenerator[Program]:
         """Yield the programs that are not answered yet, and answer lines that are no programs.
 
         A file is read twice, so that whatever cannot run is answered before anything runs: first the lines that are no
@@ -181,7 +181,7 @@ class _Batch:
         try:
             self._answers.write(line)
         except OSError as problem:
-            raise Failure(f"cannot write the answers: {problem.strerror}") from None
+            raise CommandFailure(f"cannot write the answers: {problem.strerror}") from None
 
 
 def _find_position(file: IO[bytes]) -> int | None:

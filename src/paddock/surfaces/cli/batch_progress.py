@@ -28,7 +28,7 @@ class Tally(NamedTuple):
         return f"{count(self.answered, 'program')}: {', '.join(parts)}"
 
 
-class Progress:
+class BatchProgress:
     """Reports progress on standard error: one line that changes on a terminal, else a line now and then."""
 
     def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:

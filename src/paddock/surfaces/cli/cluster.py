@@ -10,8 +10,8 @@ from paddock.model.base import count
 from paddock.model.printable import make_printable
 from paddock.policy.settings.loader import load, user_file
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _STATES = ("started", "finished", "lost", "fenced")
 
 @click.group(
     "cluster",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock cluster migrate",
         "paddock cluster status",
@@ -105,7 +105,7 @@ def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     settings = load(workspace, flags=flags).settings
     url = find_url(settings)
     if settings.cluster.key_file is None:
-        raise Failure("cluster.key_file is not set, so rows have no seal; set it as on the replicas")
+        raise CommandFailure("cluster.key_file is not set, so rows have no seal; set it as on the replicas")
     seals = open_seals(settings.cluster)
 
     async def run() -> Resealed:
@@ -120,7 +120,7 @@ def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         click.echo(f"{count(found.sealed, 'row')} sealed with the first key")
     if found.refused:
         names = ", ".join(make_printable(each) for each in found.refused)
-        raise Failure(
+        raise CommandFailure(
             f"no key of cluster.key_file sealed these rows, so no replica accepts them: {names}; remove a token with: "
             "paddock serve token revoke NAME, and another row from the table kept"
         )
@@ -147,7 +147,7 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     elif found.applied == found.newest:
         _print_status(found)
     if found.applied < found.newest:
-        raise Failure(
+        raise CommandFailure(
             f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
             "run: paddock cluster migrate"
         )
@@ -213,7 +213,7 @@ def _print_status(found: "ClusterStatus") -> None:
 def find_url(settings: "Settings") -> str:
     """Return the address of the database. Raises Failure without one."""
     if settings.cluster.url is None:
-        raise Failure(
+        raise CommandFailure(
             "cluster.url is not set, so this command has no database; set it in /etc/paddock/paddock.toml or "
             f"{user_file()}, and check it with: paddock config show"
         )

@@ -24,7 +24,7 @@ from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.search import RecordFilter
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.cluster import find_url
-from paddock.surfaces.cli.failure import PRINTED_KEY, Failure
+from paddock.surfaces.cli.failure import PRINTED_KEY, CommandFailure
 from paddock.surfaces.cli.record_facts import render_facts
 from paddock.surfaces.cli.table import print_json, print_row, print_table
 
@@ -87,7 +87,7 @@ def print_request(url: str, id_: str, *, limit: int | None, as_json: bool) -> No
                 return await _print_all(select_records(_chain(first, found)), as_json=as_json, empty="")
 
     if not asyncio.run(run()):
-        raise Failure(
+        raise CommandFailure(
             f"No record of {id_} in the database of cluster.url; `paddock audit tail --cluster` shows the newest"
         )
 
@@ -149,7 +149,7 @@ def _find_keys(settings: Settings, keys: Sequence[str]) -> list[VerificationKey]
     if not found and (path := settings.cluster.checkpoint_key_file) is not None:
         found = [SigningKey.read(path, settings.cluster.name).public]
     if not found:
-        raise Failure(
+        raise CommandFailure(
             "the public key of the checkpoints is not known, and without it nothing proves who signed them; "
             "give it with --key, as `paddock cluster key` printed it"
         )

@@ -40,9 +40,9 @@ def _complete_from(look: Callable[[Settings, Path], Iterable[str]]) -> _Completi
 
 
 def _list_servers(settings: Settings, workspace: Path) -> Iterable[str]:
-    from paddock.gate.servers import Servers
+    from paddock.gate.servers import ServerService
 
-    return Servers(settings, workspace).config.servers
+    return ServerService(settings, workspace).config.servers
 
 
 def _list_script_tools(settings: Settings, workspace: Path) -> Iterable[str]:

@@ -16,8 +16,8 @@ from paddock.model.outcome import Outcome, write_outcome
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import render_examples
+from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
-from paddock.surfaces.cli.session import find_actor
 from paddock.surfaces.cli.table import print_json, warn
 from paddock.surfaces.rendering.computation import (
     ComputationRequest,

@@ -9,12 +9,14 @@ from paddock.model.base import Json
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 
 @click.group(
-    "config", cls=Group, epilog=render_examples("paddock config show", "paddock config show limits.script")
+    "config",
+    cls=CommandGroup,
+    epilog=render_examples("paddock config show", "paddock config show limits.script"),
 )
 def command() -> None:
     """Show the settings in force and their sources."""

@@ -13,10 +13,10 @@ from paddock.model.numbers import dumps
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, options
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
-from paddock.surfaces.cli.session import open_cli_session
+from paddock.surfaces.cli.opening import open_for_command
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_text, warn
 
@@ -94,18 +94,18 @@ def _print_suggestion(server: str, observed: "Observation", *, as_json: bool) ->
         for note in notes:
             print_note(f"note: {note}")
     if observed.error:
-        raise Failure(f"{server} does not work with this member yet: {observed.error}")
+        raise CommandFailure(f"{server} does not work with this member yet: {observed.error}")
 
 
 async def _find_server(settings: Settings, workspace: Path, name: str) -> StdioServer:
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         return _take_stdio(name, opened.servers.config)
 
 
 async def _observe_server(settings: Settings, workspace: Path, name: str) -> "Observation":
     from paddock.gate.confinement_proposal import observe_server
 
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         server = _take_stdio(name, opened.servers.config)
         return await observe_server(opened.servers, server, workspace, await opened.processes.prove_tier())
 
@@ -116,7 +116,9 @@ def _take_stdio(name: str, config: ServersConfig) -> StdioServer:
     found = config.servers.get(name)
     if found is None:
         unknown = UnknownServer(name, config.servers, config.absent)
-        raise Failure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
+        raise CommandFailure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
     if not isinstance(found, StdioServer):
-        raise Failure(f"{name} is reached by its address; only a server with a `command` can be confined")
+        raise CommandFailure(
+            f"{name} is reached by its address; only a server with a `command` can be confined"
+        )
     return found

@@ -31,7 +31,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy.settings.schema import RuntimeSettings, Settings
 from paddock.surfaces.cli import completions, options, streams
 from paddock.surfaces.cli.failure import (
-    Failure,
+    CommandFailure,
     build_interrupt_failure,
     build_refusal_failure,
     build_thread_failure,
@@ -39,6 +39,7 @@ from paddock.surfaces.cli.failure import (
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
 from paddock.surfaces.cli.interrupts import is_interrupt
+from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.output_files import LocalFiles, StoredFiles, save_files
 from paddock.surfaces.cli.output_reply import print_response
 from paddock.surfaces.cli.program_options import (
@@ -49,7 +50,6 @@ from paddock.surfaces.cli.program_options import (
 )
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.surfaces.cli.server import ServerOptions, SessionRunner, add_server_options, check_server_options
-from paddock.surfaces.cli.session import find_actor
 from paddock.surfaces.cli.stream_output import OutputStreamer
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import decode_utf8
@@ -195,7 +195,7 @@ def command(
     except ValidationError as problem:
         raise click.UsageError(explain_request(problem)) from None
     except PaddockError as error:
-        raise Failure(
+        raise CommandFailure(
             str(error), exit_code=2 if isinstance(error, FlagError) else EXIT_OWN_FAILURE
         ) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -213,7 +213,7 @@ def command(
         message = (
             f"Paddock failed: {type(error).__name__}: {error}; please report it with the traceback above"
         )
-        raise Failure(message, exit_code=EXIT_OWN_FAILURE) from error
+        raise CommandFailure(message, exit_code=EXIT_OWN_FAILURE) from error
 
 
 def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
@@ -225,7 +225,7 @@ def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
     message = no_runtime(name, runtimes.recipes)
     if shutil.which(name) is not None:
         message += f"; to run the command {name}: paddock exec -- {name}"
-    raise Failure(message, exit_code=EXIT_NO_RUNTIME)
+    raise CommandFailure(message, exit_code=EXIT_NO_RUNTIME)
 
 
 class _Named(NamedTuple):
@@ -237,7 +237,7 @@ class _Named(NamedTuple):
     args: Sequence[str]
 
 
-class _Program(NamedTuple):
+class _GivenProgram(NamedTuple):
     """What is run."""
 
     runtime: str
@@ -246,7 +246,7 @@ class _Program(NamedTuple):
     args: Sequence[str]
 
 
-def _find_program(named: _Named, settings: Settings | None) -> _Program:
+def _find_program(named: _Named, settings: Settings | None) -> _GivenProgram:
     """Return the program, with its runtime where the command line leaves it out. None: a server has the settings.
 
     A single file is run by the runtime of its suffix. A command is run by the runtime whose executable it is, and any
@@ -257,7 +257,7 @@ def _find_program(named: _Named, settings: Settings | None) -> _Program:
     known = recipes({} if settings is None else settings.runtimes.recipes)
     program = _find_command(named, known) or _find_file(named, known)
     if program is None and named.runtime is not None:
-        program = _Program(read_language(named.runtime), *named[1:])
+        program = _GivenProgram(read_language(named.runtime), *named[1:])
     if program is not None and settings is not None:
         require_runtime(program.runtime, settings.runtimes)
     if program is None or (program.code is None and program.file is None and not program.args):
@@ -265,7 +265,7 @@ def _find_program(named: _Named, settings: Settings | None) -> _Program:
     return program
 
 
-def _find_command(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
+def _find_command(named: _Named, known: "Mapping[str, Recipe]") -> _GivenProgram | None:
     """Return the program for a command line without a runtime, a file and code."""
     from paddock.engines.programs.recipe import find_executable_runtime
 
@@ -273,11 +273,11 @@ def _find_command(named: _Named, known: "Mapping[str, Recipe]") -> _Program | No
         return None
     runtime = find_executable_runtime(named.args[0], known)
     if runtime is None or runtime == "shell":  # a shell takes no arguments of its own
-        return _Program("shell", None, 'exec "$@"', named.args)
-    return _Program(runtime, None, None, named.args[1:])
+        return _GivenProgram("shell", None, 'exec "$@"', named.args)
+    return _GivenProgram(runtime, None, None, named.args[1:])
 
 
-def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
+def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _GivenProgram | None:
     """Return the program for a file that stands where a runtime could. Raises UsageError for an unknown suffix."""
     from paddock.engines.programs.recipe import find_suffix_runtime
 
@@ -285,7 +285,7 @@ def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
     if file is None or read_language(file) in known or named.file is not None or named.code is not None:
         return None
     if (runtime := find_suffix_runtime(Path(file), known)) is not None:
-        return _Program(runtime, file, None, named.args)
+        return _GivenProgram(runtime, file, None, named.args)
     if Path(file).is_file():
         what = f"{file}: no language has the suffix of this file; name one: paddock exec RUNTIME {file}"
         raise click.UsageError(what)
@@ -295,7 +295,7 @@ def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _Program | None:
     return None
 
 
-def _build_work(program: _Program, given: dict[str, Any]) -> RuntimeRun:
+def _build_work(program: _GivenProgram, given: dict[str, Any]) -> RuntimeRun:
     runtime, file, code, args = program
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
@@ -354,7 +354,7 @@ def _read_options(
     }
 
 
-class Runner(StoredFiles, Protocol):
+class ExecRunner(StoredFiles, Protocol):
     """What runs a program: this machine, or a server."""
 
     @property
@@ -393,7 +393,7 @@ class _LocalRunner(LocalFiles):
 
 
 def _execute(
-    runner: Runner, work: RuntimeRun, *, answered: bool, as_json: bool, output_dir: Path | None
+    runner: ExecRunner, work: RuntimeRun, *, answered: bool, as_json: bool, output_dir: Path | None
 ) -> int:
     """Run the program, print its output or answer, and return the exit code."""
     passing = OutputStreamer(combined=work.output.combined)
@@ -423,7 +423,7 @@ def _execute(
     except OSError as error:
         if not (cut_short and passing.broken is None):  # after a hangup there is no terminal
             what = f"cannot write the output: {error.strerror}"
-            raise Failure(what, exit_code=EXIT_OWN_FAILURE) from None
+            raise CommandFailure(what, exit_code=EXIT_OWN_FAILURE) from None
     return EXIT_SIGNAL_BASE + cut_short if cut_short else exit_code(outcome)
 
 
@@ -477,7 +477,7 @@ def read_source(file: str) -> str:
         raise click.BadParameter(message, param_hint="FILE") from None
     try:
         text = decode_utf8(file, data) if len(data) <= _MAX_CODE_BYTES else ""
-    except Failure as problem:
+    except CommandFailure as problem:
         raise click.BadParameter(problem.message, param_hint="FILE") from None
     if len(data) > _MAX_CODE_BYTES or len(text) > CODE_CHARS:
         message = f"{file}: a program has at most {CODE_CHARS} characters, and this has more"

@@ -20,7 +20,7 @@ _NO_TEMPORARY_DIRECTORY = "No usable temporary directory"
 """The error text of `tempfile` if no directory is writable, or all are full."""
 
 
-class Failure(click.ClickException):
+class CommandFailure(click.ClickException):
     """A command cannot be done; the message is printed to standard error unchanged."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
@@ -33,25 +33,25 @@ class Failure(click.ClickException):
         click.echo(fold_text(escape_text(self.message), file or sys.stderr), file=file, err=True)
 
 
-def build_refusal_failure(error: OSError, *, exit_code: int = 1) -> Failure:
+def build_refusal_failure(error: OSError, *, exit_code: int = 1) -> CommandFailure:
     """Return the failure for an error of the operating system, wherever it was raised."""
     if isinstance(error, FileNotFoundError) and not error.filename and not _is_somewhere():
-        return Failure("the current directory was removed; go to another one", exit_code=exit_code)
+        return CommandFailure("the current directory was removed; go to another one", exit_code=exit_code)
     if str(error.strerror).startswith(_NO_TEMPORARY_DIRECTORY):
-        return Failure(
+        return CommandFailure(
             f"{error.strerror}; set TMPDIR to a directory that can be written to", exit_code=exit_code
         )
     what = error.filename or "input or output failed"
     message = (
         NO_MORE_FILES if error.errno in {errno.EMFILE, errno.ENFILE} else f"{what}: {error.strerror or error}"
     )
-    return Failure(message, exit_code=exit_code)
+    return CommandFailure(message, exit_code=exit_code)
 
 
-def build_interrupt_failure() -> Failure:
+def build_interrupt_failure() -> CommandFailure:
     """Return the failure of a command that Ctrl-C ends. The next Ctrl-C ends the process at once."""
     end_at_next(signal.SIGINT)
-    return Failure("Interrupted", exit_code=EXIT_INTERRUPTED)
+    return CommandFailure("Interrupted", exit_code=EXIT_INTERRUPTED)
 
 
 def _is_somewhere() -> bool:
@@ -63,7 +63,7 @@ def _is_somewhere() -> bool:
     return True
 
 
-def build_thread_failure(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
+def build_thread_failure(error: RuntimeError, *, exit_code: int = 1) -> CommandFailure | None:
     """Return the failure for a thread that could not be started; None for any other error."""
     why = explain_start_failure(str(error))
-    return Failure(why, exit_code=exit_code) if why == NO_MORE_PROCESSES else None
+    return CommandFailure(why, exit_code=exit_code) if why == NO_MORE_PROCESSES else None

@@ -12,7 +12,7 @@ _COMMANDS_ELSEWHERE = {
 """Commands of other tools, and the commands that may do the same here."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands whose help has whole sentences. The error for an unknown command names the nearest one."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -16,7 +16,7 @@ from paddock.model.limits import OWN_SERVERS_FILE, SHARED_SERVERS_FILE
 from paddock.model.texts import find_nearest
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.clients.entry import (
-    Command,
+    ServerCommand,
     build_docker_command,
     build_entry,
     build_native_command,
@@ -31,8 +31,8 @@ from paddock.surfaces.cli.clients.entry import (
 from paddock.surfaces.cli.clients.files import FileDraft, check_drafts, read_draft, write_drafts
 from paddock.surfaces.cli.clients.presence import is_installed
 from paddock.surfaces.cli.clients.servers import draft_move, list_shared
-from paddock.surfaces.cli.clients.table import CLIENTS, Client, Scope
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.clients.table import CLIENTS, McpClient, Scope
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
 from paddock.surfaces.cli.table import print_json, print_table, warn
@@ -58,14 +58,14 @@ class _InstallRequest(NamedTuple):
     replace: bool
 
     @property
-    def about(self) -> Client:
+    def about(self) -> McpClient:
         return CLIENTS[self.client]
 
     @property
     def path(self) -> tuple[str, ...]:
         return (*self.about.key, self.name)
 
-    def build_command(self) -> Command:
+    def build_command(self) -> ServerCommand:
         """Return the command that the entry starts."""
         if self.docker:
             return build_docker_command(self.docker, self.served)
@@ -250,7 +250,7 @@ def _draft_change(wish: _InstallRequest, *, remove: bool) -> FileDraft:
     wanted = wish.build_command()
     updated = wanted if command is None else update_command(command, wanted)
     if not wish.replace and (conflict := _find_conflict(wish, there, updated, remove=remove)):
-        raise Failure(f"{draft.file}: {conflict}")
+        raise CommandFailure(f"{draft.file}: {conflict}")
     if remove or (there is not None and command is None):  # nothing of another server's entry is kept
         draft.edit(wish.path, None)
     if not remove:
@@ -264,7 +264,9 @@ def _draft_change(wish: _InstallRequest, *, remove: bool) -> FileDraft:
     return draft
 
 
-def _find_conflict(wish: _InstallRequest, there: object, updated: Command | None, *, remove: bool) -> str:
+def _find_conflict(
+    wish: _InstallRequest, there: object, updated: ServerCommand | None, *, remove: bool
+) -> str:
     """Return why an entry is changed or removed only with --replace, and the alternatives; empty if it is not."""
     if there is None:
         return ""
@@ -321,7 +323,7 @@ def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run:
     elsewhere = load(wish.workspace).settings.servers.config
     if elsewhere is not None:
         if asked:
-            raise Failure(
+            raise CommandFailure(
                 f"servers.config names {elsewhere}, so Paddock does not read {SHARED_SERVERS_FILE} here."
             )
         return _ServersMove()
@@ -332,7 +334,7 @@ def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run:
         return _ServersMove()
     own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).find_same_file(main, shared)
     if own is shared:
-        raise Failure(
+        raise CommandFailure(
             f"{OWN_SERVERS_FILE} and {SHARED_SERVERS_FILE} are one file here, {own.file}, so its servers cannot move "
             "from one to the other. Nothing was changed; replace the link by a copy of the file first."
         )
@@ -447,7 +449,7 @@ def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
     )
 
 
-def _find_served(about: Client, file: Path, name: str) -> str | None:
+def _find_served(about: McpClient, file: Path, name: str) -> str | None:
     """Return the workspace that an entry serves; None without an entry, or without a readable file."""
     try:
         there = read_draft(file, None).read_entries(about.key).get(name)

@@ -9,10 +9,10 @@ import click
 
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options, vault
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
-from paddock.surfaces.cli.session import open_cli_session
+from paddock.surfaces.cli.opening import open_for_command
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, warn
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paddock.engines.servers.auth.code_flow import AuthorizationPrompt
     from paddock.engines.servers.auth.tokens import Login
     from paddock.engines.servers.config import HttpServer
-    from paddock.gate.servers import Servers
+    from paddock.gate.servers import ServerService
     from paddock.model.base import Json
     from paddock.policy.settings.schema import Settings
 
@@ -87,7 +87,7 @@ def logout(server: str, *, workspace: Path, flags: dict[str, str], as_json: bool
     if as_json:
         print_json({"server": server, "deleted": deleted})
     if not deleted:
-        raise Failure(f"there is no login at {server}; paddock servers list shows where there is one")
+        raise CommandFailure(f"there is no login at {server}; paddock servers list shows where there is one")
 
 
 async def _log_in(
@@ -102,7 +102,7 @@ async def _log_in(
 
     if scope and not is_scope(scope):
         raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         server = _find_http_server(opened.servers, name)
         keeper = opened.servers.logins.find_keeper(server)
         if server.oauth.grant != MACHINE_GRANT:
@@ -118,7 +118,7 @@ async def _log_in(
 
 
 async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         keeper = opened.servers.logins.find_keeper(_find_http_server(opened.servers, name))
         made = keeper.read_login()
         async with keeper.hold_lock():
@@ -136,20 +136,20 @@ async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
         return deleted
 
 
-def _find_http_server(servers: "Servers", name: str) -> "HttpServer":
+def _find_http_server(servers: "ServerService", name: str) -> "HttpServer":
     from paddock.engines.servers.config import HttpServer
 
     for text in servers.config.warnings:
         warn(text)
     server = servers.config.servers.get(name)
     if server is None:
-        raise Failure(f"there is no server {name}; paddock servers list shows the servers")
+        raise CommandFailure(f"there is no server {name}; paddock servers list shows the servers")
     if not isinstance(server, HttpServer):
-        raise Failure(
+        raise CommandFailure(
             f"{name} is a process of this machine; it takes its credentials from `env` of its entry"
         )
     if server.has_credentials:
-        raise Failure(
+        raise CommandFailure(
             f"{name} has its credentials in its entry; remove `Authorization` from `headers`, or the name from `url`, "
             "to log in"
         )

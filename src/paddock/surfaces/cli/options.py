@@ -18,7 +18,7 @@ LISTED_ENTRIES = 50
 """Default number of entries in a list that grows with use."""
 
 
-class _Directory(click.Path):
+class _DirectoryParameter(click.Path):
     """An existing directory, as its real path."""
 
     def convert(
@@ -30,7 +30,7 @@ class _Directory(click.Path):
             self.fail("the current directory was removed; go to another one", param, ctx)
 
 
-directory = _Directory(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+directory = _DirectoryParameter(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 
 workspace = click.option(
     "--workspace",

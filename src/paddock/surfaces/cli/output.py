@@ -15,8 +15,8 @@ from paddock.policy.settings.loader import load
 from paddock.record.output.artifacts import Artifacts, StoredArtifact
 from paddock.record.output.query import OpenArtifact, query
 from paddock.surfaces.cli import completions, options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.output_reply import print_excerpts
 from paddock.surfaces.cli.stream_output import TerminalStream
 from paddock.surfaces.cli.streams import why_broken
@@ -36,7 +36,7 @@ _stream = click.option(
 
 @click.group(
     "output",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock output list",
         f"paddock output query {_EXAMPLE} --term error",
@@ -152,7 +152,7 @@ def get(handle: str, *, target: Path | None, workspace: Path, flags: dict[str, s
     except OSError as error:
         exists = isinstance(error, FileExistsError)
         why = "it exists already; remove it, or choose another name" if exists else error.strerror
-        raise Failure(f"{target} cannot be written: {why}") from None
+        raise CommandFailure(f"{target} cannot be written: {why}") from None
 
 
 @command.command(

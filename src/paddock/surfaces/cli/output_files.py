@@ -18,7 +18,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.session import IMAGE_SUFFIXES
 from paddock.model.work_files import OutputFile
 from paddock.policy.settings.schema import Settings
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.rendering.terminal import escape_name
 
 _PROTECTED_NAMES = {*PROTECTED_PATHS, *(pattern.removeprefix("**/") for pattern in PROTECTED_PATTERNS)}
@@ -83,7 +83,7 @@ def save_files(outcome: Outcome, stored: StoredFiles, target: Path | None, *, ex
                     "it exists already; remove it, or choose another directory" if exists else error.strerror
                 )
                 told = f"{target / shown} cannot be written: {why}; it is stored: {where}"
-                raise Failure(told, exit_code=exit_code) from None
+                raise CommandFailure(told, exit_code=exit_code) from None
             where = str(target / shown)
         lines.append(f"{shown} ({size}): {where}")
     return "\n".join(lines)

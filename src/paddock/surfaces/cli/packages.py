@@ -9,7 +9,7 @@ import click
 from pydantic import ValidationError
 
 from paddock.engines.packages.progress import on_progress
-from paddock.engines.packages.store import Entry, Store
+from paddock.engines.packages.store import Store, StoreEntry
 from paddock.model.base import Json, count
 from paddock.model.limits import MIB
 from paddock.model.outcome import Status
@@ -19,12 +19,12 @@ from paddock.policy.settings.loader import load
 from paddock.policy.settings.packages import PackageSettings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.exec import EXIT_DENIED
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.program_options import explain_request
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
-from paddock.surfaces.cli.session import find_actor
 from paddock.surfaces.cli.table import print_json, print_lines, print_table
 from paddock.surfaces.rendering.program_response import list_notes
 
@@ -36,7 +36,7 @@ _PROGRAMS = {"python": "pass", "node": "0", "typescript": "0"}
 
 @click.group(
     "packages",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock packages list",
         "paddock packages add 'pandas>=2' matplotlib",
@@ -111,13 +111,13 @@ def add(
     outcome, number = asyncio.run(carry_out(request, settings, on_output=None, stop=asyncio.Event()))
     assert outcome is not None
     if number and outcome.status is Status.CANCELLED:
-        raise Failure("interrupted; nothing was installed", exit_code=EXIT_SIGNAL_BASE + number)
+        raise CommandFailure("interrupted; nothing was installed", exit_code=EXIT_SIGNAL_BASE + number)
     program = outcome.program
     if program is None or not program.packages_lock:
         error = outcome.error
         hint = f"\n  hint: {error.hint}" if error and error.hint else ""
         told = "\n".join([f"{error.message if error else outcome.status}{hint}", *list_notes(outcome)])
-        raise Failure(told, exit_code=EXIT_DENIED if outcome.status is Status.DENIED else 1)
+        raise CommandFailure(told, exit_code=EXIT_DENIED if outcome.status is Status.DENIED else 1)
     facts: dict[str, Json] = {"packages": list(program.packages), "lock_sha256": program.packages_lock}
     if as_json:
         print_json(facts)
@@ -139,7 +139,7 @@ def show(key: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> 
     found = [entry for entry in entries if entry.key.startswith(key)]
     if len(found) != 1:
         what = "more than one environment begins" if found else "no environment begins"
-        raise Failure(f"{what} with {key}; paddock packages list prints their keys")
+        raise CommandFailure(f"{what} with {key}; paddock packages list prints their keys")
     facts = _describe(found[0])
     if as_json:
         print_json(facts)
@@ -174,7 +174,7 @@ def _open_store(settings: PackageSettings) -> Store:
     return store
 
 
-def _describe(entry: Entry) -> dict[str, Json]:
+def _describe(entry: StoreEntry) -> dict[str, Json]:
     manifest = entry.manifest
     return {
         "key": entry.key,
@@ -196,7 +196,7 @@ def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _render_row(entry: Entry) -> tuple[str, ...]:
+def _render_row(entry: StoreEntry) -> tuple[str, ...]:
     packages = entry.manifest.packages
     more = f" and {len(packages) - _MAX_NAMED} more" if len(packages) > _MAX_NAMED else ""
     size = f"{entry.manifest.size_bytes / MIB:.1f} MiB"

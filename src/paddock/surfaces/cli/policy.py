@@ -25,10 +25,10 @@ from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.exec import EXIT_DENIED
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.program_options import explain_request, read_settings
-from paddock.surfaces.cli.session import find_actor
 from paddock.surfaces.cli.table import print_json, print_lines, print_table
 
 _GROUPS = ("grants", "runtimes", "sandbox", "workspace", "limits.timeout_policy")
@@ -42,7 +42,7 @@ _EXIT_ASKS = 3
 
 @click.group(
     "policy",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock policy show",
         "paddock policy check python --network full",
@@ -180,7 +180,7 @@ def _find_hidden(request: ExecutionRequest, settings: Settings) -> list[str]:
     try:
         found = find_hidden([workspace], read_hiding(settings.workspace))
     except OSError as problem:
-        raise Failure(str(problem)) from problem
+        raise CommandFailure(str(problem)) from problem
     return [each.path.removeprefix(f"{workspace}/") for each in found]
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from paddock.gate.approvals import Asker
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.policy.settings.schema import Settings
 
 
@@ -25,10 +25,10 @@ def run_prestarted(arguments: Sequence[str]) -> None:
 
     def open_prestarted(
         settings: "Settings", workspace: "Path", asker: "Asker"
-    ) -> "AbstractAsyncContextManager[Session]":
-        from paddock.gate.session import open_session
+    ) -> "AbstractAsyncContextManager[OpenPaddock]":
+        from paddock.gate.open_paddock import open_paddock
 
-        return open_session(settings, workspace, launcher=launcher, asker=asker)
+        return open_paddock(settings, workspace, launcher=launcher, asker=asker)
 
     try:
         with suppress(EngineError, OSError):  # the session will try again, and report the error

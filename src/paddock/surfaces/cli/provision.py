@@ -12,14 +12,14 @@ from paddock.model.base import count
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import render_examples
-from paddock.surfaces.cli.session import open_cli_session
+from paddock.surfaces.cli.opening import open_for_command
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from paddock.engines.servers.catalog.provisioning.service import Change
+    from paddock.engines.servers.catalog.provisioning.service import ProvisionChange
     from paddock.model.base import Json
     from paddock.policy.settings.schema import Settings
 
@@ -83,8 +83,8 @@ def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 async def _enable_server(
     settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool
-) -> "Change":
-    async with open_cli_session(settings, workspace) as opened:
+) -> "ProvisionChange":
+    async with open_for_command(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
         for text in provisioning.trust_problems():
             warn(text)
@@ -103,17 +103,17 @@ def _describe_entry(name: str, entry: "Mapping[str, Json]") -> str:
     return f"{name}\n  {reaches}\n  variables: {names or 'none'}"
 
 
-async def _disable_server(settings: "Settings", workspace: Path, name: str) -> "Change":
-    async with open_cli_session(settings, workspace) as opened:
+async def _disable_server(settings: "Settings", workspace: Path, name: str) -> "ProvisionChange":
+    async with open_for_command(settings, workspace) as opened:
         return opened.servers.provisioning.disable_server(name, approved=True)
 
 
 async def _refresh_list(settings: "Settings", workspace: Path) -> int:
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         return await opened.servers.refresh_registry()
 
 
-def _print_change(change: "Change", done: str, *, as_json: bool) -> None:
+def _print_change(change: "ProvisionChange", done: str, *, as_json: bool) -> None:
     backup = None if change.backup is None else str(change.backup)
     if as_json:
         print_json(

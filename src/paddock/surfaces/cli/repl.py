@@ -35,6 +35,7 @@ from paddock.surfaces.cli.exec import (
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
 from paddock.surfaces.cli.line_input import LineInput
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.output_files import find_special_name
 from paddock.surfaces.cli.program_options import (
     add_program_options,
@@ -43,7 +44,6 @@ from paddock.surfaces.cli.program_options import (
     read_settings,
 )
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE
-from paddock.surfaces.cli.session import find_actor, open_cli_session
 from paddock.surfaces.cli.stream_output import OutputStreamer
 from paddock.surfaces.cli.table import print_lines, warn
 from paddock.surfaces.client.loop_thread import OpenLoop, start_loop
@@ -51,7 +51,7 @@ from paddock.surfaces.rendering.program_response import list_notes, program_resp
 from paddock.surfaces.rendering.terminal import escape_name
 
 if TYPE_CHECKING:
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
 
 COMMANDS = {
     ":files": "list the files of the session",
@@ -139,7 +139,7 @@ def command(
     }
     limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes)
     source = None if sys.stdin.isatty() and sys.stdout.isatty() else read_source("-")
-    loop, session = start_loop(open_cli_session(settings, workspace))
+    loop, session = start_loop(open_for_command(settings, workspace))
     repl = Repl(loop, session, workspace, fields, limits, as_json=as_json, output_dir=output_dir)
     try:
         with repl.handle_signals(at_prompt=source is None):
@@ -167,7 +167,7 @@ class Repl:
     def __init__(
         self,
         loop: OpenLoop,
-        session: "Session",
+        opened: "OpenPaddock",
         workspace: Path,
         fields: dict[str, Json],
         limits: LimitOverrides,
@@ -179,7 +179,7 @@ class Repl:
         self.received = 0
         """The signal that ends the command; 0 without one."""
         self._loop = loop
-        self._app = session
+        self._app = opened
         self._workspace = workspace
         self._actor = find_actor()
         self._fields = fields

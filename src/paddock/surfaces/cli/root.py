@@ -12,13 +12,13 @@ from paddock._version import __version__
 from paddock.model.errors import FlagError, PaddockError
 from paddock.surfaces.cli.failure import (
     PRINTED_KEY,
-    Failure,
+    CommandFailure,
     build_interrupt_failure,
     build_refusal_failure,
     build_thread_failure,
 )
 from paddock.surfaces.cli.folding import fold_text
-from paddock.surfaces.cli.help import Group, render_examples, suggest_option
+from paddock.surfaces.cli.help import CommandGroup, render_examples, suggest_option
 from paddock.surfaces.cli.interrupts import is_interrupt
 from paddock.surfaces.cli.repairs import record_repairs
 from paddock.surfaces.cli.streams import EXIT_BROKEN_PIPE, find_output_error
@@ -57,7 +57,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 """Module and short help of every command, in the order of the help page."""
 
 
-class _Lazy(Group):
+class _Lazy(CommandGroup):
     """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -123,11 +123,13 @@ class _Lazy(Group):
         try:
             return super().invoke(ctx)
         except PaddockError as error:
-            raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else 1) from error
+            raise CommandFailure(str(error), exit_code=2 if isinstance(error, FlagError) else 1) from error
         except (KeyboardInterrupt, click.Abort) as error:
             at_prompt = isinstance(error.__context__, EOFError)
             raise (
-                Failure("there was no answer; nothing was done") if at_prompt else build_interrupt_failure()
+                CommandFailure("there was no answer; nothing was done")
+                if at_prompt
+                else build_interrupt_failure()
             ) from None
         except BrokenPipeError:
             find_output_error()  # the reader closed the pipe
@@ -146,7 +148,7 @@ def _fold_error(error: click.ClickException) -> click.ClickException:
     return click.UsageError(text, ctx=error.ctx)
 
 
-def _find_failure(error: Exception) -> Failure | None:
+def _find_failure(error: Exception) -> CommandFailure | None:
     """Return the failure behind another library's exception; None for a fault of Paddock, or of click."""
     if isinstance(error, OSError):
         return _build_write_failure(find_output_error()) or build_refusal_failure(error)
@@ -155,9 +157,9 @@ def _find_failure(error: Exception) -> Failure | None:
     return build_interrupt_failure() if is_interrupt(error) else None
 
 
-def _build_write_failure(error: OSError | None) -> Failure | None:
+def _build_write_failure(error: OSError | None) -> CommandFailure | None:
     """Return the failure of output that could not be written."""
-    return None if error is None else Failure(f"cannot write the output: {error.strerror}")
+    return None if error is None else CommandFailure(f"cannot write the output: {error.strerror}")
 
 
 @click.group(

@@ -12,10 +12,10 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.help import render_examples
+from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.run_request import execute_and_exit
-from paddock.surfaces.cli.session import find_actor
 from paddock.surfaces.cli.variables import read_input, read_variables
 
 
@@ -95,7 +95,7 @@ def _read_script(program: str, workspace: Path) -> Script:
             return Script("stdin", text("standard input", whole("standard input", sys.stdin.buffer)))
         return read(program, workspace)
     except ScriptNotFound as problem:
-        raise Failure(str(problem)) from None
+        raise CommandFailure(str(problem)) from None
 
 
 def _build_guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:

@@ -10,9 +10,9 @@ from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome, write_outcome
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.settings.schema import Settings
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import fold_text
-from paddock.surfaces.cli.session import open_cli_session
+from paddock.surfaces.cli.opening import open_for_command
 from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import warn
 from paddock.surfaces.cli.terminal import Terminal
@@ -30,7 +30,7 @@ EXIT_SIGNAL_BASE = 128
 def execute_and_exit(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
     """Run a request, print its outcome, and exit: 0 if it is ok, 1 if it is not, 130 after Ctrl-C."""
     terminal = Terminal()
-    printer = _Printer(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
+    printer = _ConsolePrinter(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
     carried = carry_out(
         request, settings, on_console=printer.on_line, stop=asyncio.Event(), terminal=terminal
     )
@@ -56,7 +56,7 @@ async def carry_out(
     """
     with cancel_on_signals(stop) as received:
         try:
-            async with open_cli_session(settings, request.workspace, terminal) as opened:
+            async with open_for_command(settings, request.workspace, terminal) as opened:
                 outcome = await opened.gate.execute(
                     request, on_console=on_console, on_output=on_output, stop=stop
                 )
@@ -70,15 +70,15 @@ async def carry_out(
 
 
 def value_of(outcome: Outcome | None, number: int) -> Json:
-    """Return the value of a successful request. Raises `Failure`, with exit code 1 or that of the signal."""
+    """Return the value of a successful request. Raises `CommandFailure`, with exit code 1 or that of the signal."""
     if outcome is None:
-        raise Failure("Cancelled", exit_code=EXIT_SIGNAL_BASE + number)
+        raise CommandFailure("Cancelled", exit_code=EXIT_SIGNAL_BASE + number)
     if not outcome.ok:
-        raise Failure(render.error_text(outcome))
+        raise CommandFailure(render.error_text(outcome))
     return outcome.value
 
 
-class _Printer:
+class _ConsolePrinter:
     """Prints console lines at once on a terminal, otherwise at the end; then the result or the error.
 
     A pipe gets exactly the script's output. On a terminal, control characters except colours are escaped, and nothing

@@ -29,9 +29,9 @@ from paddock.policy.decisions import programs
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
-from paddock.surfaces.cli.session import find_actor, open_cli_session
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.client.ray.cluster import name_resources
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from paddock.confinement.sandbox.protocol import Sandbox
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.policy.settings.recipes import Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _RuntimeRow:
     """The displayed facts of one runtime."""
 
     runtime: str
@@ -64,7 +64,7 @@ class _Row:
 
 @click.group(
     "runtimes",
-    cls=Group,
+    cls=CommandGroup,
     invoke_without_command=True,
     epilog=render_examples(
         "paddock runtimes",
@@ -167,9 +167,9 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
             try:
                 subprocess.run(words, check=True, stdout=sys.stderr, umask=0o022)  # noqa: S603 - asked for
             except (OSError, subprocess.CalledProcessError) as error:
-                raise Failure(f"{words[0]} failed: {error}") from None
+                raise CommandFailure(f"{words[0]} failed: {error}") from None
     if impossible:
-        raise Failure("\n".join(impossible))
+        raise CommandFailure("\n".join(impossible))
 
 
 @command.command("warm", epilog=render_examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
@@ -191,7 +191,7 @@ def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_j
 async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
 
     made: dict[str, str] = {}
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         sandbox = await opened.processes.open_sandbox()
     toolchains = Toolchains(os.environ, settings.runtimes)
     for job in usual_jobs(settings, workspace):
@@ -205,7 +205,7 @@ async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str
             if ready is not None:
                 made[name] = str(ready)
         elif name in names:
-            raise Failure(f"{found.recipe.title}: {found.reason}; {found.remedy}")
+            raise CommandFailure(f"{found.recipe.title}: {found.reason}; {found.remedy}")
     return made
 
 
@@ -222,12 +222,12 @@ def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
     return jobs
 
 
-async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
+async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool) -> list[_RuntimeRow]:
 
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         sandbox = await opened.processes.open_sandbox()
         jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
-        rows: list[_Row] = []
+        rows: list[_RuntimeRow] = []
         for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
             row = (
                 await _run_greeting(opened, workspace, each)
@@ -240,7 +240,9 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
     return rows
 
 
-async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: ProgramTask, row: _Row) -> str:
+async def _without_workspace(
+    sandbox: "Sandbox", toolchains: Toolchains, job: ProgramTask, row: _RuntimeRow
+) -> str:
     """Return a note on the executable for programs without access to the workspace; "" if it is the row's."""
     grants = job.terms.grants.model_copy(update={"access": "none"})
     job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
@@ -251,13 +253,13 @@ async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: Pr
     return "" if executable == row.executable else f"with --access none: {executable}"
 
 
-def _build_row(each: InstalledToolchain | MissingToolchain) -> _Row:
+def _build_row(each: InstalledToolchain | MissingToolchain) -> _RuntimeRow:
 
     if isinstance(each, MissingToolchain):
         recipe = each.recipe
-        return _Row(recipe.name, recipe.title, "missing", reason=each.reason, remedy=each.remedy)
+        return _RuntimeRow(recipe.name, recipe.title, "missing", reason=each.reason, remedy=each.remedy)
     toolchain = each.toolchain
-    return _Row(
+    return _RuntimeRow(
         toolchain.recipe.name,
         toolchain.recipe.title,
         "found",
@@ -267,7 +269,7 @@ def _build_row(each: InstalledToolchain | MissingToolchain) -> _Row:
     )
 
 
-async def _run_greeting(opened: "Session", workspace: Path, each: InstalledToolchain) -> _Row:
+async def _run_greeting(opened: "OpenPaddock", workspace: Path, each: InstalledToolchain) -> _RuntimeRow:
     """Run the greeting of a runtime through the gate, like any program."""
     work = RuntimeRun(runtime=each.toolchain.recipe.name, code=hello(each.toolchain))
     request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
@@ -281,6 +283,6 @@ async def _run_greeting(opened: "Session", workspace: Path, each: InstalledToolc
     return replace(row, state="fails", reason=outcome.error.message, remedy=outcome.error.hint)
 
 
-def _render_cells(row: _Row) -> tuple[str, ...]:
+def _render_cells(row: _RuntimeRow) -> tuple[str, ...]:
     last = "; ".join(text for text in (row.note, row.reason, row.remedy) if text)
     return row.runtime, row.state, row.version, "" if row.ms is None else str(row.ms), row.executable, last

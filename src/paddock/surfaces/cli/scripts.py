@@ -6,8 +6,8 @@ import click
 
 from paddock.engines.saved_scripts import SUFFIXES, find, list_scripts, read
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 _TEMPLATE = """\
@@ -19,7 +19,7 @@ console.log(`Hello, ${{name}}!`);
 
 @click.group(
     "script",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples("paddock script new report", "paddock script list", "paddock script show report"),
 )
 def command() -> None:
@@ -63,13 +63,13 @@ def new(name: str, workspace: Path, *, as_json: bool) -> None:
     try:
         file = path.open("x", encoding="utf-8")
     except FileExistsError:
-        raise Failure(f"{path} exists already; choose another name or remove it") from None
+        raise CommandFailure(f"{path} exists already; choose another name or remove it") from None
     try:
         with file:
             file.write(_TEMPLATE.format(name=path.stem))
     except OSError as problem:
         path.unlink()
-        raise Failure(f"{path}: cannot be written: {problem.strerror}") from None
+        raise CommandFailure(f"{path}: cannot be written: {problem.strerror}") from None
     if as_json:
         print_json({"name": path.stem, "path": str(path)})
     else:

@@ -14,9 +14,9 @@ from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
-from paddock.surfaces.cli.session import find_actor, open_cli_session
 from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
 from paddock.surfaces.rendering.render import console_text, value_text
@@ -25,7 +25,7 @@ from paddock.surfaces.rendering.terminal import escape_text, make_encodable
 
 @click.group(
     "sequence",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock sequence list",
         "paddock sequence show nightly",
@@ -104,7 +104,7 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
     """Run a sequence; return its outcome and the signal that interrupted it. Its steps are printed as they end."""
     with cancel_on_signals() as received:
         try:
-            async with open_cli_session(settings, request.workspace) as opened:
+            async with open_for_command(settings, request.workspace) as opened:
                 opened.flowing.flows.on_step = print_step
                 opened.flowing.flows.on_console = _print_line
                 outcome = await opened.gate.execute(request)

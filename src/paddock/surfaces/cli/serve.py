@@ -12,7 +12,7 @@ import click
 from paddock.model.errors import EngineError
 from paddock.policy.settings.loader import TOKEN_VARIABLE, load
 from paddock.surfaces.cli import options, restore_garbage_collection, tokens
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import warn
 
@@ -48,7 +48,7 @@ class _ToolNames(click.Choice[str]):
 
 @click.group(
     "serve",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock serve mcp",
         "paddock serve mcp --http 127.0.0.1:8700",
@@ -158,8 +158,8 @@ async def _serve_mcp(
     endpoint: "Endpoint | None",
 ) -> None:
     from paddock.gate.cluster import open_cluster
+    from paddock.gate.open_paddock import open_paddock
     from paddock.gate.questions import open_local_questions
-    from paddock.gate.session import open_session
     from paddock.surfaces.mcp_server import service  # importing the protocol's library takes 0.8 s
 
     stop = asyncio.Event()
@@ -167,7 +167,7 @@ async def _serve_mcp(
         compatible = tool_names == "compat"
         async with (
             open_cluster(settings, has_namesakes=endpoint is None, is_peer=False) as cluster,
-            open_session(
+            open_paddock(
                 settings, workspace, launcher=launcher, compatible=compatible, cluster=cluster
             ) as session,
         ):

@@ -19,21 +19,21 @@ from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, confine, login, options, provision
 from paddock.surfaces.cli import tools as tools_of_all
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import execute_and_exit
-from paddock.surfaces.cli.session import find_actor, open_cli_session
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.cli.variables import read_input
 
 if TYPE_CHECKING:
-    from paddock.gate.servers import Servers
+    from paddock.gate.servers import ServerService
 
 
 @click.group(
     "servers",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock servers list",
         "paddock servers tools git",
@@ -108,7 +108,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
             for note in notes:
                 warn(f"{name}.{tool.name}: {note}")
     if failures:
-        raise Failure("\n".join(failures))
+        raise CommandFailure("\n".join(failures))
 
 
 @command.command(
@@ -164,7 +164,7 @@ async def _list_servers(
     settings: Settings, workspace: Path
 ) -> tuple[list[tuple[str, str, str, str]], ServersConfig]:
     """Return name, transport, address and login of every server, and what the servers files say."""
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         config, logins = opened.servers.config, opened.servers.logins
         _warn_about(config)
         rows = [
@@ -182,7 +182,7 @@ async def _list_tools(
     settings: Settings, workspace: Path, only: str | None
 ) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str], str]:
     """Return the tools by server with notes on each, why servers did not list theirs, and why there are none."""
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         servers = opened.servers
         _warn_about(servers.config)
         names = [only] if only is not None else list(servers.config.servers)
@@ -203,7 +203,7 @@ async def _list_tools(
     return found, failures, without if names else tools_of_all.explain_no_servers(servers.config)
 
 
-def _list_notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
+def _list_notes(servers: "ServerService", server: str, tool: ToolInfo) -> list[str]:
     """Return notes on a tool for a person who will call it."""
     hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
     unchecked = servers.explain_unchecked(server, tool.name)

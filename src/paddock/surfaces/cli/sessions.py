@@ -9,16 +9,16 @@ from paddock.model.errors import PaddockError
 from paddock.model.limits import MIB
 from paddock.model.session import NEW, SessionInfo, is_handle
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.server import ServerOptions, add_server_options
 from paddock.surfaces.cli.table import print_json, print_table
 
 
 @click.group(
     "sessions",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock sessions list --server http://127.0.0.1:8700",
         "paddock sessions close s_0123456789abcdef0123456789abcdef",
@@ -76,7 +76,7 @@ def close(handles: tuple[str, ...], server: ServerOptions) -> None:
     if closed := len(handles) - len(faults):
         print_note(f"{count(closed, 'session')} closed")
     if faults:
-        raise Failure("\n".join(faults))
+        raise CommandFailure("\n".join(faults))
 
 
 async def _close_sessions(server: ServerOptions, handles: tuple[str, ...]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.interrupts import end_at_next
 
 T = TypeVar("T")
@@ -45,13 +45,13 @@ def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
-    """Return the value of `work`. Raises `Failure`, with the exit code of the signal, after an interrupt has ended it.
+    """Return the value of `work`. Raises `CommandFailure`, with the exit code of the signal, if an interrupt ended it.
 
     Work is cancelled, so that it ends its processes and removes its temporary directories.
     """
     value, number = asyncio.run(_await_until_signal(work))
     if number:
-        raise Failure("Cancelled", exit_code=128 + number)
+        raise CommandFailure("Cancelled", exit_code=128 + number)
     return value[0]
 
 

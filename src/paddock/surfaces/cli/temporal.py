@@ -15,10 +15,10 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options, restore_garbage_collection
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
 from paddock.surfaces.cli.sequence import carry_out, print_step
-from paddock.surfaces.cli.session import find_actor, open_cli_session
 from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.rendering.render import error_text
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.group(
     "temporal",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock temporal list", "paddock temporal fire nightly", "paddock temporal serve"
     ),
@@ -88,7 +88,7 @@ def serve(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 async def _serve_schedules(workspace: Path, settings: "Settings", *, as_json: bool) -> None:
     with cancel_on_signals() as received:
         try:
-            async with open_cli_session(settings, workspace) as opened:
+            async with open_for_command(settings, workspace) as opened:
                 opened.flowing.flows.on_step = print_step
                 restore_garbage_collection()
 

@@ -16,8 +16,8 @@ from paddock.policy.settings.loader import load
 from paddock.policy.settings.serve import MAX_RATE, NAME_RULE
 from paddock.policy.settings.units import read_duration_ms
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table
 
@@ -59,7 +59,7 @@ def _parse_expiry(_context: click.Context, parameter: click.Parameter, text: str
 
 @click.group(
     "token",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock serve token new alice",
         "paddock serve token new ci --policy runtimes.network=none --max-jobs 2 --rate 60/min --expires 30d",
@@ -131,9 +131,9 @@ def new(
         entry = StoredToken(name=name, sha256=hash_token(token), created=created, **given)
     except ValidationError as problem:
         wrong = problem.errors(include_url=False)[0]["loc"][0]
-        raise Failure(f"the {wrong} of a token is {NAME_RULE}", exit_code=2) from None
+        raise CommandFailure(f"the {wrong} of a token is {NAME_RULE}", exit_code=2) from None
     if any(each.name == name for each in settings.serve.token):
-        raise Failure(f"the settings have a token {name} already; choose another name")
+        raise CommandFailure(f"the settings have a token {name} already; choose another name")
     narrow_settings(settings, entry)
     run_until_signal(_add(settings, entry))
     if as_json:
@@ -185,11 +185,11 @@ def revoke(name: str, *, workspace: Path, flags: dict[str, str], as_json: bool) 
     if revoked:
         return
     if any(each.name == name for each in settings.serve.token):
-        raise Failure(
+        raise CommandFailure(
             f"the token {name} is in the settings; remove its [[serve.token]] from the file that `paddock config show` "
             "names, and restart the server"
         )
-    raise Failure(f"there is no token {name!r}; paddock serve token list shows those that there are")
+    raise CommandFailure(f"there is no token {name!r}; paddock serve token list shows those that there are")
 
 
 async def _add(settings: "Settings", token: "StoredToken") -> None:

@@ -11,7 +11,7 @@ import click
 
 from paddock.engines.programs.recipe import recipes
 from paddock.engines.script_tools.authoring import SUFFIXES, create, findings
-from paddock.engines.script_tools.library import BrokenTool, Tool, ToolLibrary
+from paddock.engines.script_tools.library import BrokenTool, ScriptTool, ToolLibrary
 from paddock.engines.script_tools.prompts.detection import detect
 from paddock.engines.script_tools.prompts.templates import TIMEOUT_MS, TemplateError, fill
 from paddock.gate.script_tool_service import find_tool, make_tool_run, open_library
@@ -24,10 +24,10 @@ from paddock.model.tool import ToolEnd
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
-from paddock.surfaces.cli.session import find_actor, open_cli_session
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.variables import decode_utf8, read_input, read_to_end
@@ -36,14 +36,14 @@ from paddock.surfaces.rendering.render import tool_end
 from paddock.surfaces.rendering.terminal import escape_except_colour, make_encodable
 
 if TYPE_CHECKING:
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
 
 _NO_TOOLS = "there are no script tools here; create one: paddock tool new NAME"
 
 
 @click.group(
     "tool",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock tool new word_count",
         'paddock tool run word_count --input \'{"text": "two words"}\'',
@@ -64,10 +64,10 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     If two tools have the same id, the first one runs and the others are marked as hidden.
     """
     seen: set[str] = set()
-    found: list[tuple[Tool | BrokenTool, str]] = []
+    found: list[tuple[ScriptTool | BrokenTool, str]] = []
     for tool in _open_library(workspace, flags).all():
         found.append((tool, _describe_state(tool, hidden=tool.id in seen)))
-        seen |= {tool.id} if isinstance(tool, Tool) else set()
+        seen |= {tool.id} if isinstance(tool, ScriptTool) else set()
     if as_json:
         print_json([{**_collect_facts(tool), "state": state} for tool, state in found])
     else:
@@ -126,9 +126,9 @@ def new(name: str, runtime: str, workspace: Path, *, as_json: bool) -> None:
     except ValueError as problem:
         raise click.BadParameter(str(problem), param_hint="ID") from None
     except FileExistsError as problem:
-        raise Failure(f"{problem.filename} exists already; choose another id or remove it") from None
+        raise CommandFailure(f"{problem.filename} exists already; choose another id or remove it") from None
     except OSError as problem:
-        raise Failure(f"{name}: the tool cannot be written: {problem.strerror}") from None
+        raise CommandFailure(f"{name}: the tool cannot be written: {problem.strerror}") from None
     if as_json:
         print_json({"id": name.lower(), "directory": str(directory)})
     else:
@@ -263,7 +263,7 @@ def fill_template(
             _fill_in_session(given, _read_object(inputs, settings), prompt, settings, workspace)
         )
     except TemplateError as problem:
-        raise Failure(str(problem)) from None
+        raise CommandFailure(str(problem)) from None
     if as_json:
         print_json({"text": text})
     else:
@@ -273,12 +273,12 @@ def fill_template(
 async def _fill_in_session(
     template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
 ) -> str:
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         return await _fill_with_tools(template, inputs, prompt, opened, workspace)
 
 
 async def _fill_with_tools(
-    template: str, inputs: dict[str, Any], prompt: str, opened: "Session", workspace: Path
+    template: str, inputs: dict[str, Any], prompt: str, opened: "OpenPaddock", workspace: Path
 ) -> str:
     library = opened.scripts.library
 
@@ -345,18 +345,18 @@ def _find_directory(library: ToolLibrary, name: str) -> Path:
     return found.directory if found is not None else find_tool(library, name).directory
 
 
-def _describe_state(tool: Tool | BrokenTool, *, hidden: bool) -> str:
+def _describe_state(tool: ScriptTool | BrokenTool, *, hidden: bool) -> str:
     if isinstance(tool, BrokenTool):
         return "broken"
     return "disabled" if not tool.manifest.enabled else "hidden" if hidden else ""
 
 
-def _collect_facts(tool: Tool | BrokenTool) -> dict[str, Any]:
+def _collect_facts(tool: ScriptTool | BrokenTool) -> dict[str, Any]:
     facts: dict[str, Any] = {"id": tool.id, "directory": str(tool.directory)}
     if isinstance(tool, BrokenTool):
         return {**facts, "problem": tool.problem}
     return {**facts, "name": tool.manifest.name, "prompt": tool.prompt, "description": tool.description}
 
 
-def _first_line(tool: Tool | BrokenTool) -> str:
+def _first_line(tool: ScriptTool | BrokenTool) -> str:
     return (tool.problem if isinstance(tool, BrokenTool) else tool.description).strip().partition("\n")[0]

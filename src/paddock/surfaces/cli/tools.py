@@ -13,18 +13,18 @@ from paddock.model.errors import UnknownServer
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, options
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
-from paddock.surfaces.cli.session import open_cli_session
+from paddock.surfaces.cli.opening import open_for_command
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
 
 if TYPE_CHECKING:
-    from paddock.engines.servers.catalog.catalog import Listing, UnmatchedName
+    from paddock.engines.servers.catalog.catalog import ToolListing, UnmatchedName
     from paddock.engines.servers.catalog.search import Hit
     from paddock.engines.servers.config import ServersConfig
-    from paddock.engines.servers.pins import Change
+    from paddock.engines.servers.pins import DefinitionChange
     from paddock.engines.servers.typescript import Described
 
 _NO_RESULTS = "nothing found; try other words, or see `paddock servers list` for the searched servers"
@@ -62,7 +62,7 @@ def search(
     For a task of several steps, pass a short quoted query for each step. The best tool of each step comes first.
     """
     if len(queries) > MAX_QUERIES:
-        raise Failure(
+        raise CommandFailure(
             f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
         )
     settings = load(workspace, flags=flags).settings
@@ -108,7 +108,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
             for note in each.notes:
                 print_text(f"// {note}")
     if unknown := [each for each in described if isinstance(each, UnmatchedName)]:
-        raise Failure("\n".join(_explain_missing(each, config, listing) for each in unknown))
+        raise CommandFailure("\n".join(_explain_missing(each, config, listing) for each in unknown))
 
 
 @click.command("diff", epilog=render_examples("paddock servers diff", "paddock servers diff git --json"))
@@ -172,22 +172,24 @@ def approve(
         return
     approved = run_until_signal(_approve_changes(settings, workspace, server, tools))
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
-        raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
+        raise CommandFailure(f"{server}: no change waits for approval: {', '.join(missing)}")
     if not approved:
-        raise Failure(f"{server}: no change waits for approval; paddock servers diff {server} looks for some")
+        raise CommandFailure(
+            f"{server}: no change waits for approval; paddock servers diff {server} looks for some"
+        )
     _print_changes(approved, as_json=as_json)
 
 
 async def _search_tools(
     settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
-) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
+) -> "tuple[list[tuple[Hit, str]], ToolListing, ServersConfig]":
     from paddock.engines.servers.typescript import render_signature
 
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         config, catalog = opened.servers.config, opened.servers.catalog
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server, config.servers, config.absent)
-            raise Failure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
+            raise CommandFailure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
         hits, listing = await catalog.search_tools(queries, server=server, limit=limit)
         return (
             [(hit, render_signature(hit.tool, catalog.find_observed_type(hit.tool))) for hit in hits],
@@ -198,17 +200,17 @@ async def _search_tools(
 
 async def _describe_tools(
     settings: Settings, workspace: Path, names: tuple[str, ...]
-) -> "tuple[tuple[Described | UnmatchedName, ...], Listing, ServersConfig]":
-    async with open_cli_session(settings, workspace) as opened:
+) -> "tuple[tuple[Described | UnmatchedName, ...], ToolListing, ServersConfig]":
+    async with open_for_command(settings, workspace) as opened:
         described, listing, _ = await opened.servers.catalog.describe_tools(names)
         return described, listing, opened.servers.config
 
 
 async def _diff_tools(
     settings: Settings, workspace: Path, server: str | None
-) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
+) -> "tuple[tuple[DefinitionChange, ...], ToolListing, ServersConfig]":
     """Return the changes that wait for approval, the listing, and the servers file."""
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         listing = await opened.servers.catalog.list_tools(server)
         return opened.servers.pins.list_changes(server), listing, opened.servers.config
 
@@ -223,7 +225,7 @@ def explain_no_servers(config: "ServersConfig") -> str:
     )
 
 
-def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str | None) -> str:
+def _explain_no_changes(config: "ServersConfig", listing: "ToolListing", only: str | None) -> str:
     """Return the meaning of an empty list of changes; "" if warnings have reported it."""
     if only is None and not config.servers:
         return explain_no_servers(config)
@@ -237,8 +239,8 @@ def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str |
 
 async def _approve_changes(
     settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
-) -> "tuple[Change, ...]":
-    async with open_cli_session(settings, workspace) as opened:
+) -> "tuple[DefinitionChange, ...]":
+    async with open_for_command(settings, workspace) as opened:
         return opened.servers.pins.approve_changes(server, tools or None)
 
 
@@ -247,18 +249,18 @@ async def _accept_unstable_text(
 ) -> None:
     if not tools:
         raise click.UsageError(f"Name the tools: paddock servers approve {server} TOOL... --unstable-text")
-    async with open_cli_session(settings, workspace) as opened:
+    async with open_for_command(settings, workspace) as opened:
         faults = opened.servers.pins.accept_unstable_text(server, tools, unstable=unstable)
     if faults:
-        raise Failure("\n".join(f"{server}.{tool}: {why}" for tool, why in faults.items()))
+        raise CommandFailure("\n".join(f"{server}.{tool}: {why}" for tool, why in faults.items()))
 
 
-def _print_notes(listing: "Listing") -> None:
+def _print_notes(listing: "ToolListing") -> None:
     for remark in listing.list_missing():
         warn(remark)
 
 
-def _print_changes(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
+def _print_changes(changes: "tuple[DefinitionChange, ...]", *, as_json: bool) -> None:
     if as_json:
         print_json(
             [
@@ -294,7 +296,7 @@ def _build_description(each: "Described") -> dict[str, Json]:
     }
 
 
-def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing: "Listing") -> str:
+def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing: "ToolListing") -> str:
     servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]

@@ -12,7 +12,7 @@ from paddock.model.limits import MIB
 from paddock.model.numbers import dumps, read_finite, read_int, read_toml_float
 from paddock.model.request import Profile
 from paddock.policy.settings.profiles import ProfileLimits
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import CommandFailure
 
 _ASSIGNMENT_PATTERN = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
 _QUOTED_PATTERN = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
@@ -24,7 +24,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def read_variables(path: Path) -> dict[str, str]:
-    """Return the variables of a JSON, TOML or .env file, by its suffix. Raises `Failure`."""
+    """Return the variables of a JSON, TOML or .env file, by its suffix. Raises `CommandFailure`."""
     try:
         text = _read_text(str(path), path)
         match path.suffix:
@@ -41,16 +41,16 @@ def read_variables(path: Path) -> dict[str, str]:
                     if _has_content(line)
                 )
             case _:
-                raise Failure(f"{path}: variables are read from .json, .toml and .env files")
+                raise CommandFailure(f"{path}: variables are read from .json, .toml and .env files")
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
-        raise Failure(f"{path}: cannot read variables: {why}") from None
+        raise CommandFailure(f"{path}: cannot read variables: {why}") from None
 
 
 def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str = "--input") -> Json:
     """Return the value of an option: JSON, `@FILE`, or `-` for standard input.
 
-    Raises `Failure`, also for more values than one message of a program of the profile may contain.
+    Raises `CommandFailure`, also for more values than one message of a program of the profile may contain.
     """
     what = option
     try:
@@ -62,29 +62,29 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
             text = _read_text(what, Path(what))
         if holds_more(text.encode("utf-8", "surrogateescape"), max_values := limits.frame_values):
             how = f"pass less, or raise `limits.{profile}.frame_values`"
-            raise Failure(f"{what}: it has more than {max_values} values; {how}")
+            raise CommandFailure(f"{what}: it has more than {max_values} values; {how}")
         return _parse_value(text)
     except OSError as problem:
-        raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
+        raise CommandFailure(f"{what}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:
-        raise Failure(f"{what}: this is not a JSON value: {problem}", exit_code=2) from None
+        raise CommandFailure(f"{what}: this is not a JSON value: {problem}", exit_code=2) from None
 
 
 def read_to_end(what: str, file: BinaryIO) -> bytes:
-    """Return the contents of a pipe or a file. Raises `Failure` for an endless one, and OSError."""
+    """Return the contents of a pipe or a file. Raises `CommandFailure` for an endless one, and OSError."""
     raw = file.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
-        raise Failure(f"{what}: cannot be read: larger than {MAX_FILE_BYTES} bytes")
+        raise CommandFailure(f"{what}: cannot be read: larger than {MAX_FILE_BYTES} bytes")
     return raw
 
 
 def decode_utf8(what: str, raw: bytes) -> str:
-    """Return the contents of a file as text. Raises `Failure` if it is not UTF-8."""
+    """Return the contents of a file as text. Raises `CommandFailure` if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError as problem:
         message = f"{what}: this is not UTF-8 text (byte {problem.start + 1}); save it as UTF-8"
-        raise Failure(message) from None
+        raise CommandFailure(message) from None
 
 
 def _read_text(what: str, path: Path) -> str:
@@ -107,7 +107,7 @@ def _reject_constant(name: str) -> Never:
 def _render_scalars(path: Path, values: object) -> dict[str, str]:
     """Return named scalars as strings: true becomes `true`, 1.5 becomes `1.5`."""
     if not isinstance(values, dict):
-        raise Failure(f"{path}: variables must be an object of names and texts")
+        raise CommandFailure(f"{path}: variables must be an object of names and texts")
     variables: dict[str, str] = {}
     for name, value in cast("dict[str, object]", values).items():
         if isinstance(value, str):
@@ -115,7 +115,9 @@ def _render_scalars(path: Path, values: object) -> dict[str, str]:
         elif isinstance(value, bool | int | float):
             variables[name] = dumps(value)
         else:
-            raise Failure(f"{path}: {name} must be a text or a number; pass structured values with --input")
+            raise CommandFailure(
+                f"{path}: {name} must be a text or a number; pass structured values with --input"
+            )
     return variables
 
 
@@ -127,12 +129,12 @@ def _parse_assignment(path: Path, number: int, line: str) -> tuple[str, str]:
     """Return name and value of a line of an .env file; only double quotes allow escapes."""
     found = _ASSIGNMENT_PATTERN.match(line)
     if found is None:
-        raise Failure(f"{path}, line {number}: this is not NAME=VALUE")
+        raise CommandFailure(f"{path}, line {number}: this is not NAME=VALUE")
     name, value = found[1], found[2]
     if quoted := _QUOTED_PATTERN.match(value):
         if quoted[2] is not None:
             return name, quoted[2]
         return name, re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted[1])
     if value.startswith(('"', "'")):
-        raise Failure(f"{path}, line {number}: the value of {name} has no closing quote")
+        raise CommandFailure(f"{path}, line {number}: the value of {name} has no closing quote")
     return name, re.sub(r"(^|\s)#.*$", "", value)

@@ -10,8 +10,8 @@ from paddock.engines.secrets.vault import Vault, open_cluster_vault, open_vault
 from paddock.model.base import count
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 _scope = click.option("--scope", default="global", show_default=True, help="Set of secrets to use.")
@@ -19,7 +19,7 @@ _scope = click.option("--scope", default="global", show_default=True, help="Set 
 
 @click.group(
     "vault",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock vault set github-token",
         "pass show github | paddock vault set github-token --scope work",
@@ -81,7 +81,9 @@ def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_
     if as_json:
         print_json({"scope": scope, "name": name, "deleted": deleted})
     if not deleted:
-        raise Failure(f"there is no secret {name} in the scope {scope}; paddock vault list shows the names")
+        raise CommandFailure(
+            f"there is no secret {name} in the scope {scope}; paddock vault list shows the names"
+        )
 
 
 @command.command("rotate", epilog=render_examples("paddock vault rotate"))
@@ -113,11 +115,11 @@ def _read_piped() -> str:
     """Return standard input without the newline that most programs append."""
     data = sys.stdin.buffer.read(VALUE_BYTES + 3)
     if len(data) > VALUE_BYTES + len("\r\n"):
-        raise Failure(f"a secret has 1 to {VALUE_BYTES} bytes, but standard input has more")
+        raise CommandFailure(f"a secret has 1 to {VALUE_BYTES} bytes, but standard input has more")
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise Failure(
+        raise CommandFailure(
             "the value on standard input is not UTF-8 text; encode it, for example with base64"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")

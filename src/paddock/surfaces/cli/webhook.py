@@ -11,17 +11,17 @@ from paddock.model.base import Json
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import Group, render_examples
+from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.help import CommandGroup, render_examples
+from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.run_request import carry_out, value_of
-from paddock.surfaces.cli.session import find_actor
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.vault import ask_secret
 
 
 @click.group(
     "webhook",
-    cls=Group,
+    cls=CommandGroup,
     epilog=render_examples(
         "paddock webhook register script.finished https://hooks.example.org/paddock --vault hook-secret",
         "paddock webhook list",
@@ -111,7 +111,7 @@ def delete(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -
     if as_json:
         print_json({"id": id_, "deleted": deleted})
     if not deleted:
-        raise Failure(f"there is no webhook {id_}; paddock webhook list shows them")
+        raise CommandFailure(f"there is no webhook {id_}; paddock webhook list shows them")
 
 
 def _call_method(workspace: Path, flags: dict[str, str], method: str, *arguments: Json) -> Json:
@@ -121,7 +121,7 @@ def _call_method(workspace: Path, flags: dict[str, str], method: str, *arguments
     ended = asyncio.run(carry_out(request, load(workspace, flags=flags).settings))
     try:
         return value_of(*ended)
-    except Failure as problem:  # its text is for scripts, which call a method
+    except CommandFailure as problem:  # its text is for scripts, which call a method
         message = problem.message.removeprefix(f"paddock.webhook.{method}: ")
         message = message.replace("paddock.webhook.list()", "paddock webhook list")
-        raise Failure(message, exit_code=problem.exit_code) from None
+        raise CommandFailure(message, exit_code=problem.exit_code) from None

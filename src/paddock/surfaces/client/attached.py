@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
-from paddock.gate.session import Session
+from paddock.gate.open_paddock import OpenPaddock
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.paddock import Paddock
-from paddock.surfaces.client.requests import Caller, RunningSession
+from paddock.surfaces.client.requests import LibraryCaller, RunningSession
 
 
 class AttachedPaddock(Paddock):
     """Sends requests of one caller to an open session. It is used as it is, without `async with`."""
 
-    def __init__(self, session: Session, settings: Settings, workspace: Path, caller: Caller) -> None:
+    def __init__(
+        self, opened: OpenPaddock, settings: Settings, workspace: Path, caller: LibraryCaller
+    ) -> None:
         """Use `session`, which was opened with `settings` for `workspace`; whoever opened it closes it."""
         super().__init__(workspace, settings=settings, actor=caller.actor)
         self._caller = caller
-        self._running = RunningSession(session)
+        self._running = RunningSession(opened)

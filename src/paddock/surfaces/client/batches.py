@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from paddock.gate.batch.program import Program, ProgramResult
-from paddock.gate.batch.runner import Origin, Runner
+from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.model.errors import RequestError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.arguments import A_PROGRAM, check_programs, check_type
-from paddock.surfaces.client.requests import Caller, RunningSession
+from paddock.surfaces.client.requests import LibraryCaller, RunningSession
 from paddock.surfaces.client.whole_numbers import read_whole_number
 
 BatchEngine = Literal["local", "ray"]
@@ -23,7 +23,7 @@ class Sender(NamedTuple):
 
     running: RunningSession
     workspace: Path
-    caller: Caller
+    caller: LibraryCaller
     settings: Settings
 
 
@@ -37,8 +37,8 @@ async def map_programs(
     check_programs(programs)
     if not isinstance(engine, str) or engine not in _ENGINES:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RequestError(f"`engine` must be {' or '.join(map(repr, _ENGINES))}, not {engine!r:.60}")
-    origin = Origin(sender.workspace, sender.caller.actor, sender.caller.surface)
-    runner = Runner(sender.running.execute_request, origin, sender.settings.runtimes)
+    origin = BatchOrigin(sender.workspace, sender.caller.actor, sender.caller.surface)
+    runner = BatchRunner(sender.running.execute_request, origin, sender.settings.runtimes)
     parallel = read_whole_number("max_parallel", max_parallel)
     if isinstance(programs, AsyncIterable):
         checked = _check_each(programs)

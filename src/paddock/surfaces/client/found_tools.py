@@ -8,7 +8,7 @@ from paddock.model.errors import UnknownServer
 from paddock.surfaces.client.arguments import read_text, read_texts
 
 if TYPE_CHECKING:
-    from paddock.gate.servers import Servers
+    from paddock.gate.servers import ServerService
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class FoundTools:
 
 
 async def find_tools(
-    servers: "Servers", queries: str | Sequence[str], *, server: str | None, limit: int | None
+    servers: "ServerService", queries: str | Sequence[str], *, server: str | None, limit: int | None
 ) -> FoundTools:
     """Search the tools of the servers. Raises UnknownServer."""
     from paddock.engines.servers.typescript import render_signature

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 from paddock.engines.saved_scripts import read, read_saved, text
 from paddock.foundation.cancellation import cancel_all
 from paddock.foundation.files import below
+from paddock.gate.open_paddock import OpenPaddock, Parts, open_paddock
 from paddock.gate.script_tool_service import make_tool_run
-from paddock.gate.session import Parts, Session, open_session
 from paddock.model.base import Json, Texts
 from paddock.model.errors import RequestError
 from paddock.model.limits import Calls, LimitOverrides
@@ -38,7 +38,7 @@ from paddock.surfaces.client.found_tools import FoundTools, find_tools
 from paddock.surfaces.client.local_tools import add_function, make_local_server
 from paddock.surfaces.client.opening import choose_settings, find_workspace
 from paddock.surfaces.client.records import find_output, find_records
-from paddock.surfaces.client.requests import Caller, RunningSession, attach_readers, read_language
+from paddock.surfaces.client.requests import LibraryCaller, RunningSession, attach_readers, read_language
 from paddock.surfaces.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.surfaces.client.whole_numbers import read_limits, read_whole_number
 from paddock.surfaces.rendering.render import tool_end
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from paddock.confinement.sandbox.protocol import Sandbox
     from paddock.engines.script_tools.inputs import Inputs
-    from paddock.engines.script_tools.library import Tool
+    from paddock.engines.script_tools.library import ScriptTool
     from paddock.engines.script_tools.prompts.service import PromptReply, PromptService
     from paddock.gate.batch.program import Program, ProgramResult
     from paddock.model.artifact import OutputFound, OutputQuery
@@ -98,7 +98,7 @@ class Paddock:
         """
         self._workspace = find_workspace(workspace)
         self._settings = choose_settings(settings, overrides, self._workspace)
-        self._caller = Caller(read_text(actor, "actor"))
+        self._caller = LibraryCaller(read_text(actor, "actor"))
         self._asker = None if asker is None else adapt_asking(asker)
         self._local = make_local_server(tool_server)
         self._parts = Parts(audit, sandbox, artifacts, self._local)
@@ -125,7 +125,7 @@ class Paddock:
         Raises LedgerError when the record cannot be written, ConfigurationError if a configured server has the
         name of the functions.
         """
-        session = open_session(self._settings, self._workspace, asker=self._asker, parts=self._parts)
+        session = open_paddock(self._settings, self._workspace, asker=self._asker, parts=self._parts)
         self._running = RunningSession(await self._open.enter_async_context(session))
         return self
 
@@ -548,11 +548,11 @@ class Paddock:
             since=since,
         )
 
-    async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
+    async def _end_of(self, tool: "ScriptTool", inputs: "Inputs") -> ToolEnd:
         work = make_tool_run(self._require_session().scripts.library, tool.id, inputs, prompt=tool.prompt)
         return tool_end(await self._execute_work(work))
 
-    def _require_session(self) -> Session:
+    def _require_session(self) -> OpenPaddock:
         running = self._require_running()
         running.check_caller()
         return running.session

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts
 
 
-class Wanted(TypedDict):
+class WantedRecords(TypedDict):
     """The fields of `paddock.record.ledger.search.RecordFilter`."""
 
     name: str | None
@@ -41,7 +41,7 @@ async def find_output(
 
 
 async def find_records(
-    sink: "AuditSink | None", directory: Path, limit: int | None, **wanted: Unpack[Wanted]
+    sink: "AuditSink | None", directory: Path, limit: int | None, **wanted: Unpack[WantedRecords]
 ) -> "list[AuditRecord]":
     """Return up to `limit` records that match, newest first: of the sink, or else of the ledger in `directory`.
 

@@ -13,7 +13,7 @@ from paddock.surfaces.client.arguments import check_listeners, check_type
 
 if TYPE_CHECKING:
     from paddock.gate.approvals import Asker
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.model.outcome import OnConsole, Outcome
     from paddock.model.request import ExecutionRequest, RequestKey
     from paddock.policy.redaction.outgoing import OnCall
@@ -31,7 +31,7 @@ _OTHER_LOOP = "this Paddock was opened on another event loop: open one on each l
 _CLOSED = "this Paddock was closed during the request, which was cancelled"
 
 
-class Caller(NamedTuple):
+class LibraryCaller(NamedTuple):
     """Who sends the requests of a Paddock, and how."""
 
     actor: str
@@ -47,7 +47,7 @@ class Caller(NamedTuple):
     """The key of the only request that is sent."""
 
 
-class Origin:
+class LoopOrigin:
     """The process and the event loop on which a Paddock was opened."""
 
     def __init__(self) -> None:
@@ -62,12 +62,12 @@ class Origin:
             raise RuntimeError(_OTHER_LOOP)
 
 
-class RunningSession(Origin):
+class RunningSession(LoopOrigin):
     """An open session, in the process and on the event loop that opened it."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, opened: "OpenPaddock") -> None:
         super().__init__()
-        self.session = session
+        self.session = opened
 
     async def execute_request(
         self,

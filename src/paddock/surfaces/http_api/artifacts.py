@@ -40,7 +40,7 @@ async def read_artifact(
     ] = "stdout",
 ) -> Response:
     """Return the stored output of a program, or a stored file. Secrets were removed before it was stored."""
-    artifacts: Artifacts = call.tenant.session.output.artifacts()
+    artifacts: Artifacts = call.tenant.opened.output.artifacts()
     try:
         found = await asyncio.to_thread(artifacts.find, handle, call.server.workspace)
         data = await asyncio.to_thread(artifacts.read, handle, call.server.workspace, stream)

@@ -37,7 +37,7 @@ class ServerContext:
     """What it shares with other replicas."""
 
 
-class Call(NamedTuple):
+class HttpCall(NamedTuple):
     """One request of a caller, for the routes."""
 
     request: Request
@@ -45,9 +45,9 @@ class Call(NamedTuple):
     tenant: "Tenant"
 
 
-def find_call(request: Request) -> Call:
+def find_call(request: Request) -> HttpCall:
     """Return a request with its server and its caller."""
-    return Call(request, request.app.state.paddock, request.scope[TENANT_KEY])
+    return HttpCall(request, request.app.state.paddock, request.scope[TENANT_KEY])
 
 
 def find_server(request: Request) -> ServerContext:
@@ -55,7 +55,7 @@ def find_server(request: Request) -> ServerContext:
     return request.app.state.paddock
 
 
-ThisCall = Annotated[Call, Depends(find_call)]
+ThisCall = Annotated[HttpCall, Depends(find_call)]
 ThisServer = Annotated[ServerContext, Depends(find_server)]
 
 

@@ -9,14 +9,14 @@ from paddock.model.base import Json
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import find_mint_time
 from paddock.model.numbers import dumps
-from paddock.surfaces.http_api.context import Call
+from paddock.surfaces.http_api.context import HttpCall
 from paddock.surfaces.http_api.idempotency import explain_lost
 from paddock.surfaces.http_api.problems import EXECUTION_LOST, UNAVAILABLE, Problem
 from paddock.surfaces.mcp_server.http.abandoned import Receive, Scope, Send
 from paddock.surfaces.mcp_server.http.inbound import FORWARDING_KEY, Forwarder
 
 
-async def find_elsewhere(call: Call, session: str | None, body: Json) -> Response | None:
+async def find_elsewhere(call: HttpCall, session: str | None, body: Json) -> Response | None:
     """Return the answer of the other replica that has a session; None if this one must answer. Raises Problem."""
     forwarder: Forwarder | None = call.request.scope.get(FORWARDING_KEY)
     if forwarder is None or session is None:
@@ -25,7 +25,7 @@ async def find_elsewhere(call: Call, session: str | None, body: Json) -> Respons
     return None if owner is None else _ForwardedResponse(forwarder, owner, dumps(body).encode())
 
 
-async def find_ended(call: Call, id_: str) -> Response | None:
+async def find_ended(call: HttpCall, id_: str) -> Response | None:
     """Return the state of an execution with effects whose replica does not have it any more; None without a record.
 
     Raises Problem if it is lost, and while that is not known.

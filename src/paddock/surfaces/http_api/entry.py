@@ -81,7 +81,7 @@ class Callers(Protocol):
         ...
 
 
-class Entry:
+class FrontDoor:
     """The outermost application of a server."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Entry:
         if scope["type"] == "lifespan":
             await self._open(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send)
+        exchange = _HttpExchange(scope, receive, send)
         started = time.perf_counter()
         try:
             await self._try_to_answer(scope, exchange)
@@ -123,7 +123,7 @@ class Entry:
                 seconds = time.perf_counter() - started
                 self._metrics.observe_answer(scope["method"], exchange.route, exchange.status, seconds)
 
-    async def _try_to_answer(self, scope: Scope, exchange: "_Exchange") -> None:
+    async def _try_to_answer(self, scope: Scope, exchange: "_HttpExchange") -> None:
         try:
             await self._answer(scope, exchange)
         except Problem as problem:
@@ -138,7 +138,7 @@ class Entry:
             if not exchange.disconnected:
                 raise
 
-    async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
+    async def _answer(self, scope: Scope, exchange: "_HttpExchange") -> None:
         if scope["path"] in OPEN_PATHS:
             exchange.route = scope["path"]
             await self._open(scope, exchange.receive, exchange.send)
@@ -226,7 +226,7 @@ def read_token(scope: Scope) -> str | None:
     return token.decode("latin-1") or None
 
 
-class _Exchange:
+class _HttpExchange:
     """One request and its answer, as they pass through the entry."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,7 +13,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.session import NEW
 from paddock.model.work_files import GivenFile, InputFile
 from paddock.surfaces.http_api.bodies import ReadBody, read_model
-from paddock.surfaces.http_api.context import Call, ThisCall, await_disconnect
+from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
 from paddock.surfaces.http_api.elsewhere import find_elsewhere, find_ended
 from paddock.surfaces.http_api.events import EVENT_SCHEMA, Listener
 from paddock.surfaces.http_api.events import MEDIA_TYPE as EVENT_STREAM
@@ -43,7 +43,7 @@ from paddock.surfaces.http_api.problems import (
     reject_fields,
     reject_invalid,
 )
-from paddock.surfaces.http_api.running import Execution, Send
+from paddock.surfaces.http_api.running import RunningExecution, Send
 
 if TYPE_CHECKING:
     from paddock.surfaces.client.attached import AttachedPaddock
@@ -122,7 +122,7 @@ async def execute(call: ThisCall, key: KeyHeader, answering: ThisAnswering) -> R
 
 
 async def run_body(
-    call: Call,
+    call: HttpCall,
     read: ReadBody[ExecutionBody] | ReadBody[SessionExecutionBody],
     session: str | None,
     *,
@@ -160,7 +160,7 @@ def _complete(
     """Return the kind of work, and the fields with the language of their session. Raises Problem."""
     kind, session = infer_kind(body), given.get("session")
     if kind in (None, "exec") and "language" not in given and session not in (None, NEW):
-        found = tenant.session.programs.sessions.find_open(tenant.actor, session)
+        found = tenant.opened.programs.sessions.find_open(tenant.actor, session)
         language = "python" if found is None else found.language  # without one, nothing runs
         given = {**given, "language": language}
         kind = kind or ("run" if language == "javascript" else "exec")
@@ -187,7 +187,7 @@ def make_send(kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, An
     if body.stdin_bytes is not None:
         fields["stdin"] = body.stdin_bytes
 
-    async def send(paddock: "AttachedPaddock", execution: Execution) -> Outcome:
+    async def send(paddock: "AttachedPaddock", execution: RunningExecution) -> Outcome:
         seen = execution.publisher
         match kind:
             case "run":
@@ -221,7 +221,7 @@ def _require(fields: Mapping[str, Any], *names: str) -> None:
         raise reject_fields(missing)
 
 
-async def _stream(call: Call, execution: Execution) -> AsyncGenerator[bytes]:
+async def _stream(call: HttpCall, execution: RunningExecution) -> AsyncGenerator[bytes]:
     """Yield the events of an execution: also of one that has ended, whose last event is its outcome."""
     listener = Listener()
     listener.put("started", {"id": execution.id})
@@ -237,7 +237,7 @@ async def _stream(call: Call, execution: Execution) -> AsyncGenerator[bytes]:
         execution.publisher.remove(listener)
 
 
-def render_state(execution: Execution) -> bytes:
+def render_state(execution: RunningExecution) -> bytes:
     """Return an execution as JSON."""
     question, problem = execution.question, execution.problem
     state = {

@@ -28,7 +28,7 @@ from paddock.model.numbers import dumps
 from paddock.model.session import HANDLE_PREFIX
 from paddock.surfaces.http_api.context import HOP_KEY, TENANT_KEY
 from paddock.surfaces.http_api.problems import EXECUTION_LOST, SERVER_ENDING, UNAVAILABLE, Problem
-from paddock.surfaces.http_api.relay import BrokenOffError, Headers, NotReachedError, Relay, read_target
+from paddock.surfaces.http_api.relay import BrokenOffError, Headers, NotReachedError, StreamRelay, read_target
 from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send
 from paddock.surfaces.mcp_server.http.answers import header_values, send_text
 from paddock.surfaces.mcp_server.http.endpoint import MCP_PATH
@@ -68,7 +68,7 @@ class Forwarding:
         self._replicas, self._hops = peers
         self._requests = requests
         self._holds = holds
-        self._relay = Relay()
+        self._relay = StreamRelay()
         self._missed: set[str] = set()
         """Marks of replicas that could not be reached, which the log has been told."""
 

@@ -11,7 +11,7 @@ from paddock.surfaces.mcp_server.elicitation import ACTOR_KEY
 from paddock.surfaces.mcp_server.http.abandoned import App, Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.surfaces.mcp_server.service import Service
     from paddock.surfaces.tenants import Tenant
 
@@ -23,7 +23,7 @@ class _Running:
     """The MCP server of one session. Its task enters and leaves its contexts, as their library requires."""
 
     tenant: "Tenant"
-    session: "Session"
+    opened: "OpenPaddock"
     service: "Service"
     app: "asyncio.Future[App]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     task: "asyncio.Task[None] | None" = None
@@ -55,11 +55,11 @@ class McpServers:
     def _find(self, tenant: "Tenant") -> _Running:
         token = tenant.token.sha256
         found = self._running.get(token)
-        if found is not None and found.session is tenant.session:
+        if found is not None and found.opened is tenant.opened:
             return found
         if found is not None and found.task is not None:
             found.task.cancel()
-        running = _Running(tenant, tenant.session, self._make_service(tenant))
+        running = _Running(tenant, tenant.opened, self._make_service(tenant))
         running.task = asyncio.create_task(running.run())
         self._running[token] = running
         running.task.add_done_callback(lambda _: self._forget(token, running))

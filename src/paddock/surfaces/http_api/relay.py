@@ -57,7 +57,7 @@ class BrokenOffError(Exception):
         self.between_events = between_events
 
 
-class Relay:
+class StreamRelay:
     """Sends requests to other replicas. It follows no redirect, and uses no proxy. `close` it."""
 
     @cached_property
@@ -105,7 +105,7 @@ class Relay:
         `headers` are added to those of the request. `body` is its body, if that was read. `ended` returns once the
         server is known to have ended. Returns early if the client disconnects.
         """
-        client = _Client(scope, receive, send, body)
+        client = _RelayClient(scope, receive, send, body)
         request = _make_request(url, scope["method"], read_target(scope), headers, client)
         tasks = [
             asyncio.create_task(self._exchange(request, client)),
@@ -125,7 +125,7 @@ class Relay:
                 if not task.cancelled():
                     task.exception()  # it was raised above, or nobody is left to hear of it
 
-    async def _exchange(self, request: httpx2.Request, client: "_Client") -> None:
+    async def _exchange(self, request: httpx2.Request, client: "_RelayClient") -> None:
         try:
             response = await self._transport.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout):
@@ -144,7 +144,7 @@ class Relay:
             await client.send_piece(b"", more=False)
 
 
-class _Client:
+class _RelayClient:
     """The client of one request that is passed on."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes | None) -> None:
@@ -220,7 +220,7 @@ def read_target(scope: Scope) -> bytes:
 
 
 def _make_request(
-    url: str, method: str, target: bytes, headers: Headers, client: _Client | None
+    url: str, method: str, target: bytes, headers: Headers, client: _RelayClient | None
 ) -> httpx2.Request:
     """Return a request to a server. What its client sent is never parsed as an address."""
     timeout = {"connect": CONNECT_S, "read": None, "write": _WRITE_S, "pool": CONNECT_S}

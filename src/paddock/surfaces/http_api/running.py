@@ -26,7 +26,7 @@ from paddock.model.path_privacy import hide_paths
 from paddock.model.request import KEY_REUSED as KEY_REUSED_ERROR
 from paddock.model.request import UNKEPT_OUTCOME
 from paddock.surfaces.client.attached import AttachedPaddock
-from paddock.surfaces.client.requests import Caller
+from paddock.surfaces.client.requests import LibraryCaller
 from paddock.surfaces.http_api.events import Listener, Publisher
 from paddock.surfaces.http_api.idempotency import (
     KeyedRequest,
@@ -72,11 +72,11 @@ STOP_S = 10.0
 """Time in which a cancelled execution may end in order, in seconds, before its task is cancelled."""
 _ALL_CALLERS = 4
 
-Send = Callable[[AttachedPaddock, "Execution"], Awaitable[Outcome]]
+Send = Callable[[AttachedPaddock, "RunningExecution"], Awaitable[Outcome]]
 """Sends the request of an execution, by methods of the library."""
 
 
-class Execution:
+class RunningExecution:
     """One execution."""
 
     def __init__(
@@ -140,10 +140,10 @@ class Executions:
         self._workspace = workspace
         self._shared = shared
         self._requests = requests
-        self._running: dict[str, Execution] = {}
-        self._kept: OrderedDict[str, Execution] = OrderedDict()
+        self._running: dict[str, RunningExecution] = {}
+        self._kept: OrderedDict[str, RunningExecution] = OrderedDict()
         """Ended ones, the oldest first."""
-        self._by_key: dict[tuple[str, str], Execution] = {}
+        self._by_key: dict[tuple[str, str], RunningExecution] = {}
 
     def start(
         self,
@@ -153,7 +153,7 @@ class Executions:
         *,
         size: int = 0,
         language: str = "",
-    ) -> tuple[Execution, bool]:
+    ) -> tuple[RunningExecution, bool]:
         """Start an execution, or find the one that the same key has started; return it and whether it is an old one.
 
         `size` is that of its body, in bytes. Raises Problem: the server is ending, the key belongs to another request,
@@ -166,14 +166,14 @@ class Executions:
         if size + sum(each.held_bytes for each in self._running.values()) > MAX_HELD_BYTES:
             raise Problem(SERVER_BUSY, "Too many large requests wait or run just now. Send it again later.")
         id_ = mint_id() if keyed is None or self._shared else derive_id(keyed, current_time())
-        execution = Execution(id_, tenant.actor, keyed, size, language)
+        execution = RunningExecution(id_, tenant.actor, keyed, size, language)
         if keyed is not None:
             self._by_key[keyed.actor, keyed.key] = execution
         self._running[id_] = execution
         execution.task = asyncio.create_task(self._carry_out(execution, tenant, send))
         return execution, False
 
-    def _find_by_key(self, keyed: KeyedRequest) -> Execution | None:
+    def _find_by_key(self, keyed: KeyedRequest) -> RunningExecution | None:
         self._forget_old()
         known = self._by_key.get((keyed.actor, keyed.key))
         if known is not None and known.keyed is not None and known.keyed.digest != keyed.digest:
@@ -190,7 +190,7 @@ class Executions:
         found = self._running.get(id_) or self._kept.get(id_)
         return found is not None and found.actor == actor
 
-    def find(self, actor: str, id_: str) -> Execution:
+    def find(self, actor: str, id_: str) -> RunningExecution:
         """Return an execution of a caller. Raises Problem."""
         self._forget_old()
         found = self._running.get(id_) or self._kept.get(id_)
@@ -203,13 +203,13 @@ class Executions:
             )
         return found
 
-    def list_own(self, actor: str) -> list[Execution]:
+    def list_own(self, actor: str) -> list[RunningExecution]:
         """Return the executions of a caller that run or are kept, the oldest first."""
         self._forget_old()
         known = [*self._kept.values(), *self._running.values()]
         return sorted((each for each in known if each.actor == actor), key=lambda each: each.created_at)
 
-    async def _carry_out(self, execution: Execution, tenant: "Tenant", send: Send) -> None:
+    async def _carry_out(self, execution: RunningExecution, tenant: "Tenant", send: Send) -> None:
         with self._requests.in_flight(execution.id):
             try:
                 outcome = await self._send(execution, tenant, send)
@@ -228,7 +228,7 @@ class Executions:
             finally:
                 self._end(execution)
 
-    async def _send(self, execution: Execution, tenant: "Tenant", send: Send) -> Outcome:
+    async def _send(self, execution: RunningExecution, tenant: "Tenant", send: Send) -> Outcome:
         async with AsyncExitStack() as admitted:
             entering = admitted.enter_async_context(
                 tenant.admit(asker=_Asking(execution, tenant.questions).ask, language=execution.language)
@@ -240,15 +240,15 @@ class Executions:
                 )
                 raise Problem(CANCELLED, text, execution=execution.id)
             if execution.keyed is not None and not self._shared:
-                sink, now = tenant.session.gate.audit, current_time()
+                sink, now = tenant.opened.gate.audit, current_time()
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
             asker = ClientAsker(tenant.actor, admission.ask)
             key = execution.keyed.to_request_key() if execution.keyed and self._shared else None
-            caller = Caller(tenant.actor, "http", asker, execution.id, execution.stop, key)
-            paddock = AttachedPaddock(tenant.session, tenant.settings, self._workspace, caller)
+            caller = LibraryCaller(tenant.actor, "http", asker, execution.id, execution.stop, key)
+            paddock = AttachedPaddock(tenant.opened, tenant.settings, self._workspace, caller)
             return await send(paddock, execution)
 
-    def _end(self, execution: Execution) -> None:
+    def _end(self, execution: RunningExecution) -> None:
         execution.ended_at = time.monotonic()
         self._running.pop(execution.id, None)
         self._kept.pop(execution.id, None)  # an earlier attempt with the same key; the newest one is the last
@@ -275,16 +275,18 @@ class Executions:
             self._forget(each)
             size, everybody = size - each.size, everybody - each.size
 
-    def _forget(self, execution: Execution) -> None:
+    def _forget(self, execution: RunningExecution) -> None:
         self._kept.pop(execution.id, None)
         self._forget_key(execution)
 
-    def _forget_key(self, execution: Execution) -> None:
+    def _forget_key(self, execution: RunningExecution) -> None:
         keyed = execution.keyed
         if keyed is not None and self._by_key.get((keyed.actor, keyed.key)) is execution:
             del self._by_key[keyed.actor, keyed.key]
 
-    async def wait(self, execution: Execution, await_disconnect: Callable[[], Awaitable[None]]) -> bytes:
+    async def wait(
+        self, execution: RunningExecution, await_disconnect: Callable[[], Awaitable[None]]
+    ) -> bytes:
         """Return the outcome as JSON when it is there. Raises Problem.
 
         A client that disconnects before cancels an execution without a key.
@@ -295,7 +297,7 @@ class Executions:
 
     @asynccontextmanager
     async def watch(
-        self, execution: Execution, await_disconnect: Callable[[], Awaitable[None]]
+        self, execution: RunningExecution, await_disconnect: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
         """Cancel an execution without a key if its client disconnects during the context, or leaves it early."""
 
@@ -325,7 +327,7 @@ class Executions:
 class _Asking:
     """Asks the questions of one execution: they wait for another user or for `paddock approve`."""
 
-    def __init__(self, execution: Execution, questions: Questions) -> None:
+    def __init__(self, execution: RunningExecution, questions: Questions) -> None:
         self._execution = execution
         self._questions = questions
 
@@ -348,7 +350,7 @@ def _encode(outcome: Outcome) -> bytes:
     return write_outcome(outcome).encode("utf-8", "replace")
 
 
-def _check_key(outcome: Outcome, execution: Execution) -> None:
+def _check_key(outcome: Outcome, execution: RunningExecution) -> None:
     """Raise Problem if a request with the same key on another replica leaves this one without an outcome.
 
     A program that ran names its errors as it likes, but not their phase.
@@ -361,14 +363,16 @@ def _check_key(outcome: Outcome, execution: Execution) -> None:
         raise explain_lost(outcome.id, outcome.status.value)
 
 
-def _is_final(execution: Execution) -> bool:
+def _is_final(execution: RunningExecution) -> bool:
     """Return whether the same request again must not run: something may have started, or policy has decided."""
     if execution.problem is not None:
         return execution.problem.kind in {CANCELLED, INTERNAL_ERROR, RECORD_FAILED}
     return execution.status is not Status.UNAVAILABLE
 
 
-def _explain_failure(execution: Execution, tenant: "Tenant", error: Exception, workspace: "Path") -> Problem:
+def _explain_failure(
+    execution: RunningExecution, tenant: "Tenant", error: Exception, workspace: "Path"
+) -> Problem:
     if isinstance(error, Problem):
         return error
     if tenant.revoked.is_set():
@@ -385,7 +389,7 @@ def _explain_failure(execution: Execution, tenant: "Tenant", error: Exception, w
     return explain_fault(error)
 
 
-def _explain_unrecorded(execution: Execution, why: str) -> Problem:
+def _explain_unrecorded(execution: RunningExecution, why: str) -> Problem:
     """Return the problem for a record that could not be written: before the start, or after it."""
     kind: ProblemType = RECORD_FAILED if execution.keyed is None else UNAVAILABLE
     remedy = (

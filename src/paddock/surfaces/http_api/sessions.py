@@ -14,7 +14,7 @@ from paddock.model.session import NEW, SessionInfo, is_handle
 from paddock.model.work_files import InputFile
 from paddock.surfaces.client.arguments import make_value
 from paddock.surfaces.http_api.bodies import MAX_FILE_BYTES, read_model
-from paddock.surfaces.http_api.context import Call, ThisCall, await_disconnect
+from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
 from paddock.surfaces.http_api.elsewhere import find_elsewhere
 from paddock.surfaces.http_api.executions import (
     RUN_PROBLEMS,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from paddock.engines.sessions.table import OpenSession
     from paddock.surfaces.client.attached import AttachedPaddock
-    from paddock.surfaces.http_api.running import Execution
+    from paddock.surfaces.http_api.running import RunningExecution
     from paddock.surfaces.tenants import Tenant
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
@@ -68,7 +68,7 @@ _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "b
 async def list_sessions(call: ThisCall) -> Response:
     """Return the open sessions of this caller, the oldest first."""
     tenant = call.tenant
-    found = [info.model_dump(mode="json") for info in tenant.session.programs.list_sessions(tenant.actor)]
+    found = [info.model_dump(mode="json") for info in tenant.opened.programs.list_sessions(tenant.actor)]
     return _respond({"sessions": found})
 
 
@@ -103,7 +103,7 @@ async def open_session(call: ThisCall, key: KeyHeader) -> Response:
     outcome = await _run(call, send, keyed, size=size)
     session = outcome["session"]
     info = next(
-        (each for each in tenant.session.programs.list_sessions(tenant.actor) if each.id == session["id"]),
+        (each for each in tenant.opened.programs.list_sessions(tenant.actor) if each.id == session["id"]),
         None,
     )
     if info is None:
@@ -123,7 +123,7 @@ def _refuse_options(given: "Sequence[str]") -> None:
 
 
 async def _run(
-    call: Call,
+    call: HttpCall,
     send: "Callable[[AttachedPaddock], Awaitable[Outcome]]",
     keyed: KeyedRequest | None = None,
     *,
@@ -131,7 +131,7 @@ async def _run(
 ) -> Any:  # noqa: ANN401 - the JSON of an outcome
     """Run a request of the server's own, and return its outcome as JSON. Raises Problem unless it is ok."""
 
-    async def send_and_check(paddock: "AttachedPaddock", _execution: "Execution") -> Outcome:
+    async def send_and_check(paddock: "AttachedPaddock", _execution: "RunningExecution") -> Outcome:
         return await send(paddock)
 
     execution, _ = call.server.executions.start(call.tenant, send_and_check, keyed, size=size)
@@ -160,14 +160,14 @@ _KINDS = {
 
 def _find(tenant: "Tenant", handle: str) -> "OpenSession":
     """Return an open session of a caller. Raises Problem."""
-    found = tenant.session.programs.sessions.find_open(tenant.actor, handle)
+    found = tenant.opened.programs.sessions.find_open(tenant.actor, handle)
     if found is None or found.executor.lost:
         raise _explain_absence(tenant, handle)
     return found
 
 
 def _explain_absence(tenant: "Tenant", handle: str) -> Problem:
-    why = tenant.session.programs.sessions.explain_end(tenant.actor, handle)
+    why = tenant.opened.programs.sessions.explain_end(tenant.actor, handle)
     kind = SESSION_LOST if "is lost" in why else NOT_FOUND
     return Problem(kind, f"{why[0].upper()}{why[1:]}. Open another one with POST /v1/sessions.")
 
@@ -181,7 +181,7 @@ def _explain_absence(tenant: "Tenant", handle: str) -> Problem:
 async def show_session(id: SessionId, call: ThisCall) -> Response:  # noqa: A002 - the name in the path
     """Return a session of this caller."""
     _find(call.tenant, id)
-    infos = call.tenant.session.programs.list_sessions(call.tenant.actor)
+    infos = call.tenant.opened.programs.list_sessions(call.tenant.actor)
     return _respond(next(info for info in infos if info.id == id).model_dump(mode="json"))
 
 
@@ -195,7 +195,7 @@ async def show_session(id: SessionId, call: ThisCall) -> Response:  # noqa: A002
 async def close_session(id: SessionId, call: ThisCall) -> Response:  # noqa: A002 - as above
     """Close a session of this caller: end its processes and remove its files."""
     _find(call.tenant, id)
-    await call.tenant.session.programs.sessions.close_session(call.tenant.actor, id)
+    await call.tenant.opened.programs.sessions.close_session(call.tenant.actor, id)
     return Response(status_code=204)
 
 
@@ -209,7 +209,7 @@ async def close_session(id: SessionId, call: ThisCall) -> Response:  # noqa: A00
 async def interrupt(id: SessionId, call: ThisCall) -> Response:  # noqa: A002 - as above
     """Interrupt the program that the session executes now; its outcome is `cancelled`. The session stays."""
     _find(call.tenant, id)
-    call.tenant.session.programs.sessions.interrupt(call.tenant.actor, id)
+    call.tenant.opened.programs.sessions.interrupt(call.tenant.actor, id)
     return Response(status_code=204)
 
 
@@ -244,7 +244,7 @@ async def list_files(id: SessionId, call: ThisCall) -> Response:  # noqa: A002 -
     """Return all files in the working directory of a session."""
     _require_files(call.tenant, id)
     try:
-        found = await call.tenant.session.programs.list_session_files(call.tenant.actor, id)
+        found = await call.tenant.opened.programs.list_session_files(call.tenant.actor, id)
     except PaddockError:
         raise _explain_absence(call.tenant, id) from None
     return _respond({"files": [file.model_dump(mode="json") for file in found]})
@@ -260,7 +260,7 @@ async def read_file(id: SessionId, path: FilePath, call: ThisCall) -> Response: 
     """Return the content of a file, once nothing runs in the session."""
     _require_files(call.tenant, id)
     try:
-        data = await call.tenant.session.programs.sessions.read_file(call.tenant.actor, id, path)
+        data = await call.tenant.opened.programs.sessions.read_file(call.tenant.actor, id, path)
     except (OSError, RequestError) as error:
         raise _explain_file(path, error) from None
     except PaddockError:
@@ -316,7 +316,7 @@ async def remove_file(id: SessionId, path: FilePath, call: ThisCall) -> Response
     """Remove a file, once nothing runs in the session."""
     _require_files(call.tenant, id)
     try:
-        await call.tenant.session.programs.sessions.remove_file(call.tenant.actor, id, path)
+        await call.tenant.opened.programs.sessions.remove_file(call.tenant.actor, id, path)
     except (OSError, RequestError) as error:
         raise _explain_file(path, error) from None
     except PaddockError:
@@ -327,7 +327,7 @@ async def remove_file(id: SessionId, path: FilePath, call: ThisCall) -> Response
 def _require_files(tenant: "Tenant", handle: str) -> str:
     """Return the language of a session that has files. Raises Problem."""
     language = _find(tenant, handle).language
-    if tenant.session.programs.find_session(tenant.actor, handle) is None:
+    if tenant.opened.programs.find_session(tenant.actor, handle) is None:
         raise Problem(INVALID_REQUEST, f"A session of the V8 guest ({language}) has no files.")
     return language
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paddock.model.outcome import Status
-from paddock.model.texts import Fault, list_faults
+from paddock.model.texts import FieldFault, list_faults
 from paddock.surfaces.mcp_server.arguments import to_snake_case
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, build_refusal
 
@@ -68,7 +68,7 @@ def _describe_problems(problem: "ValidationError", names: Mapping[str, str]) -> 
     return [_describe_fault(fault, names) for fault in faults]
 
 
-def _describe_fault(fault: Fault, names: Mapping[str, str]) -> str:
+def _describe_fault(fault: FieldFault, names: Mapping[str, str]) -> str:
     if not fault.path:
         return fault.text
     place = ".".join(part for part in fault.path if isinstance(part, str))

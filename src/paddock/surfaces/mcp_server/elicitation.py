@@ -45,7 +45,7 @@ from paddock.model.base import Json
 from paddock.model.outcome import OnConsole
 from paddock.surfaces.mcp_server.list_changes import call_at_session_end, read_session_id
 from paddock.surfaces.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
-from paddock.surfaces.mcp_server.toolbox import Caller, Inquire, ToolAnswer
+from paddock.surfaces.mcp_server.toolbox import Inquire, McpCaller, ToolAnswer
 
 Context = ServerRequestContext[Any, Any]
 ACTOR_KEY = "paddock.actor"
@@ -232,7 +232,7 @@ class ElicitationRounds:
         inquire, client = create_direct_inquiry(context), read_client_id(context)
         if can_ask(context):
             return await work(
-                Caller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True)
+                McpCaller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True)
             )
         if self._pending.add_client(client):
             call_at_session_end(context, self._pending.end_calls_of_client)
@@ -245,7 +245,7 @@ class ElicitationRounds:
     ) -> T | dict[str, Json]:
         """Return the result of any other request, or a result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return await work(Caller(actor, inquire=create_direct_inquiry(context)))
+            return await work(McpCaller(actor, inquire=create_direct_inquiry(context)))
         current = self._start_or_resume(context, params, actor, work)
         return await current.wait_for_requests(None) or await current.task
 
@@ -287,12 +287,12 @@ class _Round(PendingCall[T]):
         self._reply: asyncio.Future[Mapping[str, object]] | None = None
         super().__init__(actor, read_client_id(context), work, pending.inbox)
 
-    def make_caller(self) -> Caller:
+    def make_caller(self) -> McpCaller:
         """Return a caller whose client is asked through this round."""
         if not can_ask(self._context):
             return replace(super().make_caller(), inquire=self.ask_client)
         ask = create_asker(self.ask_client, self.actor, self.client)
-        return Caller(self.actor, self.on_console_line, ask, self.ask_client, present=True)
+        return McpCaller(self.actor, self.on_console_line, ask, self.ask_client, present=True)
 
     async def ask_client(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the client's next request. If it does not come in time, no later question is asked."""

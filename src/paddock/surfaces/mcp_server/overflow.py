@@ -17,15 +17,15 @@ from paddock.surfaces.rendering import render
 from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.record.output.recorder import Recording
 
 
 class OverflowStore:
     """Stores complete results of shortened answers: stdout is the value, stderr is error and console."""
 
-    def __init__(self, session: "Session", workspace: Path) -> None:
-        self._session = session
+    def __init__(self, opened: "OpenPaddock", workspace: Path) -> None:
+        self._opened = opened
         self._workspace = workspace
 
     async def add_handle(
@@ -64,7 +64,7 @@ class OverflowStore:
         self, outcome: Outcome, streams: dict[Stream, str], what: str
     ) -> tuple[str | None, str]:
         """Return the handle of the stored streams, or None and the reason."""
-        recording = self._session.output.artifacts().record_result()
+        recording = self._opened.output.artifacts().record_result()
         try:
             await asyncio.to_thread(_write_streams, recording, streams)
             facts = RunFacts(

@@ -19,12 +19,12 @@ from paddock.model.base import Json
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import find_mint_time
 from paddock.model.outcome import ConsoleLine, OnConsole, Status
-from paddock.surfaces.mcp_server.toolbox import Caller, ToolAnswer, build_refusal, text_block
+from paddock.surfaces.mcp_server.toolbox import McpCaller, ToolAnswer, build_refusal, text_block
 
 _log = logging.getLogger("paddock.mcp")
 
 T = TypeVar("T")
-Work = Callable[[Caller], Coroutine[Any, Any, T]]
+Work = Callable[[McpCaller], Coroutine[Any, Any, T]]
 """The work of a request, for a caller."""
 
 FETCH_TOOLS = {
@@ -52,9 +52,9 @@ class PendingCall(Generic[T]):
         self._listener: OnConsole | None = None
         self.task = asyncio.create_task(work(self.make_caller()))
 
-    def make_caller(self) -> Caller:
+    def make_caller(self) -> McpCaller:
         """Return the caller for the work."""
-        return Caller(self.actor, self.on_console_line, ClientAsker(self.client, self._ask_person))
+        return McpCaller(self.actor, self.on_console_line, ClientAsker(self.client, self._ask_person))
 
     def on_console_line(self, line: ConsoleLine) -> None:
         """Pass a console line to the current listener."""

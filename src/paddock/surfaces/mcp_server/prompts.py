@@ -17,7 +17,7 @@ from paddock.surfaces.mcp_server.toolbox import Inquire
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S
 
 if TYPE_CHECKING:
-    from paddock.gate.servers import Servers
+    from paddock.gate.servers import ServerService
     from paddock.policy.redaction.outgoing import OutgoingRedaction
 
 _CHOICE = "script"
@@ -30,7 +30,9 @@ class UnknownPromptError(ValueError):
 class Prompts:
     """The prompts of a session; texts have at most `cap` characters."""
 
-    def __init__(self, servers: "Servers", outgoing: "OutgoingRedaction", workspace: Path, cap: int) -> None:
+    def __init__(
+        self, servers: "ServerService", outgoing: "OutgoingRedaction", workspace: Path, cap: int
+    ) -> None:
         self._servers = servers
         self._outgoing = outgoing
         self._scripts = SavedScripts(workspace)

@@ -18,7 +18,7 @@ from paddock.model.base import Json
 from paddock.surfaces.mcp_server.elicitation import Context, ElicitationRounds, read_actor
 from paddock.surfaces.mcp_server.prompts import UnknownPromptError
 from paddock.surfaces.mcp_server.stored_output import UnknownResourceError
-from paddock.surfaces.mcp_server.toolbox import Caller, Inquire
+from paddock.surfaces.mcp_server.toolbox import Inquire, McpCaller
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -101,7 +101,7 @@ def _offer_prompts(server: "Server[Any]", prompts: PromptProvider, rounds: Elici
         return build_page("prompts", prompts.list_entries(), params)
 
     async def get_prompt(context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
-        async def build_messages(caller: Caller) -> dict[str, Json]:
+        async def build_messages(caller: McpCaller) -> dict[str, Json]:
             found = await prompts.build_messages(params.name, params.arguments or {}, caller.inquire)
             return {"messages": [*found], **COMPLETE_RESULT}
 

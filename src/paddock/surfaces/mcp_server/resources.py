@@ -20,8 +20,8 @@ from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S, write_dec
 from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
-    from paddock.gate.servers import Servers
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
+    from paddock.gate.servers import ServerService
 
 GUIDE_URI = "paddock://guide"
 MAX_COMPLETIONS = 100
@@ -135,7 +135,7 @@ class ToolTypes:
     name = "types"
     description = "TypeScript declaration of a server's tool."
 
-    def __init__(self, servers: "Servers", cap: int) -> None:
+    def __init__(self, servers: "ServerService", cap: int) -> None:
         self._servers = servers
         self._cap = cap
 
@@ -169,11 +169,11 @@ class ToolTypes:
 class Resources:
     """The resources of a session. Texts have at most `cap` characters; stored output is read by ranges."""
 
-    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
-        self._redact = session.outgoing.text
-        self._outputs = StoredOutput(session, workspace)
+    def __init__(self, opened: "OpenPaddock", workspace: Path, cap: int) -> None:
+        self._redact = opened.outgoing.text
+        self._outputs = StoredOutput(opened, workspace)
         self.scripts = SavedScripts(workspace)
-        self._kinds: tuple[ResourceKind, ...] = (self._outputs, ToolTypes(session.servers, cap), self.scripts)
+        self._kinds: tuple[ResourceKind, ...] = (self._outputs, ToolTypes(opened.servers, cap), self.scripts)
 
     async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page: guide and scripts first, then stored output. Raises UnknownResourceError."""

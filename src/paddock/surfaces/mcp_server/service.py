@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.foundation.cancellation import cancel_all
+from paddock.gate.open_paddock import OpenPaddock, open_paddock
 from paddock.gate.questions import Questions, open_local_questions
-from paddock.gate.session import Session, open_session
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.mcp_server.compat.profile import build_compat_profile
@@ -31,7 +31,7 @@ from paddock.surfaces.mcp_server.toolbox import Toolbox
 from paddock.surfaces.mcp_server.tools.code import build_code_tools
 from paddock.surfaces.mcp_server.tools.compute import build_compute_tool
 from paddock.surfaces.mcp_server.tools.discovery import build_discovery_tools
-from paddock.surfaces.mcp_server.tools.programs import Programs, build_program_tools
+from paddock.surfaces.mcp_server.tools.programs import ProgramTools, build_program_tools
 from paddock.surfaces.mcp_server.tools.provision import build_provision_tool
 from paddock.surfaces.mcp_server.tools.script_tools import ScriptTools
 from paddock.surfaces.mcp_server.version_probe import serve_client
@@ -61,7 +61,7 @@ class Service:
 
     def __init__(
         self,
-        session: Session,
+        opened: OpenPaddock,
         settings: Settings,
         workspace: Path,
         tool_names: ToolNames,
@@ -77,35 +77,35 @@ class Service:
         this replica of a server with several.
         """
         cap = settings.mcp.answer_characters
-        rest = OverflowStore(session, workspace)
+        rest = OverflowStore(opened, workspace)
         own = [
-            *build_code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
-            *build_discovery_tools(session.servers, cap),
+            *build_code_tools(opened.gate, workspace, cap, rest, jit=settings.grants.jit),
+            *build_discovery_tools(opened.servers, cap),
         ]
-        programs = Programs(session, workspace, cap, settings.runtimes)
-        own += [build_provision_tool(session, workspace, cap), *build_program_tools(programs)]
-        own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
-        opened = partial(_open_programs, settings_of, session.metrics, tool_names == "compat")
-        self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
+        programs = ProgramTools(opened, workspace, cap, settings.runtimes)
+        own += [build_provision_tool(opened, workspace, cap), *build_program_tools(programs)]
+        own.append(build_compute_tool(opened.gate, workspace, cap, rest, jit=settings.grants.jit))
+        open_programs = partial(_open_programs, settings_of, opened.metrics, tool_names == "compat")
+        self._repositories = Repositories(programs, workspace, settings.mcp.repos, open_programs)
         compat = build_compat_profile(
-            session, workspace, programs, self._repositories, settings.limits.execute
+            opened, workspace, programs, self._repositories, settings.limits.execute
         )
-        self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
+        self._scripts = ScriptTools(opened, settings.tools, workspace, cap, rest)
         further = self._scripts.list_tools
         if tool_names == "default":
-            self._tools = Toolbox(own, compat, further=further, outgoing=session.outgoing, admit=admit)
+            self._tools = Toolbox(own, compat, further=further, outgoing=opened.outgoing, admit=admit)
         else:
             self._tools = Toolbox(
-                compat, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing
+                compat, own, suggests=False, further=further, shows_further=False, outgoing=opened.outgoing
             )
-        resources = Resources(session, workspace, cap)
+        resources = Resources(opened, workspace, cap)
         self._saved = resources.scripts
         self._offers = PromptsAndResources(
-            Prompts(session.servers, session.outgoing, workspace, cap), resources
+            Prompts(opened.servers, opened.outgoing, workspace, cap), resources
         )
         self._announcer = ChangeNotifier()
-        self._metrics = session.metrics.render_page if session.metrics else None
-        self._refusals = Refusals(session.gate.audit, session.metrics, "mcp")
+        self._metrics = opened.metrics.render_page if opened.metrics else None
+        self._refusals = Refusals(opened.gate.audit, opened.metrics, "mcp")
         self._mark = mark
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
@@ -200,8 +200,8 @@ async def _open_programs(
     metrics: "Metrics | None",
     compatible: bool,
     workspace: Path,
-) -> "AsyncGenerator[Programs]":
+) -> "AsyncGenerator[ProgramTools]":
     """Yield the runner of programs in a workspace, with its own settings; `metrics` counts its programs, too."""
     settings = settings_of(workspace)
-    async with open_session(settings, workspace, metrics=metrics, compatible=compatible) as session:
-        yield Programs(session, workspace, settings.mcp.answer_characters, settings.runtimes)
+    async with open_paddock(settings, workspace, metrics=metrics, compatible=compatible) as session:
+        yield ProgramTools(session, workspace, settings.mcp.answer_characters, settings.runtimes)

@@ -19,7 +19,7 @@ from paddock.model.work_files import OutputFile
 from paddock.surfaces.rendering.images import MAX_IMAGE_BYTES, MAX_IMAGES, SHOWN_IMAGES
 
 if TYPE_CHECKING:
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.record.output.artifacts import StoredArtifact
 
 PAGE_ENTRIES = 100
@@ -42,8 +42,8 @@ class StoredOutput:
     name = "output"
     description = f"Output of a run, from byte `start` on, at most {MAX_RANGE_BYTES} bytes."
 
-    def __init__(self, session: "Session", workspace: Path) -> None:
-        self._session = session
+    def __init__(self, opened: "OpenPaddock", workspace: Path) -> None:
+        self._opened = opened
         self._workspace = workspace
 
     async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
@@ -68,7 +68,7 @@ class StoredOutput:
 
     def _collect_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         before = _parse_cursor(cursor)
-        artifacts = self._session.output.artifacts()
+        artifacts = self._opened.output.artifacts()
         older = (handle for handle in self._list_handles() if before is None or _sort_key(handle) < before)
         found = list(islice(artifacts.readable(self._workspace, older), PAGE_ENTRIES + 1))
         entries = [each for artifact in found[:PAGE_ENTRIES] for each in _build_entries(artifact)]
@@ -79,7 +79,7 @@ class StoredOutput:
 
     def _list_handles(self) -> list[Handle]:
         """Return all stored output, newest first, readable or not; normally only this workspace's."""
-        return self._session.output.artifacts().newest_handles(self._workspace)
+        return self._opened.output.artifacts().newest_handles(self._workspace)
 
     def _read_range(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
         from paddock.record.output.query import OpenArtifact, read_bytes
@@ -89,7 +89,7 @@ class StoredOutput:
             raise UnknownResourceError(f"there is no stream {stream[:20]!r}; there are stdout and stderr")
         length = min(_parse_number(asked, "length", MAX_RANGE_BYTES), MAX_RANGE_BYTES)
         try:
-            reading = OpenArtifact(self._session.output.artifacts(), asked["handle"], self._workspace)
+            reading = OpenArtifact(self._opened.output.artifacts(), asked["handle"], self._workspace)
             data = read_bytes(reading, stream, start, length + 1)
         except ArtifactError as error:
             raise UnknownResourceError(str(error)) from None

@@ -60,7 +60,7 @@ _log = logging.getLogger("paddock.mcp")
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class McpCaller:
     """The caller of a tool, and the ways to reach it during the call."""
 
     actor: str
@@ -157,7 +157,7 @@ _NOT_TAKEN = build_refusal(
 )
 
 
-def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+def reject_invalid_arguments(tool: "McpTool", _arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
     """Return the error for arguments that break a tool's schema."""
     return build_refusal(
         Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems)
@@ -165,7 +165,7 @@ def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str
 
 
 @dataclass(frozen=True)
-class Tool:
+class McpTool:
     """One tool. The first sentence of its description says when to use it (60 words in all)."""
 
     name: str
@@ -173,12 +173,12 @@ class Tool:
     description: str
     input_schema: dict[str, Json]
     """Argument names are in snake case, and avoid names that a client library reserves."""
-    run: Callable[[Arguments, Caller], Coroutine[Any, Any, ToolAnswer]]
+    run: Callable[[Arguments, McpCaller], Coroutine[Any, Any, ToolAnswer]]
     """Runs a call with valid arguments."""
     output_schema: dict[str, Json] | None = None
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
     """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`, if they differ from the default."""
-    explain: Callable[["Tool", Json, tuple[str, ...]], ToolAnswer] = reject_invalid_arguments
+    explain: Callable[["McpTool", Json, tuple[str, ...]], ToolAnswer] = reject_invalid_arguments
     """Answers a call with invalid arguments."""
     checks: bool = True
     """Whether arguments are checked against the schema here; otherwise the tool's own code checks them."""
@@ -230,11 +230,11 @@ class Toolbox:
 
     def __init__(
         self,
-        listed: Iterable[Tool],
-        understood: Iterable[Tool] = (),
+        listed: Iterable[McpTool],
+        understood: Iterable[McpTool] = (),
         *,
         suggests: bool = True,
-        further: Callable[[], Awaitable[Iterable[Tool]]] | None = None,
+        further: Callable[[], Awaitable[Iterable[McpTool]]] | None = None,
         shows_further: bool = True,
         outgoing: OutgoingRedaction | None = None,
         admit: "Admit | None" = None,
@@ -250,7 +250,7 @@ class Toolbox:
         self._running: dict[asyncio.Task[ToolAnswer], asyncio.Event] = {}
         self._stopped = False
 
-    async def list_tools(self) -> tuple[Tool, ...]:
+    async def list_tools(self) -> tuple[McpTool, ...]:
         """Return the listed tools as they are now."""
         further = await self._list_changing_tools() if self._shows_further else {}
         return (*self._listed, *further.values())
@@ -260,7 +260,7 @@ class Toolbox:
         return self._known[name].input_schema if name in self._known else None
 
     async def call_tool(
-        self, name: str, arguments: Json, caller: Caller, *, key: "RequestKey | None" = None
+        self, name: str, arguments: Json, caller: McpCaller, *, key: "RequestKey | None" = None
     ) -> ToolAnswer:
         """Call a tool and return its answer. Cancelling the task ends the work before this returns.
 
@@ -280,7 +280,7 @@ class Toolbox:
         for task in [*self._running]:
             task.cancel()
 
-    async def _answer_call(self, name: str, arguments: Json, caller: Caller) -> ToolAnswer:
+    async def _answer_call(self, name: str, arguments: Json, caller: McpCaller) -> ToolAnswer:
         known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
         tool = known.get(name)
         if tool is None:
@@ -311,7 +311,7 @@ class Toolbox:
             _log.exception("tool %s failed", tool.name)
             return build_refusal(Status.ERROR, "InternalError", "Paddock failed; see its log on stderr")
 
-    async def _run_tool(self, tool: Tool, given: Arguments, caller: Caller) -> ToolAnswer:
+    async def _run_tool(self, tool: McpTool, given: Arguments, caller: McpCaller) -> ToolAnswer:
         """Return a tool's answer. When cancelled, cancel the tool once and let it clean up.
 
         The protocol library cancels again at every await, which would interrupt the end of a program's processes.
@@ -331,7 +331,7 @@ class Toolbox:
             await wait_shielded(task)
             raise
 
-    async def _list_changing_tools(self) -> dict[str, Tool]:
+    async def _list_changing_tools(self) -> dict[str, McpTool]:
         """Return the changing tools, except those with the name of another tool."""
         found = await self._further() if self._further else ()
         return {tool.name: tool for tool in found if tool.name not in self._known}

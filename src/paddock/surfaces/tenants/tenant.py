@@ -10,8 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from paddock.foundation.cancellation import run_shielded
+from paddock.gate.open_paddock import OpenPaddock
 from paddock.gate.questions import Questions, QuestionStore, ask_and_wait
-from paddock.gate.session import Session
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import OnConsole, Outcome
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from paddock.policy.redaction.outgoing import OnCall
     from paddock.record.output.recorder import OnOutput
 
-OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[Session]]
+OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[OpenPaddock]]
 """Opens the session of an actor, whose questions go to an asker."""
 _MAX_RECORDS = 1000
 _log = logging.getLogger("paddock.surfaces.tenants")
@@ -61,7 +61,7 @@ class Tenant:
         self.actor = token.actor_name
         """The actor of every request of this tenant."""
         self.settings = settings
-        self._open_session = opening
+        self._open_paddock = opening
         self._flush = flush
         self._slots = slots
         max_jobs = min(token.max_jobs or settings.serve.max_jobs, settings.serve.max_jobs)
@@ -70,7 +70,7 @@ class Tenant:
         self.questions: Questions = asked.of_actor(self.actor)
         """The questions of its own requests."""
         self._others = asked.of_others(self.actor)
-        self._session: Session | None = None
+        self._opened: OpenPaddock | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -85,11 +85,11 @@ class Tenant:
         return self.token.approve
 
     @property
-    def session(self) -> Session:
-        """Its app session, which `identify` opened. Raises UnknownToken after that was closed."""
-        if self._session is None:
+    def opened(self) -> OpenPaddock:
+        """The Paddock that `identify` opened. Raises UnknownToken after that was closed."""
+        if self._opened is None:
             raise UnknownToken
-        return self._session
+        return self._opened
 
     @property
     def running(self) -> int:
@@ -104,14 +104,14 @@ class Tenant:
     @property
     def idle_s(self) -> float:
         """Time since its last use, in seconds; 0 while it is in use or has an open interpreter."""
-        if self._uses or (self._session and self._session.programs.list_sessions(self.actor)):
+        if self._uses or (self._opened and self._opened.programs.list_sessions(self.actor)):
             return 0.0
         return time.monotonic() - self._used_at
 
     @property
     def is_open(self) -> bool:
-        """Whether its session is open."""
-        return self._session is not None
+        """Whether its Paddock is open."""
+        return self._opened is not None
 
     @contextmanager
     def in_use(self) -> Generator[None]:
@@ -169,7 +169,7 @@ class Tenant:
         own = request.model_copy(update={"actor": self.actor})
         async with self.admit(max_wait_ms, asker, find_language(request.work)) as admission:
             running = asyncio.ensure_future(
-                self.session.gate.execute(
+                self.opened.gate.execute(
                     own,
                     on_console=on_console,
                     on_output=on_output,
@@ -250,12 +250,12 @@ class Tenant:
             if self.revoked.is_set():
                 raise UnknownToken
             self._used_at = time.monotonic()
-            if self._session is None:
+            if self._opened is None:
                 await self._end_serving()
-                ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+                ready: asyncio.Future[OpenPaddock] = asyncio.get_running_loop().create_future()
                 self._stop = asyncio.Event()
                 self._serving = asyncio.create_task(self._serve(ready, self._stop))
-                self._session = await ready
+                self._opened = await ready
 
     async def close(self) -> None:
         """End the session and everything that runs in it; the next `open` opens another one."""
@@ -268,18 +268,18 @@ class Tenant:
         await self.close()
 
     async def _end_serving(self) -> None:
-        self._session = None
+        self._opened = None
         self._stop.set()
         if self._serving is not None:
             await run_shielded(asyncio.wait({self._serving}))
             self._serving = None
 
-    async def _serve(self, ready: "asyncio.Future[Session]", stop: asyncio.Event) -> None:
+    async def _serve(self, ready: "asyncio.Future[OpenPaddock]", stop: asyncio.Event) -> None:
         """Keep a session open until `stop` is set: one task opens and closes it, whoever uses it."""
         try:
-            async with self._open_session(self.settings, self.actor, self._ask) as session:
+            async with self._open_paddock(self.settings, self.actor, self._ask) as opened:
                 if not ready.cancelled():
-                    ready.set_result(session)
+                    ready.set_result(opened)
                     await stop.wait()
         except Exception as error:  # noqa: BLE001 - the caller of `open` gets it, or the log
             if ready.done():

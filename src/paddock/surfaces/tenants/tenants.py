@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from paddock.engines.javascript.launch import Launcher
 from paddock.foundation.cancellation import cancel_all, run_shielded
 from paddock.foundation.files import make_private
-from paddock.gate.session import Server, Session, open_audit, open_session
+from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_paddock
 from paddock.gate.stored_output import open_artifacts
 from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavailable
 from paddock.policy.settings.schema import Settings
@@ -207,7 +207,7 @@ class Tenants:
             raise UnknownToken from None
         _make_directories(self._settings, settings)
         tenant = Tenant(
-            entry, settings, self._slots, self._questions, self._open_session, self._flush, self.refusals
+            entry, settings, self._slots, self._questions, self._open_paddock, self._flush, self.refusals
         )
         before = self._tenants.get(entry.sha256)
         if before is not None:  # its limits were changed
@@ -215,10 +215,10 @@ class Tenants:
         self._tenants[entry.sha256] = tenant
         return tenant
 
-    def _open_session(
+    def _open_paddock(
         self, settings: Settings, user: str, asker: Asker
-    ) -> "AbstractAsyncContextManager[Session]":
-        return open_session(
+    ) -> "AbstractAsyncContextManager[OpenPaddock]":
+        return open_paddock(
             settings,
             self._workspace,
             launcher=self._launcher,

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from paddock.gate.gate import Gate
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.errors import LedgerError
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun
@@ -67,7 +67,7 @@ async def main(place: Path) -> dict[str, object]:
         RuntimeRun.model_validate({"runtime": "shell", "code": "echo 1", "stdin": "in"}),
     )
     ends: set[tuple[str, str, str]] = set()
-    async with open_session(settings, place / "workspace") as session:
+    async with open_paddock(settings, place / "workspace") as session:
 
         async def carry_out() -> list[tuple[str, str, str]]:
             requests = [

@@ -15,7 +15,7 @@ from tests.support.processes import PATIENCE_S, has_ended
 from paddock.confinement.sandbox import interpreter
 from paddock.confinement.sandbox.sandbox import KernelSandbox, Streams
 from paddock.engines.javascript import launch
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.errors import EngineError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import SandboxFacts, Status
@@ -73,7 +73,7 @@ def in_session(tmp_path: Path, go):
         settings = Settings(
             audit=AuditSettings(directory=tmp_path / "audit"), guest=GuestSettings(spare_workers=0)
         )
-        async with open_session(settings, tmp_path) as session:
+        async with open_paddock(settings, tmp_path) as session:
             return await go(session.gate)
 
     return patiently(main())

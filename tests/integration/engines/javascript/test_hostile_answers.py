@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.redaction import outgoing
 from paddock.policy.redaction.scanner import Slices
 from paddock.policy.settings.schema import AuditSettings, Settings
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
-    Caller,
-    Tool,
+    McpCaller,
+    McpTool,
     ToolAnswer,
     Toolbox,
     object_schema,
@@ -46,7 +46,7 @@ def test_others_have_their_turn_while_a_result_is_redacted(
 
     async def main() -> None:
         settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"))
-        async with open_session(settings, tmp_path) as session:
+        async with open_paddock(settings, tmp_path) as session:
             others = asyncio.create_task(take_turns())
             work = GuestRun(source=HOSTILE)
             outcome = await session.gate.execute(ExecutionRequest(workspace=tmp_path, work=work))
@@ -69,13 +69,13 @@ def test_others_have_their_turn_while_an_answer_over_mcp_is_redacted() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def run(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def run(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         return ToolAnswer([text_block(text)])
 
     async def main() -> None:
-        toolbox = Toolbox([Tool("run", "Run", "Runs.", object_schema([]), run)])
+        toolbox = Toolbox([McpTool("run", "Run", "Runs.", object_schema([]), run)])
         others = asyncio.create_task(take_turns())
-        answer = await toolbox.call_tool("run", {}, Caller("test"))
+        answer = await toolbox.call_tool("run", {}, McpCaller("test"))
         others.cancel()
         assert answer.content == [text_block(text)]
         assert turns >= 10

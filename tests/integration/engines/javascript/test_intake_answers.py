@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.engines.javascript.launch import Child, Launcher
+from paddock.engines.javascript.launch import EngineProcess, Launcher
 from paddock.engines.javascript.parse import Parser, ProgramError
 from paddock.engines.javascript.parse_cache import ParseCache
 
@@ -15,7 +15,7 @@ TYPED = "const a: number = 1\na + 1"
 
 
 class NoReader(Launcher):
-    def reader(self) -> Child:
+    def reader(self) -> EngineProcess:
         raise AssertionError("a reader was started")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.support.session import SessionRunner
 
+from paddock.gate.open_paddock import OpenPaddock
 from paddock.gate.script_tool_service import make_tool_run
-from paddock.gate.session import Session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
@@ -29,7 +29,7 @@ class Workshop(SessionRunner):
         self._number = 0
         self.open()
 
-    def open(self, **tools: Any) -> Session:
+    def open(self, **tools: Any) -> OpenPaddock:
         """Return a session with settings of its own; it ends with the workshop."""
         settings = Settings(audit=AuditSettings(directory=self.ledger), tools=ToolSettings(**tools))
         return self.start(settings)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from paddock.engines.script_tools.library import Tool
+from paddock.engines.script_tools.library import ScriptTool
 from paddock.engines.script_tools.prompts.service import PromptService
 from paddock.gate.script_tool_service import make_tool_run
 from paddock.model.request import ExecutionRequest
@@ -22,7 +22,7 @@ class Caller:
         self.now = 0.0
         self.prompting = PromptService(workshop.session.scripts.library, self.run, lambda: self.now)
 
-    async def run(self, tool: Tool, inputs: dict[str, Any]) -> ToolEnd:
+    async def run(self, tool: ScriptTool, inputs: dict[str, Any]) -> ToolEnd:
         work = make_tool_run(self.workshop.session.scripts.library, tool.id, inputs, prompt=tool.prompt)
         request = ExecutionRequest(workspace=self.workshop.workspace, work=work)
         end = (await self.workshop.session.gate.execute(request)).tool

@@ -5,7 +5,7 @@ import pytest
 from tests.support.servers import make_command
 
 from paddock.engines.servers.calls.pool import Hub
-from paddock.engines.servers.calls.session import Session
+from paddock.engines.servers.calls.session import RawSession
 from paddock.engines.servers.config import StdioServer
 from paddock.policy.decisions.environment import child_environment
 
@@ -40,7 +40,7 @@ def given_up(monkeypatch):
     limit, tried, shake_hands = (
         "mcp.client.session.DISCOVER_TIMEOUT_SECONDS",
         threading.Event(),
-        Session._shake_hands,
+        RawSession._shake_hands,
     )
 
     async def shaking(session):
@@ -49,7 +49,7 @@ def given_up(monkeypatch):
         await shake_hands(session)
 
     monkeypatch.setattr(limit, 0.01)
-    monkeypatch.setattr(Session, "_shake_hands", shaking)
+    monkeypatch.setattr(RawSession, "_shake_hands", shaking)
     return tried
 
 

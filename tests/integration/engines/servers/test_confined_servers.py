@@ -12,7 +12,7 @@ from tests.support.processes import PATIENCE_S, all_end, descendants, watched
 from tests.support.servers import FOLDER, write_servers
 
 from paddock.confinement.sandbox.sandbox import KernelSandbox
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.errors import ServerUnavailable
 from paddock.model.network import NetworkRule
 from paddock.model.outcome import SandboxFacts
@@ -44,7 +44,7 @@ async def session(workspace, servers, tier="namespaces", **settings):
         "servers": ServerSettings(state=home / "state"),
         **settings,
     }
-    async with open_session(Settings(**own), workspace) as opened:
+    async with open_paddock(Settings(**own), workspace) as opened:
         sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user=0, own=(str(home / "audit"),))
         opened.processes.use_sandbox(sandbox)
         yield opened

@@ -10,7 +10,7 @@ import pytest
 from tests.support.processes import PATIENCE_S
 
 from paddock.engines.servers.calls import connection, http
-from paddock.engines.servers.calls.lifecycle import State
+from paddock.engines.servers.calls.lifecycle import ServerState
 from paddock.engines.servers.config import HttpServer
 from paddock.model.errors import ServerRejected, ServerTimeout, ServerUnavailable
 
@@ -217,7 +217,7 @@ def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again
     opened = 0
     arrived, lost, over = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 
-    class Watched(connection.Connection):
+    class Watched(connection.ServerConnection):
         async def wait_until_lost(self):
             await super().wait_until_lost()
             over.set()
@@ -253,7 +253,7 @@ def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again
             for _ in others:
                 await arrived.acquire()
             first = asyncio.create_task(h.call_tool("web", "first", {}))
-            while h.list_status()["web"].state is not State.FAILED:  # noqa: ASYNC110 - of which nothing tells
+            while h.list_status()["web"].state is not ServerState.FAILED:  # noqa: ASYNC110 - of which nothing tells
                 await asyncio.sleep(0)
             lost.set()
             results = [text(each) for each in await asyncio.gather(first, *others)]

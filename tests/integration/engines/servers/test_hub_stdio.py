@@ -12,7 +12,7 @@ from tests.support.processes import all_end, watched
 from paddock.engines.servers.calls.breaker import Breaker
 from paddock.engines.servers.calls.call_checks import CallChecks
 from paddock.engines.servers.calls.process import ServerProcess, start_process
-from paddock.engines.servers.calls.session import Session
+from paddock.engines.servers.calls.session import RawSession
 from paddock.engines.servers.calls.stdio import PipeWriter
 from paddock.engines.servers.calls.stdio_rpc import StdioRpc
 from paddock.engines.servers.config import StdioServer
@@ -369,13 +369,13 @@ def test_a_server_that_is_silent_on_the_probe_is_asked_once_by_all_processes(
         return before, admission.is_silent("odd")
 
     asked = []
-    discover = Session.discover
+    discover = RawSession.discover
 
     async def counted(session):
         asked.append(session)
         return await discover(session)
 
-    monkeypatch.setattr(Session, "discover", counted)
+    monkeypatch.setattr(RawSession, "discover", counted)
     first, second = asyncio.run(session()), asyncio.run(session())
     assert (first, second, len(asked)) == ((False, True), (True, True), 1)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.command import make_environment, run_paddock
 from tests.support.servers import make_entry, write_servers
 
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import AuditSettings, ServerSettings, Settings
@@ -44,7 +44,7 @@ class Workspace:
 
     @asynccontextmanager
     async def session(self):
-        async with open_session(self.settings, self.directory) as session:
+        async with open_paddock(self.settings, self.directory) as session:
 
             async def run(source, calls="run"):
                 work = GuestRun(source=source)

@@ -11,7 +11,7 @@ from paddock.confinement.sandbox.sandbox import KernelSandbox, Streams
 from paddock.engines.programs import directories
 from paddock.engines.programs.recipe import recipes
 from paddock.engines.programs.steps import StepPaths, steps
-from paddock.engines.programs.toolchain import Search, Toolchain, find
+from paddock.engines.programs.toolchain import Toolchain, ToolchainSearch, find
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import GIB, ProcessGrants, ProcessLimits
 
@@ -34,7 +34,7 @@ class Bench:
     """Runs programs by their recipes, one directory each, without engine and gate."""
 
     def __init__(self, path):
-        self.search = Search(path, JOB_USER, warm=directories.warm(JOB_USER))
+        self.search = ToolchainSearch(path, JOB_USER, warm=directories.warm(JOB_USER))
 
     def toolchain(self, name, executable=""):
         found = find(recipes()[name], self.search, executable=executable)

@@ -3,7 +3,7 @@
 from tests.support.session import SessionRunner
 
 from paddock import Case, CaseVerdict, Checker, Program, Settings
-from paddock.gate.batch.runner import Origin, Runner
+from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.policy.settings.schema import AuditSettings, RuntimeSettings
 
 
@@ -21,7 +21,7 @@ def test_a_session_judges_and_records_each_test(tmp_path, workspace):
     )
     with SessionRunner(workspace) as opened:
         session = opened.start(settings)
-        runner = Runner(session.gate.execute, Origin(workspace, "ada", "http"), runtimes)
+        runner = BatchRunner(session.gate.execute, BatchOrigin(workspace, "ada", "http"), runtimes)
         first = opened.runner.run(runner.run(program))
         second = opened.runner.run(runner.run(checked))
         records = [dict(record.fields) for record in session.gate.audit.query(event="finished")]
@@ -39,7 +39,7 @@ def test_a_program_whose_language_is_denied_is_not_judged(tmp_path, workspace):
     settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"), runtimes=runtimes)
     with SessionRunner(workspace) as opened:
         session = opened.start(settings)
-        runner = Runner(session.gate.execute, Origin(workspace, "ada", "http"), runtimes)
+        runner = BatchRunner(session.gate.execute, BatchOrigin(workspace, "ada", "http"), runtimes)
         result = opened.runner.run(
             runner.run(Program(language="python", code="1", tests=[Case(expect="1")] * 2))
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.http_api.relay import BrokenOffError, NotReachedError, Relay
+from paddock.surfaces.http_api.relay import BrokenOffError, NotReachedError, StreamRelay
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\nDate: now\r\nX-Own: 1\r\n\r\nok"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -97,7 +97,7 @@ async def pass_on(
     body: bytes | None = None,
     ended: Callable[[], Awaitable[None]] = never,
 ) -> None:
-    relay = Relay()
+    relay = StreamRelay()
     try:
         await relay.pass_on(
             url, scope or make_scope(), [], client.receive, client.send, body=body, ended=ended
@@ -163,7 +163,7 @@ def test_a_server_that_is_not_there_is_not_reached() -> None:
         with pytest.raises(NotReachedError):
             await pass_on(server.url, Client())
         with pytest.raises(NotReachedError):
-            await Relay().fetch(server.url, b"/x", [], 5.0, 100)
+            await StreamRelay().fetch(server.url, b"/x", [], 5.0, 100)
 
     asyncio.run(main())
 
@@ -313,7 +313,7 @@ def test_a_large_answer_to_a_question_is_not_read() -> None:
     async def main() -> None:
         async with serve(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n" + bytes(101)) as server:
             with pytest.raises(NotReachedError):
-                await Relay().fetch(server.url, b"/x", [], 60.0, 100)
+                await StreamRelay().fetch(server.url, b"/x", [], 60.0, 100)
 
     asyncio.run(main())
 
@@ -348,7 +348,7 @@ def test_certificates_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             with pytest.raises(NotReachedError):
                 await pass_on(server.url, Client())
             with pytest.raises(NotReachedError):
-                await Relay().fetch(server.url, b"/x", [], 60.0, 100)
+                await StreamRelay().fetch(server.url, b"/x", [], 60.0, 100)
             assert server.requests == []
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
             client = Client()

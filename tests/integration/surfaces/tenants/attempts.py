@@ -95,9 +95,9 @@ def is_untouched(runner: TenantsRunner, own: Belongings) -> bool:
     tenant = own.tenant
     assert [task.done() for task in own.tasks] == [False, False]
     assert [each.question.id for each in runner.list_questions_of(tenant)] == [own.question]
-    assert [each.id for each in tenant.session.programs.list_sessions(tenant.actor)] == [own.session]
-    read = runner.run(tenant.session.programs.sessions.read_file(tenant.actor, own.session, "secret.txt"))
-    stored = tenant.session.output.artifacts().read(own.artifact, runner.workspace)
+    assert [each.id for each in tenant.opened.programs.list_sessions(tenant.actor)] == [own.session]
+    read = runner.run(tenant.opened.programs.sessions.read_file(tenant.actor, own.session, "secret.txt"))
+    stored = tenant.opened.output.artifacts().read(own.artifact, runner.workspace)
     return (read.decode(), stored.decode()) == (own.mark, f"{own.mark}\n")
 
 
@@ -105,7 +105,7 @@ Attempt = Callable[[Tenant, Belongings], Awaitable[object]]
 
 
 def _request(tenant: Tenant, work: Any, **fields: Any) -> ExecutionRequest:
-    return ExecutionRequest(workspace=tenant.session.servers._workspace, surface="http", work=work, **fields)
+    return ExecutionRequest(workspace=tenant.opened.servers._workspace, surface="http", work=work, **fields)
 
 
 def run_python(code: str, **fields: Any) -> Attempt:
@@ -149,7 +149,7 @@ def claim_to_be(work: Callable[[Belongings], Any], *, direct: bool = False) -> A
     async def attempt(tenant: Tenant, own: Belongings) -> object:
         request = _request(tenant, work(own), actor=own.tenant.actor)
         if direct:
-            return (await tenant.session.gate.execute(request)).model_dump_json()
+            return (await tenant.opened.gate.execute(request)).model_dump_json()
         return (await tenant.execute(request)).model_dump_json()
 
     return attempt
@@ -168,10 +168,10 @@ async def answer_in_directory(tenant: Tenant, own: Belongings) -> object:
 
 async def close_own_session(tenant: Tenant, _own: Belongings) -> object:
     """End everything that the attacker can end."""
-    await tenant.session.gate.aclose()
+    await tenant.opened.gate.aclose()
     await tenant.close()
     await tenant.open()
-    return tenant.session.programs.list_sessions(tenant.actor)
+    return tenant.opened.programs.list_sessions(tenant.actor)
 
 
 def now(work: Callable[[Tenant, Belongings], object]) -> Attempt:
@@ -185,11 +185,11 @@ def now(work: Callable[[Tenant, Belongings], object]) -> Attempt:
 
 
 def _sessions(tenant: Tenant) -> Any:
-    return tenant.session.programs.sessions
+    return tenant.opened.programs.sessions
 
 
 def _artifacts(tenant: Tenant) -> Any:
-    return tenant.session.output.artifacts()
+    return tenant.opened.output.artifacts()
 
 
 IN_SESSION = RuntimeRun(runtime="python", code="print(secret)", session="new")
@@ -226,7 +226,7 @@ ATTEMPTS: Mapping[str, Attempt] = {
         lambda t, own: _sessions(t).remove_file(own.tenant.actor, own.session, "secret.txt")
     ),
     "read the artifact": now(
-        lambda t, own: _artifacts(t).read(own.artifact, own.tenant.session.servers._workspace)
+        lambda t, own: _artifacts(t).read(own.artifact, own.tenant.opened.servers._workspace)
     ),
     "read the artifact from any workspace": now(lambda t, own: _artifacts(t).read(own.artifact, None)),
     "find the artifact": now(lambda t, own: _artifacts(t).find(own.artifact, None)),

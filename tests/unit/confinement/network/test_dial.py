@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from tests.support.network import Server, receive_head
 
-from paddock.confinement.network.dial import Dialler, RefusedError, check_addresses
+from paddock.confinement.network.dial import Dialler, DialRefusedError, check_addresses
 from paddock.confinement.network.outer_proxy import OuterProxy, read_outer_proxy
 from paddock.model.errors import ConfigurationError
 from paddock.model.host_names import Authority
@@ -112,20 +112,21 @@ def test_an_outer_proxy_that_refuses(answer, reason):
         receive_head(client)
         client.sendall(answer)
 
-    with Server(handle) as server, pytest.raises(RefusedError, match=f"^{reason}$"):
+    with Server(handle) as server, pytest.raises(DialRefusedError, match=f"^{reason}$"):
         dial(OuterProxy(Authority("proxy.example", server.port)), Authority("api.example", 443))
 
 
 def test_a_private_address_does_not_go_to_the_outer_proxy():
     proxy = OuterProxy(Authority("proxy.example", 9))
     with pytest.raises(
-        RefusedError, match=r"^169\.254\.169\.254 leads to 169\.254\.169\.254, which is not a public address;"
+        DialRefusedError,
+        match=r"^169\.254\.169\.254 leads to 169\.254\.169\.254, which is not a public address;",
     ):
         dial(proxy, Authority("169.254.169.254", 80))
 
 
 def test_a_name_that_nothing_resolves():
-    with pytest.raises(RefusedError, match=r"^api\.example: Name or service not known$"):
+    with pytest.raises(DialRefusedError, match=r"^api\.example: Name or service not known$"):
         dial(None, Authority("api.example", 443))
 
 
@@ -133,5 +134,5 @@ def test_an_address_must_be_in_a_network_of_each_file():
     address = [ip_address("10.1.2.3")]
     check_addresses(Authority("h", 443), address, [["10.0.0.0/8"], ["192.168.0.0/16", "10.1.0.0/16"]])
     for networks in ([], [["10.0.0.0/8"], []], [["10.0.0.0/8"], ["10.2.0.0/16"]]):
-        with pytest.raises(RefusedError):
+        with pytest.raises(DialRefusedError):
             check_addresses(Authority("h", 443), address, networks)

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from paddock.confinement.network import dial
-from paddock.confinement.network.dial import RefusedError, check_addresses
+from paddock.confinement.network.dial import DialRefusedError, check_addresses
 from paddock.confinement.network.outer_proxy import find_proxy_variable, read_outer_proxy
 from paddock.engines.sdk.post import NotSentError, check_url, send_post
 from paddock.engines.servers.auth.guarded_http import AuthorizationHttp
@@ -76,7 +76,7 @@ def own_public_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_public_address")
 def test_a_public_address_of_this_machine_is_refused_by_all() -> None:
-    with pytest.raises(RefusedError) as program:
+    with pytest.raises(DialRefusedError) as program:
         check_addresses(Authority("h.example", 443), [ip_address(OWN)], [])
     with pytest.raises(NotSentError) as webhook:
         asyncio.run(send_post(check_url("https://h.example/x"), b"", {}, []))

@@ -40,7 +40,7 @@ def group(hands_on="", has="cpu memory pids", members="1\n"):
 
 
 def refusal(root):
-    with pytest.raises(cgroup.Refusal) as caught:
+    with pytest.raises(cgroup.GroupRefusal) as caught:
         cgroup.find_delegated_folder(root)
     return str(caught.value)
 

@@ -10,7 +10,7 @@ from py_mini_racer import MiniRacer
 
 from paddock.engines.javascript import parse
 from paddock.engines.javascript.child import parse_worker
-from paddock.engines.javascript.parse import Program, ProgramError
+from paddock.engines.javascript.parse import ParsedProgram, ProgramError
 from paddock.engines.javascript.source_map import SourcePosition, find_place
 from paddock.model.outcome import ErrorInfo
 
@@ -50,7 +50,7 @@ class Host:
             return self.ask(source, language)
         return response.encode()
 
-    def read(self, source: str, language: str = "auto") -> Program | ErrorInfo:
+    def read(self, source: str, language: str = "auto") -> ParsedProgram | ErrorInfo:
         """Return the program, or why the text is none."""
         try:
             return parse.read_response(self.ask(source, language), source)
@@ -67,7 +67,7 @@ class Host:
         memory[:] = wasm
         self.reader.eval("loadTypeScript(bytes)")
 
-    def run(self, program: Program, argument: object = None) -> dict:
+    def run(self, program: ParsedProgram, argument: object = None) -> dict:
         """Run a program and return what it settled to."""
         self.runner.eval(program.code)
         return json.loads(self.runner.eval("settle")(json.dumps(argument)).get(timeout=10))
@@ -75,7 +75,7 @@ class Host:
     def value(self, source: str, argument: object = None, language: str = "auto") -> object:
         """Return the value of a program that must succeed."""
         program = self.read(source, language)
-        assert isinstance(program, Program), program
+        assert isinstance(program, ParsedProgram), program
         settled = self.run(program, argument)
         assert "value" in settled, settled
         return settled["value"]
@@ -89,7 +89,7 @@ class Host:
     def thrown_at(self, source: str, argument: object = None, language: str = "auto") -> SourcePosition:
         """Return where in the source the innermost frame of the thrown error stands."""
         program = self.read(source, language)
-        assert isinstance(program, Program), program
+        assert isinstance(program, ParsedProgram), program
         settled = self.run(program, argument)
         frame = re.search(r"paddock:program:(\d+):(\d+)", settled["stack"])
         assert frame, settled

@@ -146,7 +146,10 @@ def test_depth_is_bounded(depth, left, right):
             b'["unhandled",{"name":"N","message":"m","thrown":"t","stack":"s","causes":[],"error":false}]',
             frames.Unhandled(frames.Failed("N", "m", "t", "s", causes=(), is_error=False)),
         ),
-        (b'["call",3,"s","t",{"a":1},true]', frames.Call(3, "s", "t", {"a": 1}, raw=True, size=31)),
+        (
+            b'["call",3,"s","t",{"a":1},true]',
+            frames.ServerCallFrame(3, "s", "t", {"a": 1}, raw=True, size=31),
+        ),
         (
             b'["failed",{"name":"N","message":"m","thrown":"t","stack":"s","causes":["c"],"error":true}]',
             frames.Failed("N", "m", "t", "s", causes=("c",), is_error=True),

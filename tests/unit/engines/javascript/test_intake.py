@@ -9,7 +9,7 @@ from py_mini_racer import MiniRacer
 
 from paddock.engines.javascript import parse
 from paddock.engines.javascript.child import parse_worker
-from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.parse import ParsedProgram
 
 SCRIPTS = Path(parse.__file__).parent / "js"
 U = "<undefined>"
@@ -465,4 +465,4 @@ def test_typescript_can_be_loaded_from_base64(host):
     wasm = base64.b64encode((SCRIPTS / parse_worker.TYPESCRIPT_WASM).read_bytes()).decode()
     host.read("let a: number")
     host.reader.eval(f"loadTypeScript('{wasm}')")
-    assert isinstance(host.read("let a: number = 1"), Program)
+    assert isinstance(host.read("let a: number = 1"), ParsedProgram)

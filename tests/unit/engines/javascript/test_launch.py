@@ -2,10 +2,10 @@
 
 import json
 
-from paddock.engines.javascript.launch import Child, Launcher
+from paddock.engines.javascript.launch import EngineProcess, Launcher
 
 
-def end(child: Child) -> None:
+def end(child: EngineProcess) -> None:
     child.connection.close()
     child.process.kill()
     child.process.wait()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from paddock.engines.javascript.launch import Launcher
-from paddock.engines.javascript.pool import Pool
+from paddock.engines.javascript.pool import WorkerPool
 from paddock.model.errors import EngineError
 
 
@@ -21,7 +21,7 @@ class Counting(Launcher):
         return super().start_fork_server(profile)
 
 
-async def asked(pool: Pool, *, ahead: bool) -> None:
+async def asked(pool: WorkerPool, *, ahead: bool) -> None:
     """Close a pool while somebody waits for a worker, one that was begun ahead or one of its own."""
     if ahead:
         pool.prepare("guest", 1)
@@ -39,5 +39,5 @@ async def asked(pool: Pool, *, ahead: bool) -> None:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_pool_that_closes_begins_nothing_more(ahead):
     launcher = Counting()
-    asyncio.run(asked(Pool(launcher, spares=1), ahead=ahead))
+    asyncio.run(asked(WorkerPool(launcher, spares=1), ahead=ahead))
     assert launcher.count == 1

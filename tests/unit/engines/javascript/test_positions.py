@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.source_map import (
     NEWLINE_PATTERN,
     SourceMap,
@@ -172,7 +172,7 @@ def test_any_text_is_a_program_or_a_refusal_inside_of_it(host, source):
             assert 1 <= answer.column <= units(lines[answer.line - 1]) + 1
             assert answer.message
         else:
-            assert isinstance(answer, Program)
+            assert isinstance(answer, ParsedProgram)
             if source.isascii():  # V8 and acorn know different editions of Unicode
                 host.runner.eval(answer.code)
             for column, _ in enumerate(answer.code[:200], 1):
@@ -237,7 +237,7 @@ def test_every_piece_of_a_program_keeps_its_place(host, before, after, newline, 
     # Source maps do not count U+2028 as the end of a line, and nobody writes one into compiled TypeScript.
     source = source.replace("\u2028", "") if compiled else source
     program = host.read(source)
-    assert isinstance(program, Program), program
+    assert isinstance(program, ParsedProgram), program
     host.runner.eval(program.code)
     lines = NEWLINE_PATTERN.split(program.code)
     row = next(number for number, text in enumerate(lines) if MARK in text)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.engines.javascript.conftest import Host
 
 from paddock.engines.javascript import parse
-from paddock.engines.javascript.parse import Program
+from paddock.engines.javascript.parse import ParsedProgram
 
 TEXTS = {
     "1": ("", "return 1"),
@@ -33,7 +33,7 @@ TEXTS = {
 """Text: what is declared, and the body."""
 
 
-def read(host: Host, source: str) -> Program:
+def read(host: Host, source: str) -> ParsedProgram:
     request = parse.write_request(source, "auto", session=True).decode()
     return parse.read_response(str(host.reader.eval(f"intake({json.dumps(request)})")).encode(), source)
 

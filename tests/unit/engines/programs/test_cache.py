@@ -261,7 +261,7 @@ def test_no_link_pipe_or_second_name_is_copied(tmp_path: Path) -> None:
         (folder := tmp_path / f"made{number}").mkdir()
         make(folder / "program")
         for source in (folder, folder / "program"):
-            with pytest.raises(safe_copy.TreeError, match="program is not a plain file"):
+            with pytest.raises(safe_copy.SafeCopyError, match="program is not a plain file"):
                 safe_copy.copy(source, tmp_path / f"copy{number}{source.name}")
 
 
@@ -269,14 +269,14 @@ def test_too_much_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
         file.truncate(safe_copy.MAX_BYTES + 1)
-    with pytest.raises(safe_copy.TreeError, match="it has more than 268435456 bytes or 20000 files"):
+    with pytest.raises(safe_copy.SafeCopyError, match="it has more than 268435456 bytes or 20000 files"):
         safe_copy.copy(sparse, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
     monkeypatch.setattr(safe_copy, "MAX_ENTRIES", 2)
     (tmp_path / "many").mkdir()
     for number in range(2):
         (tmp_path / "many" / str(number)).touch()
-    with pytest.raises(safe_copy.TreeError):
+    with pytest.raises(safe_copy.SafeCopyError):
         safe_copy.copy(tmp_path / "many", tmp_path / "copies")
 
 
@@ -295,7 +295,7 @@ def nested(folder: Path, depth: int) -> Path:
 
 def test_folders_in_folders_are_copied_up_to_a_depth(tmp_path: Path) -> None:
     assert safe_copy.copy(nested(tmp_path / "made", 100), tmp_path / "copy").size > 0
-    with pytest.raises(safe_copy.TreeError, match=r"^its folders are nested more than 100 levels deep$"):
+    with pytest.raises(safe_copy.SafeCopyError, match=r"^its folders are nested more than 100 levels deep$"):
         safe_copy.copy(nested(tmp_path / "deep", 101), tmp_path / "other")
 
 
@@ -322,7 +322,7 @@ def test_what_is_deep_in_the_cache_keeps_nobody_from_making_room(
 @pytest.mark.parametrize("name", [b"a\nb\x1b[31m", b"\xff"])
 def test_odd_names_are_told_as_text_that_can_be_shown(tmp_path: Path, name: bytes) -> None:
     os.mkfifo(os.fsencode(tmp_path) + b"/" + name)
-    with pytest.raises(safe_copy.TreeError) as caught:
+    with pytest.raises(safe_copy.SafeCopyError) as caught:
         safe_copy.copy(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))
     assert str(caught.value) == f"{os.fsdecode(name)!a} is not a plain file"
 

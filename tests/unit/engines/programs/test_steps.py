@@ -8,7 +8,7 @@ import pytest
 
 from paddock.engines.programs.recipe import recipes
 from paddock.engines.programs.steps import NoProgramError, StepPaths, steps
-from paddock.engines.programs.toolchain import Search, find
+from paddock.engines.programs.toolchain import ToolchainSearch, find
 
 PROGRAMS = "node bun python3 bash pwsh ruby php perl Rscript elixir erl go java javac kotlinc dotnet mcs mono rustc cc gcc g++"
 FILES = (
@@ -109,7 +109,7 @@ def machine():
 
 
 def toolchain(machine, name, executable=""):
-    return find(recipes()[name], Search(f"{machine}/bin"), executable=executable)
+    return find(recipes()[name], ToolchainSearch(f"{machine}/bin"), executable=executable)
 
 
 def in_scratch(plan):
@@ -204,7 +204,7 @@ def warmed(machine, name):
         warm = Path(folder, name, cold.identity)
         warm.mkdir(parents=True)
         Path(folder).chmod(0o755)
-        yield find(recipes()[name], Search(f"{machine}/bin", warm=Path(folder))), cold, warm
+        yield find(recipes()[name], ToolchainSearch(f"{machine}/bin", warm=Path(folder))), cold, warm
 
 
 def test_what_is_warm_is_used_and_granted_and_what_is_not_leaves_no_word(machine):

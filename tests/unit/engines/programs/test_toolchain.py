@@ -11,8 +11,8 @@ from paddock.engines.programs import directories
 from paddock.engines.programs.recipe import recipes
 from paddock.engines.programs.toolchain import (
     MissingToolchain,
-    Search,
     Toolchain,
+    ToolchainSearch,
     fill_placeholders,
     find,
     normalise_name,
@@ -39,7 +39,7 @@ def program(path, text="\x7fELF"):
 
 def look(name, *folders, **options):
     executable = options.pop("executable", "")
-    search = Search(os.pathsep.join(map(str, folders)), **options)
+    search = ToolchainSearch(os.pathsep.join(map(str, folders)), **options)
     return find(recipes()[name], search, executable=executable)
 
 
@@ -265,5 +265,8 @@ def test_what_was_installed_comes_after_path_the_users_own_before_the_machines(
         program(place / "python/go/bin/go")
     machines = [f"{machine}/node_modules/.bin", f"{machine}/python/go/bin"]
     owns = [f"{own}/node_modules/.bin", f"{own}/python/go/bin"]
-    assert Search.of_machine({"PATH": "/bin"}, None).path.split(":") == ["/bin", *owns, *machines]
-    assert Search.of_machine({"PATH": "/bin"}, os.geteuid() + 1).path.split(":") == ["/bin", *machines]
+    assert ToolchainSearch.of_machine({"PATH": "/bin"}, None).path.split(":") == ["/bin", *owns, *machines]
+    assert ToolchainSearch.of_machine({"PATH": "/bin"}, os.geteuid() + 1).path.split(":") == [
+        "/bin",
+        *machines,
+    ]

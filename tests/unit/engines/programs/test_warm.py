@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.engines.programs.recipe import recipes
-from paddock.engines.programs.toolchain import Search, find
+from paddock.engines.programs.toolchain import ToolchainSearch, find
 from paddock.engines.programs.warm import warm
 from paddock.model.errors import EngineError
 from paddock.policy.settings.recipes import WarmCache
@@ -32,7 +32,7 @@ def shell():
 def test_a_warm_start_is_made_once_whole_and_for_everybody_to_read(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "secret")
     recipe = shell(("{executable}", "{source}", "{warm}", "{source}"))
-    search = Search("/usr/bin:/bin", warm=tmp_path)
+    search = ToolchainSearch("/usr/bin:/bin", warm=tmp_path)
     cold = find(recipe, search)
     ready = warm(cold, tmp_path)
     assert ready == tmp_path / "shell" / cold.identity
@@ -51,13 +51,15 @@ def test_of_what_was_made_for_other_toolchains_the_oldest_goes(shell, tmp_path):
         other = tmp_path / "shell" / name
         other.mkdir(parents=True)
         os.utime(other, (made, made))
-    ready = warm(find(shell(("{executable}", "{source}", "{warm}", "{source}")), Search("/bin")), tmp_path)
+    ready = warm(
+        find(shell(("{executable}", "{source}", "{warm}", "{source}")), ToolchainSearch("/bin")), tmp_path
+    )
     assert {path.name for path in (tmp_path / "shell").iterdir()} == {ready.name, "newer", "newest"}
 
 
 def test_what_others_may_write_to_is_not_used(shell, tmp_path):
     recipe = shell(("{executable}", "{source}", "{warm}", "{source}"))
-    search = Search("/bin", warm=tmp_path)
+    search = ToolchainSearch("/bin", warm=tmp_path)
     ready = warm(find(recipe, search), tmp_path)
     ready.chmod(0o777)
     assert "warm" not in find(recipe, search).placeholders
@@ -66,11 +68,11 @@ def test_what_others_may_write_to_is_not_used(shell, tmp_path):
 def test_a_failed_command_says_why_and_leaves_nothing(shell, tmp_path):
     recipe = shell(("{executable}", "-c", "true"), ("{executable}", "-c", "echo too bad; exit 3"))
     with pytest.raises(EngineError, match=r"^the warm start of Shell cannot be made: too bad$"):
-        warm(find(recipe, Search("/bin")), tmp_path)
+        warm(find(recipe, ToolchainSearch("/bin")), tmp_path)
     assert list((tmp_path / "shell").iterdir()) == []
     assert [path.name for path in tmp_path.iterdir()] == ["shell"]
 
 
 def test_a_recipe_without_a_warm_start_needs_none(tmp_path):
-    assert warm(find(recipes()["shell"], Search("/bin")), tmp_path) is None
+    assert warm(find(recipes()["shell"], ToolchainSearch("/bin")), tmp_path) is None
     assert list(Path(tmp_path).iterdir()) == []

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from paddock.engines.script_tools.prompts.confirmation import (
-    Approvals,
-    Question,
+    PromptApprovals,
+    PromptQuestion,
     Verdict,
     judge_confirmation,
     question,
     request,
 )
-from paddock.engines.script_tools.prompts.detection import Match
+from paddock.engines.script_tools.prompts.detection import PromptMatch
 from paddock.model.numbers import loads
 
 
@@ -25,12 +25,12 @@ class Clock:
 
 
 def test_p39_asked_then_run_then_asked_again():
-    approvals = Approvals(Clock())
+    approvals = PromptApprovals(Clock())
     assert [approvals.approve("p", "t", {"a": 1}, "s") for _ in range(4)] == [False, True, False, True]
 
 
 def test_p40_other_inputs_are_another_question():
-    approvals = Approvals(Clock())
+    approvals = PromptApprovals(Clock())
     asked = [
         approvals.approve("p", "t", {"a": 1, "b": {"x": 1, "y": 2}}, "s"),
         approvals.approve("p", "t", {"a": 2, "b": {}}, "s"),
@@ -43,7 +43,7 @@ def test_p40_other_inputs_are_another_question():
 
 
 def test_p40_numbers_of_one_double_are_different_inputs():
-    approvals = Approvals(Clock())
+    approvals = PromptApprovals(Clock())
     numbers = [loads(digits) for digits in ("0.1", "0.1000000000000000055", "0.10000000000000000551", "0.1")]
     asked = [approvals.approve("p", "t", {"amount": number}, "s") for number in numbers]
     assert asked == [False, False, False, True]
@@ -52,14 +52,14 @@ def test_p40_numbers_of_one_double_are_different_inputs():
 @pytest.mark.parametrize(("later", "approved"), [(299.9, True), (300.0, False)])
 def test_p40_after_five_minutes_it_is_asked_again(later: float, *, approved: bool):
     clock = Clock()
-    approvals = Approvals(clock)
+    approvals = PromptApprovals(clock)
     approvals.approve("p", "t", {}, "s")
     clock.now += later
     assert approvals.approve("p", "t", {}, "s") is approved
 
 
 def test_questions_that_nobody_answers_are_forgotten():
-    approvals = Approvals(Clock())
+    approvals = PromptApprovals(Clock())
     for number in range(1001):
         approvals.approve("p", "t", {"n": number}, "s")
     assert approvals.approve("p", "t", {"n": 1000}, "s")
@@ -68,9 +68,9 @@ def test_questions_that_nobody_answers_are_forgotten():
 
 
 def test_p39_what_is_asked():
-    match = Match("csv", 0.9, "schema_match", False, ("file",), {"file": "a.csv"}, True)
+    match = PromptMatch("csv", 0.9, "schema_match", False, ("file",), {"file": "a.csv"}, True)
     one = question(match, name="CSV", prompt="analyse", message=None)
-    assert one == Question(
+    assert one == PromptQuestion(
         tool_id="csv", tool_name="CSV", message="Execute CSV?", resume_command=">>analyse",
         matched_params=("file",), extracted_inputs={"file": "a.csv"},
     )  # fmt: skip

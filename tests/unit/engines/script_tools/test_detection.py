@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from paddock.engines.script_tools.manifest import Manifest
-from paddock.engines.script_tools.prompts.detection import Match, detect
+from paddock.engines.script_tools.manifest import ToolManifest
+from paddock.engines.script_tools.prompts.detection import PromptMatch, detect
 
 SCHEMA = {
     "type": "object",
@@ -17,12 +17,14 @@ SCHEMA = {
 }
 
 
-def tool(name: str = "csv", *, enabled: bool = True, **execution: Any) -> tuple[Manifest, dict[str, Any]]:
+def tool(name: str = "csv", *, enabled: bool = True, **execution: Any) -> tuple[ToolManifest, dict[str, Any]]:
     fields = {"id": name, "name": name, "script": "x.py", "enabled": enabled, "execution": execution}
-    return Manifest.model_validate(fields), SCHEMA
+    return ToolManifest.model_validate(fields), SCHEMA
 
 
-def found(arguments: dict[str, Any], *tools: tuple[Manifest, dict[str, Any]]) -> list[tuple[str, float, str]]:
+def found(
+    arguments: dict[str, Any], *tools: tuple[ToolManifest, dict[str, Any]]
+) -> list[tuple[str, float, str]]:
     return [(match.tool, match.priority, match.reason) for match in detect(arguments, tools)]
 
 
@@ -56,7 +58,7 @@ def test_p38_one_of_two_required_parameters():
 @pytest.mark.parametrize("name", ["file_path", "filePath", "file", "path", "filepath"])
 def test_parameters_are_found_under_their_other_names(name: str):
     [match] = detect({name: "x.csv", "else": 1}, [tool()])
-    assert match == Match("csv", 0.8, "schema_match", explicit=False, matched=("file_path",),
+    assert match == PromptMatch("csv", 0.8, "schema_match", explicit=False, matched=("file_path",),
                           inputs={"file_path": "x.csv"}, needs_confirmation=True)  # fmt: skip
 
 

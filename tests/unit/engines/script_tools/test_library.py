@@ -10,8 +10,8 @@ import pytest
 
 from paddock.engines.script_tools.library import (
     BrokenTool,
-    Tool,
-    ToolError,
+    ScriptTool,
+    ScriptToolError,
     ToolLibrary,
     inside,
     load,
@@ -22,7 +22,7 @@ MakeTool = Callable[..., Path]
 
 
 def names(library: ToolLibrary) -> list[tuple[str, str]]:
-    return [(tool.id, tool.prompt) for tool in library.all() if isinstance(tool, Tool)]
+    return [(tool.id, tool.prompt) for tool in library.all() if isinstance(tool, ScriptTool)]
 
 
 def test_tools_are_found_in_every_place(workspace: Path, make_tool: MakeTool, tmp_path: Path):
@@ -120,7 +120,7 @@ def test_files_of_others_are_not_read(make_tool: MakeTool, tmp_path: Path):
     ):
         directory = make_tool(f"t{number}", manifest=f"{field}: {name}\n")
         (directory / "link").symlink_to(tmp_path / "key")
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(ScriptToolError) as refused:
             load(directory)
         assert str(refused.value) == f"{name} leads out of the tool's directory"
 
@@ -132,7 +132,7 @@ def test_a_link_in_the_place_of_a_file_is_followed_inside_alone(make_tool: MakeT
     (directory / "description.md").symlink_to("real.md")
     assert load(directory).content == "Hello."
     (directory / "schema.json").symlink_to(tmp_path / "key")
-    with pytest.raises(ToolError, match=r"^schema.json leads out of the tool's directory$"):
+    with pytest.raises(ScriptToolError, match=r"^schema.json leads out of the tool's directory$"):
         load(directory)
 
 
@@ -154,7 +154,9 @@ def test_a_link_that_is_swapped_while_it_is_followed_is_an_error_of_its_tool(
 
     monkeypatch.setattr(os, "readlink", swapped)
     # From Python 3.13 on such a link stands for itself, and is not opened.
-    with pytest.raises(ToolError, match=r"^('link' is not a path|link: Too many levels of symbolic links)$"):
+    with pytest.raises(
+        ScriptToolError, match=r"^('link' is not a path|link: Too many levels of symbolic links)$"
+    ):
         read_inside(directory, "link")
     assert sorted(library.tools()) == ["a", "b"]
 
@@ -169,7 +171,7 @@ def test_a_directory_that_is_swapped_after_its_links_were_followed_shows_no_othe
     directory.rename(workspace / "away")
     directory.symlink_to(workspace / "other")
     monkeypatch.setattr("paddock.engines.script_tools.library.inside", lambda *_: found)
-    with pytest.raises(ToolError, match=r"^tool.yaml leads out of the tool's directory$"):
+    with pytest.raises(ScriptToolError, match=r"^tool.yaml leads out of the tool's directory$"):
         read_inside(directory, "tool.yaml")
 
 
@@ -182,18 +184,20 @@ def test_a_path_that_is_no_utf_8_is_of_a_tool_that_cannot_be_used(workspace: Pat
     linked = make_tool("b")
     (linked / odd).touch()
     (linked / "link").symlink_to(odd)
-    with pytest.raises(ToolError, match=r"^the path of link is not UTF-8 text; rename its directories$"):
+    with pytest.raises(
+        ScriptToolError, match=r"^the path of link is not UTF-8 text; rename its directories$"
+    ):
         inside(linked, "link")
 
 
 def test_what_is_no_regular_file_is_not_waited_for(make_tool: MakeTool):
     directory = make_tool("a")
     os.mkfifo(directory / "description.md")
-    with pytest.raises(ToolError, match=r"^description.md is not a regular file$"):
+    with pytest.raises(ScriptToolError, match=r"^description.md is not a regular file$"):
         load(directory)
-    with pytest.raises(ToolError, match=r" is not a path$"):
+    with pytest.raises(ScriptToolError, match=r" is not a path$"):
         inside(directory, "no\0name")
-    with pytest.raises(ToolError, match=r"^missing: No such file or directory$"):
+    with pytest.raises(ScriptToolError, match=r"^missing: No such file or directory$"):
         read_inside(directory, "missing")
 
 

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.engines.script_tools import yaml
-from paddock.engines.script_tools.manifest import Execution, Manifest, ManifestError, read, unknown_fields
+from paddock.engines.script_tools.manifest import (
+    ManifestError,
+    ToolExecution,
+    ToolManifest,
+    read,
+    unknown_fields,
+)
 
 with pytest.raises(ValueError, match=r"^month must be in 1\.\.12") as refusal:
     dt.date(2020, 99, 99)
@@ -19,8 +25,8 @@ LEAST = "id: a\nname: A\nscript: a.py\n"
 
 
 def test_the_least_manifest():
-    assert read(LEAST) == Manifest(id="a", name="A", script="a.py")
-    assert read(LEAST).execution == Execution(trigger="schema_match", confirm=True, strict=False)
+    assert read(LEAST) == ToolManifest(id="a", name="A", script="a.py")
+    assert read(LEAST).execution == ToolExecution(trigger="schema_match", confirm=True, strict=False)
 
 
 def test_every_field():
@@ -46,7 +52,7 @@ execution:
 workspace: read-only
 network: full
 """
-    assert read(text) == Manifest(
+    assert read(text) == ToolManifest(
         id="Analyze_CSV",
         name="CSV: analyser",
         description="Reads a file.\n",
@@ -58,7 +64,7 @@ network: full
         env={"A": "on", "B": "1", "C": "no", "D": "12:30", "E": "1_000"},
         working_dir="sub",
         enabled=False,
-        execution=Execution(
+        execution=ToolExecution(
             trigger="explicit",
             confirm=False,
             strict=True,
@@ -81,15 +87,15 @@ def test_hosts_are_a_list_of_the_network_or_beside_it(network: str):
 @pytest.mark.parametrize(
     ("section", "meant"),
     [
-        ("{mode: auto}", Execution(confirm=False)),
-        ("{mode: manual}", Execution(trigger="explicit")),
-        ("{mode: confirm, confidence: 0.5}", Execution()),
-        ("{mode: auto, confirm: true}", Execution()),
-        ("{trigger: parameter_match}", Execution()),
-        ("{trigger: never}", Execution(trigger="never")),
+        ("{mode: auto}", ToolExecution(confirm=False)),
+        ("{mode: manual}", ToolExecution(trigger="explicit")),
+        ("{mode: confirm, confidence: 0.5}", ToolExecution()),
+        ("{mode: auto, confirm: true}", ToolExecution()),
+        ("{trigger: parameter_match}", ToolExecution()),
+        ("{trigger: never}", ToolExecution(trigger="never")),
     ],
 )
-def test_deprecated_words_mean_what_they_meant(section: str, meant: Execution):
+def test_deprecated_words_mean_what_they_meant(section: str, meant: ToolExecution):
     assert read(f"{LEAST}execution: {section}\n").execution == meant
 
 

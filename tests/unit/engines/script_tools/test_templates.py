@@ -9,8 +9,8 @@ import pytest
 from paddock.engines.script_tools.prompts.templates import (
     FieldNotFound,
     ScriptFailed,
-    ScriptNotFound,
     TemplateError,
+    TemplateNotFound,
     fill,
     variables,
 )
@@ -89,7 +89,7 @@ SILENT = ToolEnd(success=False, exit_code=5, error="Process exited with code 5")
             FieldNotFound,
             'Field "missing" not found in script "a" output. Available: x, y',
         ),
-        ("{{script:none}}", ScriptNotFound, 'Script "none" not found. Searched: /a, /b'),
+        ("{{script:none}}", TemplateNotFound, 'Script "none" not found. Searched: /a, /b'),
         ("{{script:bad}}", ScriptFailed, 'Script "bad" failed (exit code 3): boom'),
         (
             "{{script:silent.x}}",

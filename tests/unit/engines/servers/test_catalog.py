@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from paddock.engines.servers.catalog.catalog import Catalog, Listing, UnmatchedName
+from paddock.engines.servers.catalog.catalog import Catalog, ToolListing, UnmatchedName
 from paddock.engines.servers.catalog_tool import CatalogTool
 from paddock.engines.servers.result import ToolInfo
 from paddock.engines.servers.typescript import Described
@@ -40,8 +40,8 @@ class Upstream:
 def test_a_broken_server_costs_only_its_own_tools():
     up = Upstream()
     listing = asyncio.run(up.catalog.list_tools())
-    assert listing == Listing(up.tools["a"] + up.tools["b"], {"c": "it is broken"})
-    assert asyncio.run(up.catalog.list_tools("nope")) == Listing((), {"nope": "Unknown server: nope"})
+    assert listing == ToolListing(up.tools["a"] + up.tools["b"], {"c": "it is broken"})
+    assert asyncio.run(up.catalog.list_tools("nope")) == ToolListing((), {"nope": "Unknown server: nope"})
 
 
 def test_servers_are_asked_once_however_many_want_to_know():
@@ -64,7 +64,7 @@ def test_whoever_gives_up_does_not_take_the_answer_from_others():
         first.cancel()
         return await second
 
-    assert asyncio.run(main()) == Listing(up.tools["a"])
+    assert asyncio.run(main()) == ToolListing(up.tools["a"])
     assert up.asked == {"a": 1}
 
 
@@ -168,9 +168,9 @@ def test_a_server_that_takes_its_time_costs_its_own_tools_until_it_has_answered(
         return early, {hit.tool.name for hit in hits}, described, await catalog.list_tools()
 
     early, hits, (described,), late = asyncio.run(main())
-    assert early == Listing(up.tools["a"], {"b": "it has not answered within 0.01 s; ask again later"})
+    assert early == ToolListing(up.tools["a"], {"b": "it has not answered within 0.01 s; ask again later"})
     assert (hits, type(described)) == ({"a.read_file", "a.write_file"}, Described)
-    assert late == Listing(up.tools["a"] + up.tools["b"], {})
+    assert late == ToolListing(up.tools["a"] + up.tools["b"], {})
     assert up.asked == {"a": 1, "b": 1}
 
 
@@ -240,4 +240,4 @@ def test_pins_that_cannot_be_read_are_a_failure_that_is_told():
         raise ConfigurationError("pins.json: cannot be read; remove it to start afresh")
 
     listing = asyncio.run(Catalog(["a"], ask).list_tools())
-    assert listing == Listing((), {"a": "pins.json: cannot be read; remove it to start afresh"})
+    assert listing == ToolListing((), {"a": "pins.json: cannot be read; remove it to start afresh"})

@@ -14,20 +14,20 @@ from paddock.engines.servers.calls.lifecycle import (
     TRANSITIONS,
     CallEnded,
     CallHealth,
+    CallRefusal,
     CallRequested,
-    Child,
     Connected,
     ConnectFailed,
     ConnectionLost,
     Disconnected,
     Dispatch,
     IdleRules,
-    Pool,
-    Refusal,
     Refuse,
+    ServerChild,
+    ServerPool,
+    ServerState,
     ShutDown,
     Start,
-    State,
     Stop,
     Swept,
     WaitExpired,
@@ -35,7 +35,7 @@ from paddock.engines.servers.calls.lifecycle import (
 
 
 def pool(*servers, **options):
-    return Pool(dict.fromkeys(servers, IdleRules()), **options)
+    return ServerPool(dict.fromkeys(servers, IdleRules()), **options)
 
 
 def connected(machine, call, server, child, now=0):
@@ -45,18 +45,18 @@ def connected(machine, call, server, child, now=0):
     assert machine.handle_event(CallEnded(call, CallHealth.SUCCESS), now) == []
 
 
-@pytest.mark.parametrize("source", State)
+@pytest.mark.parametrize("source", ServerState)
 def test_legal_moves_are_those_of_the_specification(source):
     legal = {
-        State.IDLE: {State.CONNECTING, State.ACTIVE, State.CLOSED},
-        State.CONNECTING: {State.ACTIVE, State.FAILED, State.CLOSED},
-        State.ACTIVE: {State.IDLE, State.FAILED, State.CLOSED},
-        State.FAILED: {State.CONNECTING, State.CLOSED},
-        State.CLOSED: set(),
+        ServerState.IDLE: {ServerState.CONNECTING, ServerState.ACTIVE, ServerState.CLOSED},
+        ServerState.CONNECTING: {ServerState.ACTIVE, ServerState.FAILED, ServerState.CLOSED},
+        ServerState.ACTIVE: {ServerState.IDLE, ServerState.FAILED, ServerState.CLOSED},
+        ServerState.FAILED: {ServerState.CONNECTING, ServerState.CLOSED},
+        ServerState.CLOSED: set(),
     }
     assert TRANSITIONS[source] == legal[source]
-    for target in State:
-        child = Child(1, "a", source)
+    for target in ServerState:
+        child = ServerChild(1, "a", source)
         if target in legal[source]:
             child.change_state(target)
             assert child.state is target
@@ -88,7 +88,7 @@ def test_x32_full_pool_without_an_idle_server_refuses_after_the_wait():
     machine.handle_event(CallRequested(1, "a"), 0)
     machine.handle_event(Connected(1), 0)
     assert machine.handle_event(CallRequested(2, "b"), 0) == []
-    assert machine.handle_event(WaitExpired(2), 5) == [Refuse(2, "b", Refusal.POOL_FULL)]
+    assert machine.handle_event(WaitExpired(2), 5) == [Refuse(2, "b", CallRefusal.POOL_FULL)]
 
 
 def test_x32_a_waiting_call_gets_the_place_when_the_busy_server_rests():
@@ -116,10 +116,10 @@ def test_x29_five_failed_connects_open_the_breaker_and_the_cooldown_ends_it():
     for number in range(1, 6):
         assert machine.handle_event(CallRequested(number, "a"), 0) == [Start(number, "a")]
         failed = machine.handle_event(ConnectFailed(number, CallHealth.FAILURE), 0)
-        assert failed == [Refuse(number, "a", Refusal.CONNECT_FAILED)]
+        assert failed == [Refuse(number, "a", CallRefusal.CONNECT_FAILED)]
         assert machine.handle_event(Disconnected(number), 0) == []
-        assert machine.children["a"].state is State.FAILED
-    assert machine.handle_event(CallRequested(6, "a"), 30_000) == [Refuse(6, "a", Refusal.BREAKER_OPEN)]
+        assert machine.children["a"].state is ServerState.FAILED
+    assert machine.handle_event(CallRequested(6, "a"), 30_000) == [Refuse(6, "a", CallRefusal.BREAKER_OPEN)]
     assert machine.handle_event(CallRequested(7, "a"), 30_001) == [Start(6, "a")]
 
 
@@ -143,7 +143,7 @@ def test_x30_neutral_failures_never_open_the_breaker():
 
 def test_idle_servers_are_swept_by_their_terms():
     terms = {"a": IdleRules(300_000), "kept": IdleRules(None), "own": IdleRules(10)}
-    machine = Pool(terms)
+    machine = ServerPool(terms)
     for number, server in enumerate(terms, start=1):
         connected(machine, number, server, number)
     assert machine.handle_event(Swept(), 300_000) == [Stop(3)]
@@ -151,7 +151,7 @@ def test_idle_servers_are_swept_by_their_terms():
 
 
 def test_ephemeral_server_ends_with_its_last_call():
-    machine = Pool({"a": IdleRules(ephemeral=True)})
+    machine = ServerPool({"a": IdleRules(ephemeral=True)})
     machine.handle_event(CallRequested(1, "a"), 0)
     machine.handle_event(CallRequested(2, "a"), 0)
     machine.handle_event(Connected(1), 0)
@@ -163,8 +163,8 @@ def test_shut_down_stops_all_and_refuses_all():
     machine = pool("a", "b", "c", bound=2)
     connected(machine, 1, "a", 1)
     machine.handle_event(CallRequested(2, "b"), 0)
-    assert machine.handle_event(ShutDown(), 0) == [Refuse(2, "b", Refusal.SHUT_DOWN), Stop(1), Stop(2)]
-    assert machine.handle_event(CallRequested(3, "c"), 0) == [Refuse(3, "c", Refusal.SHUT_DOWN)]
+    assert machine.handle_event(ShutDown(), 0) == [Refuse(2, "b", CallRefusal.SHUT_DOWN), Stop(1), Stop(2)]
+    assert machine.handle_event(CallRequested(3, "c"), 0) == [Refuse(3, "c", CallRefusal.SHUT_DOWN)]
     assert machine.handle_event(Disconnected(1), 0) + machine.handle_event(Disconnected(2), 0) == []
     assert machine.live == 0
 
@@ -180,7 +180,7 @@ class Shell(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         terms = {name: IdleRules(1_000, ephemeral=name == EPHEMERAL) for name in SERVERS}
-        self.machine = Pool(terms, bound=BOUND, breaker=Breaker(threshold=2, cooldown_ms=500))
+        self.machine = ServerPool(terms, bound=BOUND, breaker=Breaker(threshold=2, cooldown_ms=500))
         self.now = 0.0
         self.calls = 0
         self.shut = False
@@ -213,10 +213,10 @@ class Shell(RuleBasedStateMachine):
                     self.running[call] = (server, child)
                 case Refuse(call, server, why):
                     assert self.waiting.pop(call) == server
-                    assert (why is Refusal.BREAKER_OPEN) <= self.is_open(server)
-                    assert (why is Refusal.SHUT_DOWN) == self.shut
+                    assert (why is CallRefusal.BREAKER_OPEN) <= self.is_open(server)
+                    assert (why is CallRefusal.SHUT_DOWN) == self.shut
                     busy = {child for _, child in self.running.values()}
-                    assert why is not Refusal.POOL_FULL or set(self.ready) <= busy
+                    assert why is not CallRefusal.POOL_FULL or set(self.ready) <= busy
 
     def may_end(self, server):
         """Tell whether a ready server ends for a reason of its own, or because somebody needs its place."""

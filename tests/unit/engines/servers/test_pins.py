@@ -8,7 +8,7 @@ import pytest
 
 from paddock.engines.servers.calls.call_checks import CallChecks
 from paddock.engines.servers.config import HttpServer, StdioServer
-from paddock.engines.servers.pins import MAX_DEFINITION_CHARS, Change, PinCheck, Pins
+from paddock.engines.servers.pins import MAX_DEFINITION_CHARS, DefinitionChange, PinCheck, Pins
 from paddock.engines.servers.result import ToolInfo
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 
@@ -93,7 +93,9 @@ def test_some_tools_can_be_approved_alone(pins):
 
 
 def test_the_diff_shows_what_changed():
-    change = Change("git", "log", {"name": "log", "description": "a"}, {"name": "log", "description": "b"})
+    change = DefinitionChange(
+        "git", "log", {"name": "log", "description": "a"}, {"name": "log", "description": "b"}
+    )
     assert change.render_diff().splitlines() == [
         "--- git/log pinned",
         "+++ git/log now",

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.engines.servers.catalog.provisioning.service import (
-    Change,
-    Match,
-    Provision,
+    ProvisionAnswer,
+    ProvisionChange,
     Provisioning,
+    ProvisionMatch,
     RegistryServer,
     answer_intent,
     is_trusted,
@@ -24,7 +24,7 @@ from paddock.engines.servers.catalog.search import Hit
 from paddock.engines.servers.catalog_tool import CatalogTool
 from paddock.engines.servers.config import load_servers
 from paddock.engines.servers.result import ToolInfo
-from paddock.gate.servers import Servers
+from paddock.gate.servers import ServerService
 from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.schema import ServerSettings, Settings
 
@@ -58,9 +58,9 @@ def registry(tmp_path, *entries):
 
 def test_x37_trust_and_confidence_are_both_needed():
     assert [
-        Match(OFFER, 0.5, is_trusted(OFFER, TRUST)).allowed,
-        Match(OFFER, 1.0, is_trusted(replace(OFFER, name="@bad/git"), TRUST)).allowed,
-        Match(OFFER, 0.9, is_trusted(OFFER, TRUST)).allowed,
+        ProvisionMatch(OFFER, 0.5, is_trusted(OFFER, TRUST)).allowed,
+        ProvisionMatch(OFFER, 1.0, is_trusted(replace(OFFER, name="@bad/git"), TRUST)).allowed,
+        ProvisionMatch(OFFER, 0.9, is_trusted(OFFER, TRUST)).allowed,
     ] == [False, False, True]
 
 
@@ -178,18 +178,20 @@ def test_local_tools_come_first_and_weak_ones_only_alone():
         return Hit(CatalogTool("s", ToolInfo(name, "", {}, None, {})), score)
 
     strong, weak = hit("log", 12), hit("blog", 5)
-    assert answer_intent("log", [strong, weak], [OFFER], TRUST) == Provision("local", tools=((strong, 1),))
-    assert answer_intent("log", [weak], [OFFER], TRUST) == Provision("local", tools=((weak, 0.42),))
-    assert answer_intent("@good/git", [], [OFFER], TRUST) == Provision(
-        "registry", matches=(Match(OFFER, 0.83, trusted=True),)
+    assert answer_intent("log", [strong, weak], [OFFER], TRUST) == ProvisionAnswer(
+        "local", tools=((strong, 1),)
     )
-    assert answer_intent("weather", [], [OFFER], TRUST) == Provision("none")
+    assert answer_intent("log", [weak], [OFFER], TRUST) == ProvisionAnswer("local", tools=((weak, 0.42),))
+    assert answer_intent("@good/git", [], [OFFER], TRUST) == ProvisionAnswer(
+        "registry", matches=(ProvisionMatch(OFFER, 0.83, trusted=True),)
+    )
+    assert answer_intent("weather", [], [OFFER], TRUST) == ProvisionAnswer("none")
 
 
 def test_matches_are_ordered_and_only_the_intent_counts():
     other = RegistryServer("npm", "weather", "1.0.0", "Forecasts", {})
     assert [each.offer.name for each in match_offers("weather", [OFFER, other], ())] == ["weather"]
-    assert answer_intent("nothing", [], [other], (), context="weather") == Provision("none")
+    assert answer_intent("nothing", [], [other], (), context="weather") == ProvisionAnswer("none")
 
 
 def test_the_official_format_is_read(tmp_path):
@@ -265,7 +267,9 @@ def test_enabling_keeps_what_was_there_and_a_backup(provisioning):
     path.write_text(before)
     path.chmod(0o640)
     backup = path.with_name(".mcp.json.backup")
-    assert provisioning.enable_server("@good/git", approved=True) == Change("git", OFFER.entry, path, backup)
+    assert provisioning.enable_server("@good/git", approved=True) == ProvisionChange(
+        "git", OFFER.entry, path, backup
+    )
     assert backup.read_text() == before
     assert path.stat().st_mode & 0o777 == 0o640
     assert json.loads(path.read_text()) == {
@@ -279,7 +283,7 @@ def test_enabling_makes_a_file_for_the_user_alone(provisioning):
     made = Provisioning(
         [provisioning.file_of("git").parent / "new" / "servers.json"], *lists_of(provisioning)
     )
-    assert made.enable_server("@good/git", own_name="mine", approved=True) == Change(
+    assert made.enable_server("@good/git", own_name="mine", approved=True) == ProvisionChange(
         "mine", OFFER.entry, made.file_of("mine"), None
     )
     assert made.file_of("mine").stat().st_mode & 0o777 == 0o600
@@ -364,9 +368,9 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
             registry=tmp_path / "registry.json", trust=tmp_path / "trust.json", state=tmp_path
         )
     )
-    servers = Servers(settings, tmp_path)
+    servers = ServerService(settings, tmp_path)
     [found] = servers.provisioning.answer_intent("@good/git").matches
-    assert found == Match(OFFER, 0.83, trusted=True)
+    assert found == ProvisionMatch(OFFER, 0.83, trusted=True)
     assert not found.allowed
     servers.provisioning.enable_server("@good/git", approved=True)
     assert list(servers.config.servers) == ["git"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.engines.servers.catalog.queries import split_words
 from paddock.engines.servers.catalog.search import (
     Hit,
-    Index,
+    ToolIndex,
     compute_confidence,
     keyword_score,
     keyword_search,
@@ -34,7 +34,7 @@ TOOLS = [
 
 
 def found(query, **options):
-    return [hit.tool.name for hit in Index(TOOLS).search_tools(query, **options)]
+    return [hit.tool.name for hit in ToolIndex(TOOLS).search_tools(query, **options)]
 
 
 def test_names_are_taken_apart():
@@ -71,7 +71,7 @@ def test_server_and_limit_narrow_what_is_found():
 
 
 def test_equal_tools_stay_in_order_and_searching_twice_says_the_same():
-    index = Index([tool(f"s{n}", "same") for n in range(50)])
+    index = ToolIndex([tool(f"s{n}", "same") for n in range(50)])
     first = index.search_tools("same", limit=50)
     assert [hit.tool.server for hit in first] == [f"s{n}" for n in range(50)]
     assert index.search_tools("same", limit=50) == first
@@ -79,12 +79,12 @@ def test_equal_tools_stay_in_order_and_searching_twice_says_the_same():
 
 @given(st.text(max_size=200))
 def test_no_question_breaks_the_search(query):
-    Index(TOOLS).search_tools(query)
+    ToolIndex(TOOLS).search_tools(query)
 
 
 @given(st.text(max_size=50), st.text(max_size=200))
 def test_no_tool_breaks_the_index(name, description):
-    Index([tool(name, name, description, {name: description})]).search_tools(description)
+    ToolIndex([tool(name, name, description, {name: description})]).search_tools(description)
 
 
 def test_the_search_is_built_into_python():

@@ -11,7 +11,7 @@ import pytest
 from paddock.engines.servers.catalog import semantic_choice as meaning_module
 from paddock.engines.servers.catalog.catalog import Catalog
 from paddock.engines.servers.catalog.queries import split_words
-from paddock.engines.servers.catalog.search import Index
+from paddock.engines.servers.catalog.search import ToolIndex
 from paddock.engines.servers.catalog.semantic import (
     MAX_DESCRIPTION_CHARS,
     MAX_TOOLS_PER_SERVER,
@@ -61,13 +61,13 @@ def search(semantics, queries, tools=TOOLS, **options):
     async def main():
         mix = await semantics.make_mixer(tools, [queries] if isinstance(queries, str) else queries)
         await semantics.close()
-        return [hit.tool.name for hit in Index(tools).search_tools(queries, mix=mix, **options)]
+        return [hit.tool.name for hit in ToolIndex(tools).search_tools(queries, mix=mix, **options)]
 
     return asyncio.run(main())
 
 
 def test_tools_are_found_by_meaning_where_no_word_matches(tmp_path):
-    assert Index(TOOLS).search_tools("rain") == ()
+    assert ToolIndex(TOOLS).search_tools("rain") == ()
     assert search(Semantics(VectorCache(tmp_path), Senses), "rain") == ["sky.forecast"]
     assert search(Semantics(VectorCache(tmp_path), Senses), "mail") == ["office.send_letter"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.gate.batch.program import Case, Program
-from paddock.gate.batch.runner import MAX_ATTEMPTS, Origin, Runner
+from paddock.gate.batch.runner import MAX_ATTEMPTS, BatchOrigin, BatchRunner
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ProgramEnd
 from paddock.policy.settings.schema import RuntimeSettings
@@ -29,7 +29,7 @@ def run(outcomes, program):
             on_raw_stdout(b"42\n")
         return outcomes[len(requests) - 1]
 
-    runner = Runner(execute, Origin(Path("/"), "ada", "test"), RuntimeSettings())
+    runner = BatchRunner(execute, BatchOrigin(Path("/"), "ada", "test"), RuntimeSettings())
     result = asyncio.run(runner.run(program))
     assert len(set(requests)) == len(requests)
     return result, len(requests)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.commands import SdkCommand
 from paddock.policy.settings.keys import leaves
-from paddock.policy.settings.merge import JOINED_KEYS, LAYER_ORDER, Layer, LayerName, merge, narrows
+from paddock.policy.settings.merge import JOINED_KEYS, LAYER_ORDER, LayerName, SettingsLayer, merge, narrows
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import RedactionPattern, Repository, Settings
 
@@ -102,9 +102,9 @@ BOUNDS = {
 NUMBERS = sorted(key for key, value in DEFAULTS.items() if type(value) is int)
 
 
-def layer(name: LayerName, **values: object) -> Layer:
+def layer(name: LayerName, **values: object) -> SettingsLayer:
     dotted = {key.replace("__", "."): value for key, value in values.items()}
-    return Layer(name, dotted, dict.fromkeys(dotted, f"{name} file"))
+    return SettingsLayer(name, dotted, dict.fromkeys(dotted, f"{name} file"))
 
 
 def settings_values() -> st.SearchStrategy[dict[str, object]]:
@@ -113,9 +113,11 @@ def settings_values() -> st.SearchStrategy[dict[str, object]]:
     return st.fixed_dictionaries({}, optional={**choices, **numbers})
 
 
-def layers_of(names: tuple[LayerName, ...] = LAYER_ORDER) -> st.SearchStrategy[list[Layer]]:
+def layers_of(names: tuple[LayerName, ...] = LAYER_ORDER) -> st.SearchStrategy[list[SettingsLayer]]:
     return st.fixed_dictionaries({name: settings_values() for name in names}).map(
-        lambda found: [Layer(name, values, dict.fromkeys(values, name)) for name, values in found.items()]
+        lambda found: [
+            SettingsLayer(name, values, dict.fromkeys(values, name)) for name, values in found.items()
+        ]
     )
 
 
@@ -222,7 +224,7 @@ def test_a_setting_of_the_cluster_cannot_be_changed_by_the_environment() -> None
 
 def test_patterns_of_all_files_add_up() -> None:
     layers = [
-        Layer(name, {"redaction.patterns": (RedactionPattern(pattern=name),)}, {})
+        SettingsLayer(name, {"redaction.patterns": (RedactionPattern(pattern=name),)}, {})
         for name in ("system", "user", "workspace")
     ]
     patterns = merge(layers, owner_file=OWNER).settings.redaction.patterns
@@ -231,7 +233,7 @@ def test_patterns_of_all_files_add_up() -> None:
 
 def test_repositories_of_system_and_user_add_up() -> None:
     layers = [
-        Layer(name, {"mcp.repos": (Repository(repo_id=name, root_path=Path("/a")),)}, {})
+        SettingsLayer(name, {"mcp.repos": (Repository(repo_id=name, root_path=Path("/a")),)}, {})
         for name in ("system", "user")
     ]
     assert [each.repo_id for each in merge(layers, owner_file=OWNER).settings.mcp.repos] == ["system", "user"]
@@ -244,14 +246,14 @@ def test_a_workspace_cannot_turn_redaction_off_or_read_what_others_left() -> Non
     ):
         value = told.startswith("true")
         with pytest.raises(ConfigurationError, match=f"{key} = {told}"):
-            merge([Layer("workspace", {key: value}, {})], owner_file=OWNER)
+            merge([SettingsLayer("workspace", {key: value}, {})], owner_file=OWNER)
 
 
 def test_rules_of_all_files_add_up_and_know_their_file() -> None:
     rule = Rule(effect="deny", tool="git/*")
     merged = merge(
         [
-            Layer(name, {"policy.rule": (rule,)}, {"policy.rule": name})
+            SettingsLayer(name, {"policy.rule": (rule,)}, {"policy.rule": name})
             for name in ("system", "user", "workspace")
         ],
         owner_file=OWNER,
@@ -261,7 +263,7 @@ def test_rules_of_all_files_add_up_and_know_their_file() -> None:
 
 
 @given(layers_of(("system", "user", "workspace")))
-def test_a_workspace_never_ends_up_with_more_than_its_user(layers: list[Layer]) -> None:
+def test_a_workspace_never_ends_up_with_more_than_its_user(layers: list[SettingsLayer]) -> None:
     try:
         without = merge([layer for layer in layers if layer.name != "workspace"], owner_file=OWNER).settings
         merged = merge(layers, owner_file=OWNER).settings
@@ -272,7 +274,7 @@ def test_a_workspace_never_ends_up_with_more_than_its_user(layers: list[Layer]) 
 
 @pytest.mark.slow
 @given(layers_of())
-def test_nothing_ends_up_beyond_a_ceiling(layers: list[Layer]) -> None:
+def test_nothing_ends_up_beyond_a_ceiling(layers: list[SettingsLayer]) -> None:
     try:
         merged = leaves(merge(layers, owner_file=OWNER).settings)
     except ConfigurationError:
@@ -287,7 +289,7 @@ def test_the_source_of_a_value_is_the_last_layer_that_gives_it(
     workspace: dict[str, object], environment: dict[str, object], flags: dict[str, object]
 ) -> None:
     values = {"workspace": workspace, "environment": environment, "flags": flags}
-    layers = [Layer(name, found, dict.fromkeys(found, name)) for name, found in values.items()]
+    layers = [SettingsLayer(name, found, dict.fromkeys(found, name)) for name, found in values.items()]
     try:
         merged = merge(layers, owner_file=OWNER)
     except ConfigurationError:

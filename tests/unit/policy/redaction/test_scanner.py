@@ -414,9 +414,9 @@ def test_every_kind_of_key_is_found(start: str) -> None:
 
 @pytest.mark.parametrize("piece", ["password=password=", "token: string, ", '{"token_type": "bearer"}'])
 def test_the_same_candidate_is_refused_once(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[values.Value] = []
+    judged: list[values.FoundValue] = []
 
-    def judge(value: values.Value) -> bool:
+    def judge(value: values.FoundValue) -> bool:
         judged.append(value)
         return values.is_secret(value)
 

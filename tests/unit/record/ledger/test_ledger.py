@@ -13,7 +13,7 @@ from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 from paddock.record.ledger import line_format
 from paddock.record.ledger.ledger import Ledger
-from paddock.record.ledger.line_format import Head, explain_failed_call, this_boot
+from paddock.record.ledger.line_format import LedgerHead, explain_failed_call, this_boot
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
 
@@ -24,8 +24,8 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def head(directory: Path) -> Head:
-    found = Head.parse((directory / "head").read_bytes())
+def head(directory: Path) -> LedgerHead:
+    found = LedgerHead.parse((directory / "head").read_bytes())
     assert found is not None
     return found
 
@@ -60,7 +60,7 @@ def test_a_line_is_the_documented_one(directory: Path) -> None:
         check=True,
     ).stdout[:64]
     assert line == f'{body},"hash":"{digest}"}}\n'
-    assert head(directory) == Head(1, digest, "2026-03-01.ndjson", len(line), 1, this_boot())
+    assert head(directory) == LedgerHead(1, digest, "2026-03-01.ndjson", len(line), 1, this_boot())
 
 
 def test_the_chain_goes_on_over_midnight(directory: Path) -> None:

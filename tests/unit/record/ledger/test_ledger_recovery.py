@@ -9,7 +9,7 @@ import pytest
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 from paddock.record.ledger.ledger import Ledger
-from paddock.record.ledger.line_format import Head
+from paddock.record.ledger.line_format import LedgerHead
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import Finding, verify
 
@@ -18,8 +18,8 @@ NOON = 1_772_366_400.0
 DAY = 86_400
 
 
-def head(directory: Path) -> Head:
-    found = Head.parse((directory / "head").read_bytes())
+def head(directory: Path) -> LedgerHead:
+    found = LedgerHead.parse((directory / "head").read_bytes())
     assert found is not None
     return found
 

@@ -11,14 +11,14 @@ import pytest
 from paddock.model.errors import LedgerError
 from paddock.record.ledger import ledger as ledgers
 from paddock.record.ledger.ledger import Ledger
-from paddock.record.ledger.line_format import Head
+from paddock.record.ledger.line_format import LedgerHead
 from paddock.record.ledger.verify import verify
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 
 
-def head(directory: Path) -> Head:
-    found = Head.parse((directory / "head").read_bytes())
+def head(directory: Path) -> LedgerHead:
+    found = LedgerHead.parse((directory / "head").read_bytes())
     assert found is not None
     return found
 

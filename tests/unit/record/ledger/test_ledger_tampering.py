@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.record.ledger.ledger import Ledger
-from paddock.record.ledger.line_format import Head, this_boot
+from paddock.record.ledger.line_format import LedgerHead, this_boot
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
 
@@ -127,13 +127,13 @@ def test_any_inserted_line_is_found(place: tuple[str, int], junk: bytes) -> None
     file=st.sampled_from(["", FIRST, SECOND, THIRD, "2026-03-09.ndjson", "../2026-03-01.ndjson"]) | st.text(),
 )
 def test_any_well_formed_head_that_lies_is_found(seq: int, size: int, synced: int, file: str) -> None:
-    check_found({**valid(), "head": Head(seq, "f" * 64, file, size, synced, this_boot()).encode()})
+    check_found({**valid(), "head": LedgerHead(seq, "f" * 64, file, size, synced, this_boot()).encode()})
 
 
 def test_a_head_names_no_other_directory() -> None:
-    head = Head(1, "f" * 64, "../2026-03-01.ndjson", 1, 1, "boot").encode()
-    assert Head.parse(head) is None
-    assert Head.parse(head.replace(b"../", b"")) is None
+    head = LedgerHead(1, "f" * 64, "../2026-03-01.ndjson", 1, 1, "boot").encode()
+    assert LedgerHead.parse(head) is None
+    assert LedgerHead.parse(head.replace(b"../", b"")) is None
 
 
 @settings(deadline=None)

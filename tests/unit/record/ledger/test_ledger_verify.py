@@ -8,7 +8,13 @@ import pytest
 from paddock.model.errors import LedgerError
 from paddock.record.ledger import verify as ledger_verify
 from paddock.record.ledger.ledger import Ledger
-from paddock.record.ledger.line_format import GENESIS_HASH, MAX_LINE_BYTES, Head, encode_record, new_entry
+from paddock.record.ledger.line_format import (
+    GENESIS_HASH,
+    MAX_LINE_BYTES,
+    LedgerHead,
+    encode_record,
+    new_entry,
+)
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import Finding, Report, verify
 
@@ -214,14 +220,14 @@ def test_a_file_that_only_accounts_for_its_repair_was_not_renamed(
 
 def test_records_behind_the_head_are_a_dead_writers(three_days: Path) -> None:
     *_, prev, last = read(three_days, newest_first=False)
-    (three_days / "head").write_bytes(Head(last.seq - 1, prev.hash, THIRD, 1, 1).encode())
+    (three_days / "head").write_bytes(LedgerHead(last.seq - 1, prev.hash, THIRD, 1, 1).encode())
     report = verify(three_days)
     assert (report.ok, report.last_seq) == (True, 9)
     assert report.notes == (Finding(file="head", seq=8, message="stops before record 9: a writer died"),)
 
 
 def test_a_head_of_another_chain(three_days: Path) -> None:
-    (three_days / "head").write_bytes(Head(9, "f" * 64, THIRD, 1, 9).encode())
+    (three_days / "head").write_bytes(LedgerHead(9, "f" * 64, THIRD, 1, 9).encode())
     assert problems(three_days) == [("head", None, 9, "names another hash than record 9 has")]
 
 
@@ -236,7 +242,7 @@ def test_every_changed_byte_of_the_head(three_days: Path) -> None:
 
 
 def test_records_not_yet_synced_and_lost_are_no_tampering(three_days: Path) -> None:
-    head = Head.parse((three_days / "head").read_bytes())
+    head = LedgerHead.parse((three_days / "head").read_bytes())
     assert head is not None
     edit(three_days / THIRD, lambda lines: lines[:1])
     (three_days / "head").write_bytes(head._replace(synced=7).encode())

@@ -2,7 +2,7 @@
 
 import io
 
-from paddock.surfaces.cli.batch_progress import Progress, Tally
+from paddock.surfaces.cli.batch_progress import BatchProgress, Tally
 
 
 class Stream(io.StringIO):
@@ -24,7 +24,7 @@ class Stream(io.StringIO):
 def report(stream, times):
     clock = iter(times)
     now = [0.0]
-    progress = Progress(stream, lambda: now[0])
+    progress = BatchProgress(stream, lambda: now[0])
     for number, now[0] in enumerate(clock, 1):
         progress.report(Tally(answered=number, ok=number))
     progress.end(Tally(answered=9, ok=6, unanswered=1, invalid=2), kept=3)

@@ -9,7 +9,7 @@ from paddock.model.program import ProgramEnd
 from paddock.surfaces.http_api.sandboxfusion.errors import InvalidRequest, Refused
 from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES
 from paddock.surfaces.http_api.sandboxfusion.models import Language
-from paddock.surfaces.http_api.sandboxfusion.responses import Output, render_outcome
+from paddock.surfaces.http_api.sandboxfusion.responses import ProgramOutput, render_outcome
 
 
 def end(
@@ -31,7 +31,7 @@ def end(
 
 
 def render(outcome: Outcome, language: Language = "python", stdout: bytes = b"", stderr: bytes = b"") -> Any:
-    return render_outcome(outcome, LANGUAGES[language], Output(stdout, stderr)).model_dump()
+    return render_outcome(outcome, LANGUAGES[language], ProgramOutput(stdout, stderr)).model_dump()
 
 
 def result(status: str = "Finished", code: int | None = 0, *, seconds: float = 1.5, stdout: str = "",

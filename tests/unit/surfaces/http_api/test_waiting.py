@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from paddock.surfaces.http_api.running import Execution, Executions
+from paddock.surfaces.http_api.running import Executions, RunningExecution
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 
 
@@ -14,7 +14,7 @@ def test_an_outcome_that_is_there_is_returned_without_watching_the_client(tmp_pa
         watched.append("the client")
 
     async def wait() -> bytes:
-        execution = Execution("01JD3W0ZV6N4YQ1R2X5T7B8C9D", "ada", None)
+        execution = RunningExecution("01JD3W0ZV6N4YQ1R2X5T7B8C9D", "ada", None)
         execution.outcome = b"{}"
         execution.done.set()
         return await Executions(tmp_path, InFlightRequests()).wait(execution, await_disconnect)

@@ -22,8 +22,8 @@ from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
-    Caller,
-    Tool,
+    McpCaller,
+    McpTool,
     ToolAnswer,
     Toolbox,
     object_schema,
@@ -76,17 +76,17 @@ class Server:
         self.go = asyncio.Event()
         self.entered = asyncio.Event()
 
-        async def echo(arguments: Arguments, _caller: Caller) -> ToolAnswer:
+        async def echo(arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
             return ToolAnswer([text_block(json.dumps(arguments))])
 
-        async def wait(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
+        async def wait(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
             self.entered.set()
             await self.go.wait()
             return ToolAnswer([text_block("went on")])
 
         tools = [
-            Tool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
-            Tool("wait", "Wait", "Waits.", object_schema([]), wait),
+            McpTool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
+            McpTool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
         rounds = ElicitationRounds(
             1000, PendingCalls(FileQuestions(PendingApprovals(directory)), FETCH_TOOLS["default"])

@@ -12,7 +12,7 @@ from paddock.gate.questions import FileQuestions
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
 from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls, Work, find_run_to_fetch
-from paddock.surfaces.mcp_server.toolbox import Caller, ToolAnswer, text_block
+from paddock.surfaces.mcp_server.toolbox import McpCaller, ToolAnswer, text_block
 
 
 def question(run: str) -> Question:
@@ -21,7 +21,7 @@ def question(run: str) -> Question:
 
 
 def asking(run: str) -> Work:
-    async def work(caller: Caller) -> ToolAnswer:
+    async def work(caller: McpCaller) -> ToolAnswer:
         assert caller.asker is not None
         assert not caller.present
         answer = await caller.asker(question(run))

@@ -76,7 +76,7 @@ class Notification(NamedTuple):
         fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", self.id))
 
 
-class Caller:
+class CallingProcess:
     """The process that waits for a call: its memory, if that can be read, and its descriptors."""
 
     def __init__(self, thread: int, memory: int | None, processes: int | None = None) -> None:
@@ -156,10 +156,10 @@ def _name_link(descriptor: int) -> str:
     return "cwd" if descriptor == _AT_FDCWD else f"fd/{descriptor}"
 
 
-class Call(NamedTuple):
+class SupervisedCall(NamedTuple):
     """How a system call names its file, as positions of arguments, and what it does to it."""
 
-    prepare: Callable[[Caller, Sequence[int]], Action]
+    prepare: Callable[[CallingProcess, Sequence[int]], Action]
     """Reads the arguments that follow those that name the file."""
     rest: int
     """Position of the first of them."""
@@ -175,7 +175,7 @@ class Call(NamedTuple):
     """Whether it changes nothing: then the file need only be readable, and `flags` are those of inotify(7)."""
 
 
-def _prepare_mode(_: Caller, arguments: Sequence[int]) -> Action:
+def _prepare_mode(_: CallingProcess, arguments: Sequence[int]) -> Action:
     mode = arguments[0] & 0o7777
     if mode & stat.S_ISUID:
         raise PermissionError(errno.EPERM, "set-user-id")
@@ -193,12 +193,12 @@ def check_mode(facts: os.stat_result, mode: int) -> None:
         raise PermissionError(errno.EPERM, "set-group-id")
 
 
-def _prepare_owner(_: Caller, arguments: Sequence[int]) -> Action:
+def _prepare_owner(_: CallingProcess, arguments: Sequence[int]) -> Action:
     user, group = (ctypes.c_int32(number).value for number in arguments[:2])
     return partial(os.chown, uid=user, gid=group)
 
 
-def _prepare_times(unit: str, caller: Caller, arguments: Sequence[int]) -> Action:
+def _prepare_times(unit: str, caller: CallingProcess, arguments: Sequence[int]) -> Action:
     """Prepare utimensat(2); `unit` is that of the second number of each time, "" if there is none."""
     address = arguments[0]
     if not address:
@@ -220,7 +220,7 @@ def _set_times(path: str, times: bytes | None) -> None:
         raise OSError(ctypes.get_errno(), "utimensat")
 
 
-def _prepare_attribute(caller: Caller, arguments: Sequence[int]) -> Action:
+def _prepare_attribute(caller: CallingProcess, arguments: Sequence[int]) -> Action:
     name, value, size, flags = arguments[:4]
     if size > _VALUE_BYTES:
         raise OSError(errno.E2BIG, "value")
@@ -229,17 +229,17 @@ def _prepare_attribute(caller: Caller, arguments: Sequence[int]) -> Action:
     return partial(os.setxattr, attribute=text, value=data, flags=ctypes.c_int32(flags).value)
 
 
-def _prepare_removal(caller: Caller, arguments: Sequence[int]) -> Action:
+def _prepare_removal(caller: CallingProcess, arguments: Sequence[int]) -> Action:
     return partial(os.removexattr, attribute=_read_attribute_name(caller, arguments[0]))
 
 
-def _read_attribute_name(caller: Caller, address: int) -> bytes:
+def _read_attribute_name(caller: CallingProcess, address: int) -> bytes:
     if not (name := caller.read_text(address, _NAME_BYTES, errno.ERANGE)):
         raise OSError(errno.ERANGE, "name")
     return name
 
 
-def _prepare_watch(caller: Caller, arguments: Sequence[int]) -> Action:
+def _prepare_watch(caller: CallingProcess, arguments: Sequence[int]) -> Action:
     descriptor, _, mask = arguments[:3]
     return partial(_add_watch, watcher=caller.copy_descriptor(descriptor), mask=mask)
 
@@ -252,25 +252,25 @@ def _add_watch(path: str, watcher: int, mask: int) -> int:
 _nanoseconds, _microseconds, _seconds = (partial(_prepare_times, unit) for unit in ("ns", "us", ""))
 
 CALLS = {
-    "chmod": Call(_prepare_mode, 1, path=0),
-    "fchmod": Call(_prepare_mode, 1, folder=0),
-    "fchmodat": Call(_prepare_mode, 2, folder=0, path=1),
-    "fchmodat2": Call(_prepare_mode, 2, folder=0, path=1, flags=3),
-    "chown": Call(_prepare_owner, 1, path=0),
-    "lchown": Call(_prepare_owner, 1, path=0, follows=False),
-    "fchown": Call(_prepare_owner, 1, folder=0),
-    "fchownat": Call(_prepare_owner, 2, folder=0, path=1, flags=4),
-    "utime": Call(_seconds, 1, path=0),
-    "utimes": Call(_microseconds, 1, path=0),
-    "futimesat": Call(_microseconds, 2, folder=0, path=1, may_lack_path=True),
-    "utimensat": Call(_nanoseconds, 2, folder=0, path=1, flags=3, may_lack_path=True),
-    "setxattr": Call(_prepare_attribute, 1, path=0),
-    "lsetxattr": Call(_prepare_attribute, 1, path=0, follows=False),
-    "fsetxattr": Call(_prepare_attribute, 1, folder=0),
-    "removexattr": Call(_prepare_removal, 1, path=0),
-    "lremovexattr": Call(_prepare_removal, 1, path=0, follows=False),
-    "fremovexattr": Call(_prepare_removal, 1, folder=0),
-    "inotify_add_watch": Call(_prepare_watch, 0, path=1, flags=2, watches=True),
+    "chmod": SupervisedCall(_prepare_mode, 1, path=0),
+    "fchmod": SupervisedCall(_prepare_mode, 1, folder=0),
+    "fchmodat": SupervisedCall(_prepare_mode, 2, folder=0, path=1),
+    "fchmodat2": SupervisedCall(_prepare_mode, 2, folder=0, path=1, flags=3),
+    "chown": SupervisedCall(_prepare_owner, 1, path=0),
+    "lchown": SupervisedCall(_prepare_owner, 1, path=0, follows=False),
+    "fchown": SupervisedCall(_prepare_owner, 1, folder=0),
+    "fchownat": SupervisedCall(_prepare_owner, 2, folder=0, path=1, flags=4),
+    "utime": SupervisedCall(_seconds, 1, path=0),
+    "utimes": SupervisedCall(_microseconds, 1, path=0),
+    "futimesat": SupervisedCall(_microseconds, 2, folder=0, path=1, may_lack_path=True),
+    "utimensat": SupervisedCall(_nanoseconds, 2, folder=0, path=1, flags=3, may_lack_path=True),
+    "setxattr": SupervisedCall(_prepare_attribute, 1, path=0),
+    "lsetxattr": SupervisedCall(_prepare_attribute, 1, path=0, follows=False),
+    "fsetxattr": SupervisedCall(_prepare_attribute, 1, folder=0),
+    "removexattr": SupervisedCall(_prepare_removal, 1, path=0),
+    "lremovexattr": SupervisedCall(_prepare_removal, 1, path=0, follows=False),
+    "fremovexattr": SupervisedCall(_prepare_removal, 1, folder=0),
+    "inotify_add_watch": SupervisedCall(_prepare_watch, 0, path=1, flags=2, watches=True),
 }
 MODE_CALLS = ("chmod", "fchmod", "fchmodat", "fchmodat2")
 CALL_NUMBERS = {
@@ -293,7 +293,7 @@ BY_NUMBER = {
 }
 
 
-class Broker:
+class CallBroker:
     """Does the supervised calls of one job."""
 
     def __init__(self, listener: int, writable: Sequence[str], readable: Sequence[str]) -> None:
@@ -306,7 +306,7 @@ class Broker:
         """Do one call, or refuse it, and end it."""
         error = value = 0
         try:
-            with Caller(notification.thread, memory) as caller:
+            with CallingProcess(notification.thread, memory) as caller:
                 value = self._carry_out(notification, caller) or 0
         except OSError as failure:
             error = failure.errno or errno.EPERM
@@ -314,7 +314,7 @@ class Broker:
             error = errno.EINVAL
         notification.answer(self._listener, error, value)
 
-    def _carry_out(self, notification: Notification, caller: Caller) -> int | None:
+    def _carry_out(self, notification: Notification, caller: CallingProcess) -> int | None:
         call = BY_NUMBER[notification.number]
         named = open_named_file(call, notification.arguments, caller)
         action = call.prepare(caller, notification.arguments[call.rest :])
@@ -356,7 +356,7 @@ def _is_below(path: str, root: str) -> bool:
     return f"{path}/".startswith(root.rstrip("/") + "/")
 
 
-def open_named_file(call: Call, arguments: Sequence[int], caller: Caller) -> int:
+def open_named_file(call: SupervisedCall, arguments: Sequence[int], caller: CallingProcess) -> int:
     """Return a descriptor (O_PATH) of the file that a call names. Raises OSError."""
     folder = _AT_FDCWD if call.folder is None else ctypes.c_int32(arguments[call.folder]).value
     follows, may_be_empty = _read_flags(call, arguments)
@@ -375,7 +375,7 @@ def open_named_file(call: Call, arguments: Sequence[int], caller: Caller) -> int
     return caller.open_path(path, folder, follows=follows)
 
 
-def _read_flags(call: Call, arguments: Sequence[int]) -> tuple[bool, bool]:
+def _read_flags(call: SupervisedCall, arguments: Sequence[int]) -> tuple[bool, bool]:
     """Return whether a link at the end of the path is followed, and whether the path may be empty. Raises OSError."""
     if call.flags is None:
         return call.follows, False
@@ -391,7 +391,7 @@ def serve_calls(channel: socket.socket, listener: int, spec: JobSpec) -> NoRetur
     """Turn this forked process into the broker of a job: answer each call, until the channel is closed."""
     try:
         lockdown.close_all_except(channel.fileno(), listener)
-        broker = Broker(listener, [*spec.writable, *spec.written], [*spec.readable, *spec.pieces])
+        broker = CallBroker(listener, [*spec.writable, *spec.written], [*spec.readable, *spec.pieces])
         if spec.user is not None and os.geteuid() != spec.user:
             lockdown.become_user(spec.user)
         lockdown.drop_capabilities()

@@ -25,11 +25,11 @@ _MOUNTED, _MOUNT_POINT = 3, 4
 _EMPTY_WITHIN_S, _PAUSE_S = 0.2, 0.002
 
 
-class Refusal(Exception):
+class GroupRefusal(Exception):
     """No part of the tree can be used. The text says why."""
 
 
-class Group:
+class ControlGroup:
     """The control group of all jobs of one sandbox; `release` it."""
 
     def __init__(self, folder: str) -> None:
@@ -122,7 +122,7 @@ def find_delegated_folder(root: str = "/") -> str:
     missing = _NEEDED_CONTROLLERS - set(_read_file(f"{tree.own}/cgroup.controllers").split())
     if missing:
         several = len(missing) > 1
-        raise Refusal(
+        raise GroupRefusal(
             f"the controller{'s' * several} {' and '.join(sorted(missing))} {'are' if several else 'is'} "
             "not delegated to the group that Paddock runs in"
         )
@@ -142,7 +142,7 @@ def _list_delegated_folders(tree: _Tree, *, managed: bool) -> list[str]:
             return found
         folder = os.path.dirname(folder)
     if managed or not found:
-        raise Refusal("no group is delegated to the user that Paddock runs as")
+        raise GroupRefusal("no group is delegated to the user that Paddock runs as")
     return found
 
 
@@ -158,7 +158,9 @@ def _enable_controllers(folder: str) -> str:
     """Enable the controllers for the groups in a folder, which must be empty of processes or the top of the tree."""
     if os.path.exists(f"{folder}/cgroup.type"):
         if _read_file(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
-            raise Refusal("other processes are in the group that Paddock runs in, so it cannot be divided")
+            raise GroupRefusal(
+                "other processes are in the group that Paddock runs in, so it cannot be divided"
+            )
         server = f"{folder}/server"
         os.makedirs(server, exist_ok=True)
         _write_file(f"{server}/cgroup.procs", "0")
@@ -181,7 +183,7 @@ def _find_mount(root: str) -> _Tree:
         )
         mounts = [line.partition(" - ") for line in _read_file(f"{root}/proc/self/mountinfo").splitlines()]
     except (OSError, StopIteration):
-        raise Refusal("this kernel has no cgroup v2") from None
+        raise GroupRefusal("this kernel has no cgroup v2") from None
     for mount, _, kind in mounts:
         fields = mount.split(" ")
         if len(fields) <= _MOUNT_POINT or kind.partition(" ")[0] != "cgroup2":
@@ -190,7 +192,7 @@ def _find_mount(root: str) -> _Tree:
         if f"{own}/".startswith(f"{above}/"):
             top = f"{root.rstrip('/')}{fields[_MOUNT_POINT]}"
             return _Tree(top, os.path.normpath(f"{top}/{own[len(above) :]}"))
-    raise Refusal("cgroup v2 is not mounted")
+    raise GroupRefusal("cgroup v2 is not mounted")
 
 
 def _is_ours(folder: str) -> bool:

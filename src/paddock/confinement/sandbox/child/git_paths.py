@@ -99,7 +99,7 @@ def list_git_paths(
     links that the paths lead through. `present` are the names in the folder. Raises GitConfigError if there is more
     than git needs.
     """
-    reader = _Reader(root, links, home)
+    reader = _ConfigReader(root, links, home)
     for file in files:
         reader.read_config(file, reader.top, trusted=True)
     if "HEAD" in present:  # a repository without a work tree
@@ -114,7 +114,7 @@ class _Submodule(NamedTuple):
     path: str
 
 
-class _Reader:
+class _ConfigReader:
     """Reads configuration and collects paths. Paths are absolute, and may lead through links."""
 
     def __init__(self, root: int, links: LinkResolver, home: str) -> None:

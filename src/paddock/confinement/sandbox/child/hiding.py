@@ -94,7 +94,7 @@ class HiddenPath(NamedTuple):
     is_folder: bool
 
 
-class _Rule(NamedTuple):
+class _HidingRule(NamedTuple):
     """A rule, in lower case."""
 
     parts: tuple[str, ...]
@@ -104,7 +104,7 @@ class _Rule(NamedTuple):
     check: Callable[[bytes], bool] | None
 
     @classmethod
-    def read(cls, rule: str, *, shows: bool) -> "_Rule":
+    def read(cls, rule: str, *, shows: bool) -> "_HidingRule":
         parts = tuple(rule.lower().strip("/").split("/"))
         check = None if shows else CONDITIONAL.get(rule)
         return cls(parts, rule.startswith("/"), rule.endswith("/"), shows, check)
@@ -128,15 +128,15 @@ def _compile_part(part: str) -> re.Pattern[str]:
 class _RuleIndex(NamedTuple):
     """Rules by their last names, most of which have no wildcard, so that most files are sorted out fast."""
 
-    plain: Mapping[str, Sequence[_Rule]]
+    plain: Mapping[str, Sequence[_HidingRule]]
     starts: tuple[str, ...]
     ends: tuple[str, ...]
     others: re.Pattern[str] | None
-    with_wildcards: Sequence[_Rule]
-    deep: Sequence[_Rule]
+    with_wildcards: Sequence[_HidingRule]
+    deep: Sequence[_HidingRule]
     """Rules with several names, the first of which may name a link to a folder."""
 
-    def find(self, name: str) -> list[_Rule]:
+    def find(self, name: str) -> list[_HidingRule]:
         """Return the rules whose last name is this one, in lower case, in the order in which they decide."""
         found = [
             *self.plain.get(name, ()),
@@ -147,11 +147,11 @@ class _RuleIndex(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def _index_rules(hidden: tuple[str, ...], shown: tuple[str, ...]) -> _RuleIndex:
-    rules = [_Rule.read(rule, shows=True) for rule in shown] + [
-        _Rule.read(rule, shows=False) for rule in hidden
+    rules = [_HidingRule.read(rule, shows=True) for rule in shown] + [
+        _HidingRule.read(rule, shows=False) for rule in hidden
     ]
-    plain: dict[str, list[_Rule]] = {}
-    with_wildcards: list[_Rule] = []
+    plain: dict[str, list[_HidingRule]] = {}
+    with_wildcards: list[_HidingRule] = []
     starts, ends, others = set[str](), set[str](), set[str]()
     for rule in rules:
         last = rule.parts[-1]
@@ -170,7 +170,7 @@ def _index_rules(hidden: tuple[str, ...], shown: tuple[str, ...]) -> _RuleIndex:
     return _RuleIndex(plain, tuple(starts), tuple(ends), form, with_wildcards, deep)
 
 
-class _Listing(NamedTuple):
+class _DirectoryListing(NamedTuple):
     """What the search needs to know of a folder that has not changed."""
 
     stamp: tuple[int, ...]
@@ -183,21 +183,21 @@ class _Listing(NamedTuple):
     """Links whose name a rule has before its last one."""
 
 
-class _Search:
+class _HiddenSearch:
     """The search of one folder with the same rules. It remembers the names in folders that have not changed."""
 
     def __init__(self, top: str, rules: HidingRules) -> None:
         self._top = top
         self._parts = top.lower().strip("/").split("/")
         self._rules = _index_rules(tuple(rules.hidden), tuple(rules.shown))
-        self._known: dict[str, _Listing] = {}
+        self._known: dict[str, _DirectoryListing] = {}
         self._names = 0
         """Names that this search has looked at."""
 
     def find(self) -> list[HiddenPath]:
         """Return what is to hide now. Raises TooLargeError; OSError if the folder cannot be read."""
         os.close(open_itself(self._top))  # no link may stand in its place
-        known: dict[str, _Listing] = {}
+        known: dict[str, _DirectoryListing] = {}
         found: dict[str, HiddenPath] = {}
         now, self._names = time.time_ns(), 0
         pending = [""]
@@ -224,7 +224,7 @@ class _Search:
         if self._names > MAX_NAMES:
             raise TooLargeError(f"the folder holds more than {MAX_NAMES:,} names")
 
-    def _try_to_list(self, folder: str, now: int, found: dict[str, HiddenPath]) -> _Listing | None:
+    def _try_to_list(self, folder: str, now: int, found: dict[str, HiddenPath]) -> _DirectoryListing | None:
         """Return the listing of a folder; None if it is closed or no longer there. Raises TooLargeError; OSError."""
         try:
             return self._list(folder, now)
@@ -241,7 +241,7 @@ class _Search:
                 raise
         return None
 
-    def _list(self, folder: str, now: int) -> _Listing:
+    def _list(self, folder: str, now: int) -> _DirectoryListing:
         """Return the listing of a folder, read anew unless it is as before. Raises OSError."""
         path = f"{self._top}/{folder}" if folder else self._top
         known = self._known.get(folder)
@@ -261,7 +261,7 @@ class _Search:
 
     def _sort(
         self, folder: str, stamp: tuple[int, ...], entries: Sequence[tuple[str, bool]], links: Sequence[str]
-    ) -> _Listing:
+    ) -> _DirectoryListing:
         plain, starts, ends, others, *_ = self._rules
         candidates = [
             entry
@@ -272,7 +272,7 @@ class _Search:
             or (others is not None and others.fullmatch(name))
         ]
         rules = {entry: self._find_rule(_join(folder, entry[0]), is_folder=entry[1]) for entry in candidates}
-        return _Listing(
+        return _DirectoryListing(
             stamp,
             len(entries),
             tuple(
@@ -288,7 +288,7 @@ class _Search:
         name = name.lower()
         return any(_fits(part, name) for rule in self._rules.deep for part in rule.parts[:-1])
 
-    def _find_rule(self, path: str, *, is_folder: bool) -> _Rule | None:
+    def _find_rule(self, path: str, *, is_folder: bool) -> _HidingRule | None:
         """Return the rule that decides on a path; None without one."""
         parts = path.lower().split("/")
         for rule in self._rules.find(parts[-1]):
@@ -404,7 +404,7 @@ class _Search:
 
 def is_hidden(path: str, top: str, rules: HidingRules) -> bool:
     """Return whether the rules hide an existing file below a real folder, by the names of its real path."""
-    search, parts = _Search(top, rules), path[len(top) + 1 :].split("/")
+    search, parts = _HiddenSearch(top, rules), path[len(top) + 1 :].split("/")
     for folder in ("/".join(parts[:end]) for end in range(1, len(parts))):
         if search.is_shown(folder, is_folder=True):
             return False
@@ -415,7 +415,7 @@ def is_hidden(path: str, top: str, rules: HidingRules) -> bool:
 
 _LOCK = threading.Lock()
 """Searches keep what they found, and the threads of one process share them."""
-_SEARCHES: OrderedDict[tuple[str, HidingRules], _Search] = OrderedDict()
+_SEARCHES: OrderedDict[tuple[str, HidingRules], _HiddenSearch] = OrderedDict()
 
 
 def find_hidden(folders: Iterable[str], rules: HidingRules, granted: Iterable[str] = ()) -> list[HiddenPath]:
@@ -431,7 +431,7 @@ def _find_in(folders: Iterable[str], rules: HidingRules, granted: Iterable[str])
     found: dict[str, HiddenPath] = {}
     for top in dict.fromkeys(folders) if rules.hidden else ():
         key = top, rules
-        search = _SEARCHES[key] = _SEARCHES.pop(key, None) or _Search(top, rules)
+        search = _SEARCHES[key] = _SEARCHES.pop(key, None) or _HiddenSearch(top, rules)
         while len(_SEARCHES) > _MAX_SEARCHED:
             _SEARCHES.popitem(last=False)
         try:

@@ -38,7 +38,7 @@ JOB_UID = 65531
 user namespaces of containers map it, because it is below 65536."""
 
 
-class Rules(NamedTuple):
+class LockdownRules(NamedTuple):
     """The restrictions of a worker. The fork server prepares them, because it can still read files."""
 
     filter: bytes
@@ -50,7 +50,7 @@ class Rules(NamedTuple):
     """Files that the worker may read."""
 
 
-def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
+def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> LockdownRules:
     """Prepare what `shed_powers` and `seal_process` need. The rules deny everything except reading `readable` files.
 
     Raises OSError if Paddock has no filter for this machine.
@@ -64,7 +64,7 @@ def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
         importlib.import_module(
             "paddock.confinement.sandbox.child.empty_root"
         )  # workers cannot read it any more
-    return Rules(seccomp.read_filter(profile), version, ruleset, readable)
+    return LockdownRules(seccomp.read_filter(profile), version, ruleset, readable)
 
 
 def die_with_parent() -> None:
@@ -156,7 +156,7 @@ def has_own_user() -> bool:
     return os.geteuid() == 0 and is_mapped(UNPRIVILEGED_UID)
 
 
-def shed_powers(rules: Rules) -> None:
+def shed_powers(rules: LockdownRules) -> None:
     """Leave root, refuse new privileges, and deny files, sockets and scopes to this thread and its children.
 
     In a user namespace without another user, root stays root but loses all capabilities. Without Landlock, an empty
@@ -198,7 +198,7 @@ def dump_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (value, value))
 
 
-def seal_process(rules: Rules) -> None:
+def seal_process(rules: LockdownRules) -> None:
     """Set the limits that never change and install the system call filter on every thread."""
     dump_no_core()
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

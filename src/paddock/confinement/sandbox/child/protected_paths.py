@@ -50,7 +50,7 @@ class RecordError(Exception):
     """The protected paths of a workspace cannot be recorded, so that no job may write to it."""
 
 
-class Record(NamedTuple):
+class PathRecord(NamedTuple):
     """The protected paths of a workspace."""
 
     paths: Sequence[str]
@@ -113,14 +113,14 @@ class ProtectedPaths:
         os.close(self._known)
         return [f"{self._workspace}/{name}" for name in self._way_back.aside]
 
-    def _open_shared(self) -> Record:
+    def _open_shared(self) -> PathRecord:
         known = self._known
         if os.pread(known, 1, 0) == _COMPLETE_MARK:
             size = os.fstat(known).st_size
             found: tuple[list[str], dict[str, _EntryFields]]
             found = marshal.loads(os.pread(known, size, 1))  # noqa: S302 - ours
             nodes = {path: SnapshotEntry._make(node) for path, node in found[1].items()}
-            return Record(found[0], Snapshot(nodes))
+            return PathRecord(found[0], Snapshot(nodes))
         record = record_paths(self.root, self._rules)
         nodes = {path: tuple(node) for path, node in record.snapshot.nodes.items()}
         data = marshal.dumps((list(record.paths), nodes))
@@ -154,12 +154,12 @@ def _explain_error(error: OSError) -> str:
     return f"the protected paths of the workspace cannot be read: {error.strerror}"
 
 
-def record_paths(root: int, rules: ProtectionRules = BUILT_IN_RULES) -> Record:
+def record_paths(root: int, rules: ProtectionRules = BUILT_IN_RULES) -> PathRecord:
     """Record the protected paths below an open folder. Raises TooLargeError; OSError if they cannot be read."""
     paths, found = list_protected_paths(root, rules), Snapshot()
     for path in PresentNames(root).select(paths):
         _record_one(root, path, found)
-    return Record(paths, found)
+    return PathRecord(paths, found)
 
 
 def _record_one(root: int, top: str, found: Snapshot) -> None:
@@ -182,7 +182,7 @@ def _record_one(root: int, top: str, found: Snapshot) -> None:
 
 
 def restore_paths(
-    root: int, before: Record, way_back: Restoration, rules: ProtectionRules = BUILT_IN_RULES
+    root: int, before: PathRecord, way_back: Restoration, rules: ProtectionRules = BUILT_IN_RULES
 ) -> RestoreReport:
     """Restore every protected path below an open folder as far as possible."""
     found = RestoreReport([], {})

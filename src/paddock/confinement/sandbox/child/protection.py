@@ -188,7 +188,7 @@ def _find(root: int, rules: _SortedRules, *, nested: bool) -> list[str]:
     """Return the paths that match a pattern; each folder is listed once for all of them."""
     found: list[str] = []
     left = MAX_NAMES
-    pending = [_Folder("", NESTED_LEVELS if nested and rules.nested else -1, rules.patterns)]
+    pending = [_ProtectedFolder("", NESTED_LEVELS if nested and rules.nested else -1, rules.patterns)]
     with contextlib.ExitStack() as closed:
         while pending:
             folder = pending.pop()
@@ -222,7 +222,7 @@ def _find(root: int, rules: _SortedRules, *, nested: bool) -> list[str]:
     return [*dict.fromkeys(found)]
 
 
-class _Folder(NamedTuple):
+class _ProtectedFolder(NamedTuple):
     """A folder to list."""
 
     path: str
@@ -235,7 +235,9 @@ class _Folder(NamedTuple):
         return f"{self.path}/{path}" if self.path else path
 
 
-def _match_entry(entry: os.DirEntry[str], folder: _Folder) -> tuple[list[str], _Folder | None]:
+def _match_entry(
+    entry: os.DirEntry[str], folder: _ProtectedFolder
+) -> tuple[list[str], _ProtectedFolder | None]:
     """Return an entry of a folder once for each pattern that ends with it, and the entry as a folder to list."""
     name = entry.name
     rests: list[str] = []
@@ -250,11 +252,11 @@ def _match_entry(entry: os.DirEntry[str], folder: _Folder) -> tuple[list[str], _
     further = _group_patterns(filter(None, rests)) if rests else _NO_PATTERNS
     levels = folder.levels - 1 if folder.levels > 0 and name not in SKIPPED_FOLDERS else -1
     if (further or levels >= 0) and entry.is_dir(follow_symlinks=False):
-        return found, _Folder(folder.join(name), levels, further)
+        return found, _ProtectedFolder(folder.join(name), levels, further)
     return found, None
 
 
-def _is_last(folder: _Folder, above: int, name: str) -> bool:
+def _is_last(folder: _ProtectedFolder, above: int, name: str) -> bool:
     """Return whether nothing in a folder needs to be listed; then it need not be opened either, unless it is closed."""
     return (
         folder.levels == 0

@@ -17,7 +17,7 @@ FILTERS_FOLDER = f"{os.path.dirname(__file__)}/filters"  # pathlib would be copi
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class _Program(ctypes.Structure):
+class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
@@ -33,7 +33,7 @@ def install_filter(program: bytes) -> None:
 
     `no_new_privs` must be set. Raises OSError if the kernel refuses, or if a thread has another filter.
     """
-    argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
+    argument = _FilterProgram(len(program) // _INSTRUCTION_BYTES, program)
     failed = _LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
     if failed:
         raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_SET_MODE_FILTER)")
@@ -45,7 +45,7 @@ def install_listener(program: bytes) -> int:
     Where the kernel can (Linux 5.19), a received call is interrupted only by a fatal signal, so that it is not done
     twice. Raises OSError if the kernel refuses, such as for a second listener.
     """
-    argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
+    argument = _FilterProgram(len(program) // _INSTRUCTION_BYTES, program)
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
         listener = int(_LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, flags, ctypes.byref(argument)))
         if listener >= 0:

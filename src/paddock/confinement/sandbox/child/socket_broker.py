@@ -32,7 +32,7 @@ from paddock.confinement.sandbox.child.call_broker import (
     BY_NUMBER,
     NOTIFICATION_BYTES,
     RECEIVE,
-    Caller,
+    CallingProcess,
     Notification,
     check_mode,
     open_named_file,
@@ -87,7 +87,7 @@ def serve_socket_calls(files: Sequence[int], private: Sequence[str]) -> NoReturn
         lockdown.refuse_new_privileges()
         lockdown.make_undumpable()
         _thread.stack_size(_THREAD_STACK_BYTES)
-        Broker(listener, processes, (*private, spec.scratch)).serve_calls()
+        SocketBroker(listener, processes, (*private, spec.scratch)).serve_calls()
     finally:  # nothing may return into the keeper's code
         os._exit(1)
 
@@ -121,7 +121,7 @@ def _enter_private_root(jail: int, spec: JobSpec, scratch: int, private: Sequenc
     )
 
 
-class Broker:
+class SocketBroker:
     """Does the calls of one job that name a socket, each in a thread, so that one that waits delays no other."""
 
     def __init__(self, listener: int, processes: int, private: Sequence[str]) -> None:
@@ -255,7 +255,7 @@ class Broker:
         return os.path.normpath(path).startswith(tuple(f"{folder}/" for folder in self._private))
 
 
-class _JailedCaller(Caller):
+class _JailedCaller(CallingProcess):
     """A caller whose root is not the broker's."""
 
     def open_path(self, path: bytes, folder: int, *, follows: bool) -> int:

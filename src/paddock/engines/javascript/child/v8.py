@@ -42,14 +42,14 @@ class _Payload(ctypes.Union):
     _fields_ = (("pointer", ctypes.c_void_p), ("integer", ctypes.c_int64))
 
 
-class _Value(ctypes.Structure):
+class _V8Value(ctypes.Structure):
     _pack_ = 1
     _layout_ = "ms"  # the default with `_pack_`; Python 3.14 requires it to be explicit
     _fields_ = (("payload", _Payload), ("length", ctypes.c_size_t), ("type", ctypes.c_uint8))
 
 
-_Handle = ctypes.POINTER(_Value)
-_Pointer: TypeAlias = "ctypes._Pointer[_Value]"  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - has no public name
+_Handle = ctypes.POINTER(_V8Value)
+_Pointer: TypeAlias = "ctypes._Pointer[_V8Value]"  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - has no public name
 _Callback = ctypes.CFUNCTYPE(None, _U64, _Handle)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from paddock.engines.script_tools.inputs import Inputs
-from paddock.engines.script_tools.prompts.detection import Match
+from paddock.engines.script_tools.prompts.detection import PromptMatch
 from paddock.model.base import Json, Value
 from paddock.model.numbers import dumps
 
@@ -16,7 +16,7 @@ _FAILED = "Validation failed"
 _NO_JSON = "Script did not return valid JSON output"
 
 
-class Question(Value):
+class PromptQuestion(Value):
     """One tool that waits for an answer."""
 
     tool_id: str
@@ -28,7 +28,7 @@ class Question(Value):
 
 
 @dataclass(slots=True)
-class Approvals:
+class PromptApprovals:
     """Calls that wait for confirmation; each confirmation allows one run. `clock` returns monotonic seconds."""
 
     clock: Callable[[], float]
@@ -56,9 +56,9 @@ class Approvals:
         return False
 
 
-def question(match: Match, *, name: str, prompt: str, message: str | None) -> Question:
+def question(match: PromptMatch, *, name: str, prompt: str, message: str | None) -> PromptQuestion:
     """Return the question about a match."""
-    return Question(
+    return PromptQuestion(
         tool_id=match.tool,
         tool_name=name,
         message=message or f"Execute {name}?",
@@ -68,7 +68,7 @@ def question(match: Match, *, name: str, prompt: str, message: str | None) -> Qu
     )
 
 
-def request(questions: Sequence[Question], prompt: str) -> dict[str, Json]:
+def request(questions: Sequence[PromptQuestion], prompt: str) -> dict[str, Json]:
     """Return the answer to a call whose tools need confirmation."""
     lines = "\n".join(f"- {each.tool_name}: {each.message}" for each in questions)
     tools = [

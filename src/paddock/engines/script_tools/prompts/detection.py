@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from paddock.engines.script_tools.inputs import Inputs, list_required, properties_of
-from paddock.engines.script_tools.manifest import Manifest
+from paddock.engines.script_tools.manifest import ToolManifest
 from paddock.model.base import Json
 
 Reason = Literal["name_match", "schema_match", "always_match"]
@@ -27,7 +27,7 @@ _ALIASES_PATTERN = re.compile(r"\balias(?:es)?:\s*([\w, -]{1,200})", re.IGNORECA
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PromptMatch:
     """A tool that a call refers to."""
 
     tool: str
@@ -41,8 +41,8 @@ class Match:
 
 
 def detect(
-    arguments: Mapping[str, Json], tools: Iterable[tuple[Manifest, Mapping[str, Json]]]
-) -> list[Match]:
+    arguments: Mapping[str, Json], tools: Iterable[tuple[ToolManifest, Mapping[str, Json]]]
+) -> list[PromptMatch]:
     """Return the matching tools, most certain first; tools come with their input schemas."""
     named = _list_named(arguments)
     found = [
@@ -61,8 +61,8 @@ def _list_named(arguments: Mapping[str, Json]) -> set[str]:
 
 
 def _match_tool(
-    arguments: Mapping[str, Json], manifest: Manifest, schema: Mapping[str, Json], named: set[str]
-) -> Match | None:
+    arguments: Mapping[str, Json], manifest: ToolManifest, schema: Mapping[str, Json], named: set[str]
+) -> PromptMatch | None:
     rule = manifest.execution
     if not manifest.enabled or rule.trigger == "never":
         return None
@@ -75,10 +75,10 @@ def _match_tool(
     }
     explicit = tool in named
 
-    def match(priority: float, reason: Reason) -> Match:
+    def match(priority: float, reason: Reason) -> PromptMatch:
         inputs = values if properties else _without_requests(arguments)
         confirm = rule.confirm and not explicit
-        return Match(tool, priority, reason, explicit, tuple(values), inputs, confirm)
+        return PromptMatch(tool, priority, reason, explicit, tuple(values), inputs, confirm)
 
     if explicit:
         return match(NAMED, "name_match")

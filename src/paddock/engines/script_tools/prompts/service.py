@@ -9,14 +9,14 @@ from typing import cast
 from pydantic import Field
 
 from paddock.engines.script_tools.inputs import Inputs
-from paddock.engines.script_tools.library import Tool, ToolLibrary
+from paddock.engines.script_tools.library import ScriptTool, ToolLibrary
 from paddock.engines.script_tools.prompts import confirmation, templates
-from paddock.engines.script_tools.prompts.confirmation import Approvals, Question
-from paddock.engines.script_tools.prompts.detection import Match, detect
+from paddock.engines.script_tools.prompts.confirmation import PromptApprovals, PromptQuestion
+from paddock.engines.script_tools.prompts.detection import PromptMatch, detect
 from paddock.model.base import Json, Value
 from paddock.model.tool import ToolEnd
 
-Run = Callable[[Tool, Inputs], Awaitable[ToolEnd]]
+Run = Callable[[ScriptTool, Inputs], Awaitable[ToolEnd]]
 
 
 class PromptReply(Value):
@@ -30,7 +30,7 @@ class PromptReply(Value):
     """The prompt that was called."""
     ends: dict[str, ToolEnd] = Field(default_factory=dict[str, ToolEnd])
     """Results of the confirmed tools that ran, by id."""
-    questions: list[Question] = Field(default_factory=list[Question])
+    questions: list[PromptQuestion] = Field(default_factory=list[PromptQuestion])
     """Tools that wait until the same call is repeated."""
     warnings: list[str] = Field(default_factory=list[str])
     """Warnings of tools, and actions that they requested and Paddock does not support."""
@@ -54,7 +54,7 @@ class PromptService:
     def __init__(self, library: ToolLibrary, run: Run, clock: Callable[[], float]) -> None:
         self._library = library
         self._run = run
-        self._approvals = Approvals(clock)
+        self._approvals = PromptApprovals(clock)
 
     async def call(self, prompt: str, arguments: Mapping[str, Json]) -> PromptReply:
         """Handle a call with the tools of a prompt and of the workspace."""
@@ -65,7 +65,7 @@ class PromptService:
             await self._run_tools(prompt, tools[match.tool], match, reply)
         return reply
 
-    async def _run_tools(self, prompt: str, tool: Tool, match: Match, reply: PromptReply) -> None:
+    async def _run_tools(self, prompt: str, tool: ScriptTool, match: PromptMatch, reply: PromptReply) -> None:
         rule = tool.manifest.execution
         if match.needs_confirmation and rule.auto_approve_on_valid:
             end = await self._run(tool, match.inputs)
@@ -87,12 +87,14 @@ class PromptService:
                 )
             )
 
-    def _visible_tools(self, prompt: str) -> dict[str, Tool]:
+    def _visible_tools(self, prompt: str) -> dict[str, ScriptTool]:
         """Return the tools for a prompt, by id: its own, then the workspace's; none of other prompts."""
         usable = [
-            tool for tool in self._library.all() if isinstance(tool, Tool) and tool.prompt in ("", prompt)
+            tool
+            for tool in self._library.all()
+            if isinstance(tool, ScriptTool) and tool.prompt in ("", prompt)
         ]
-        found: dict[str, Tool] = {}
+        found: dict[str, ScriptTool] = {}
         for tool in sorted(usable, key=lambda tool: not tool.prompt):
             found.setdefault(tool.id, tool)
         return found

@@ -25,7 +25,7 @@ class TemplateError(ValueError):
     """A template refers to a missing script or field; the text is for its author."""
 
 
-class ScriptNotFound(TemplateError):
+class TemplateNotFound(TemplateError):
     """No script has that id."""
 
 
@@ -56,7 +56,7 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
         if key not in ends:
             end = await run(tool, inputs)
             if end is None:
-                raise ScriptNotFound(f'Script "{tool}" not found. Searched: {", ".join(searched)}')
+                raise TemplateNotFound(f'Script "{tool}" not found. Searched: {", ".join(searched)}')
             ends[key] = end
         pieces += [
             template[reference.end() : rest],

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import httpx2
 
-from paddock.confinement.network.dial import RefusedError, explain_address, find_addresses
+from paddock.confinement.network.dial import DialRefusedError, explain_address, find_addresses
 from paddock.confinement.network.http_transport import CheckedTransport, read_url_authority
 from paddock.engines.servers.auth.tokens import LoginFailed
 from paddock.model.addresses import Address, is_port, is_public, really
@@ -58,7 +58,7 @@ class AuthorizationHttp:
             raise LoginFailed(
                 f"{_render_url(request.url)} did not answer within {TIMEOUT_S:g} seconds"
             ) from None
-        except RefusedError as error:
+        except DialRefusedError as error:
             raise LoginFailed(f"{_render_url(request.url)} cannot be found: {error}") from None
         except httpx2.HTTPError as error:
             raise LoginFailed(

@@ -28,12 +28,12 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.engines.servers.calls.call_errors import MAX_ERROR_CODE, TRACE, CallFailed, Trace, bound_data
-from paddock.engines.servers.calls.elicitation import Questions, asks_back
+from paddock.engines.servers.calls.elicitation import ServerQuestions, asks_back
 from paddock.engines.servers.calls.http import http_client
 from paddock.engines.servers.calls.http_errors import find_request_error
 from paddock.engines.servers.calls.lifecycle import CallHealth
 from paddock.engines.servers.calls.process import ServerChild
-from paddock.engines.servers.calls.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, Session
+from paddock.engines.servers.calls.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, RawSession
 from paddock.engines.servers.calls.stdio import PipeReader, PipeWriter
 from paddock.engines.servers.calls.stdio_rpc import OversizedAnswerError, StdioRpc
 from paddock.engines.servers.calls.unsolicited import (
@@ -81,7 +81,7 @@ for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
-class Connection:
+class ServerConnection:
     """A connection to one server. Calls may run concurrently."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Connection:
     ) -> None:
         self.lost = asyncio.Event()
         """Set once the connection can no longer be used."""
-        self.session: Session | None = None
+        self.session: RawSession | None = None
         self.listed = False
         """Whether the server's tools were listed since they last changed."""
         self.listing = asyncio.Lock()
@@ -104,7 +104,7 @@ class Connection:
         self._broken_rule = ""
         self._ended_by_us = False
         self._auth = auth
-        self._questions = Questions() if server.questions else None
+        self._questions = ServerQuestions() if server.questions else None
         self._under_way = 0
         self._forgotten = False
         self._quiet = asyncio.Event()
@@ -410,7 +410,7 @@ def _is_text(tool: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def _watch_output(
-    connection: Connection, process: ServerChild, unasked: UnsolicitedBudget, max_values: int
+    connection: ServerConnection, process: ServerChild, unasked: UnsolicitedBudget, max_values: int
 ) -> PipeReader:
     """Return a reader of a process's messages; it counts everything else that the process writes."""
     process.stdout.rpc, process.stdout.max_values = connection.rpc, max_values
@@ -442,7 +442,7 @@ async def open_connection(
     auth: "BearerAuth | None" = None,
     quiet: bool = False,
     max_values: int = MAX_VALUES,
-) -> AsyncGenerator[Connection]:
+) -> AsyncGenerator[ServerConnection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so that no
@@ -450,7 +450,7 @@ async def open_connection(
     HTTP requests; if it waits for a person, `quiet` suppresses the log entry about a slow start. A failure of an open
     HTTP connection leaves the context as an exception group. `max_values` limits the values in one answer.
     """
-    connection = Connection(server, process, on_lost, auth)
+    connection = ServerConnection(server, process, on_lost, auth)
     unasked = UnsolicitedBudget(connection.declare_lost, asyncio.get_running_loop().time)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
@@ -471,7 +471,7 @@ async def open_connection(
                 connection.listed = False
                 on_changed()
 
-        session = Session(
+        session = RawSession(
             CountedReader(reader, unasked),
             CountedWriter(writer, unasked),
             client_info=_CLIENT,

@@ -54,7 +54,7 @@ def read_form(params: Mapping[str, Any]) -> ServerForm:
     return ServerForm(message, values)
 
 
-class Questions:
+class ServerQuestions:
     """The questions of one connection."""
 
     def __init__(self) -> None:

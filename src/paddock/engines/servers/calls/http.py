@@ -51,7 +51,7 @@ def http_client(
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
     try:
-        make = partial(_Client, max_values, headers=headers, timeout=timeout, auth=auth)
+        make = partial(_ServerClient, max_values, headers=headers, timeout=timeout, auth=auth)
         return build_client(lambda transport: make(transport=transport), httpx2.URL(server.url))
     except httpx2.InvalidURL:
         why = f"the `url` of {server.name} is not the address of a web server; correct it"
@@ -60,7 +60,7 @@ def http_client(
     raise CallFailed(ServerUnavailable(f"{why}."), CallHealth.NEUTRAL)
 
 
-class _Client(httpx2.AsyncClient):
+class _ServerClient(httpx2.AsyncClient):
     """Records in the call's trace how the request ended, and turns a network failure into an answer."""
 
     def __init__(self, max_values: int, **options: Any) -> None:  # noqa: ANN401

@@ -1,7 +1,7 @@
 """The life of upstream servers as one state machine: no I/O, no clock, no randomness.
 
-`Pool.handle_event(event, now)` takes an event and returns instructions. The same events at the same times give the same
-instructions, so that Hypothesis can drive it and a failure can be replayed.
+`ServerPool.handle_event(event, now)` takes an event and returns instructions. The same events and times give the
+same instructions, so that Hypothesis can drive it and a failure can be replayed.
 
 A *child* is one incarnation of a server: a process, or an HTTP connection. Its state changes only along `TRANSITIONS`.
 It occupies a slot in the pool from the instruction to start it until the report that nothing of it is left. A closed or
@@ -22,7 +22,7 @@ MAX_LIVE = 20
 IDLE_TIMEOUT_MS = 300_000
 
 
-class State(StrEnum):
+class ServerState(StrEnum):
     """The state of a child."""
 
     IDLE = "idle"
@@ -32,12 +32,12 @@ class State(StrEnum):
     CLOSED = "closed"
 
 
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.IDLE: frozenset({State.CONNECTING, State.ACTIVE, State.CLOSED}),
-    State.CONNECTING: frozenset({State.ACTIVE, State.FAILED, State.CLOSED}),
-    State.ACTIVE: frozenset({State.IDLE, State.FAILED, State.CLOSED}),
-    State.FAILED: frozenset({State.CONNECTING, State.CLOSED}),
-    State.CLOSED: frozenset(),
+TRANSITIONS: Mapping[ServerState, frozenset[ServerState]] = {
+    ServerState.IDLE: frozenset({ServerState.CONNECTING, ServerState.ACTIVE, ServerState.CLOSED}),
+    ServerState.CONNECTING: frozenset({ServerState.ACTIVE, ServerState.FAILED, ServerState.CLOSED}),
+    ServerState.ACTIVE: frozenset({ServerState.IDLE, ServerState.FAILED, ServerState.CLOSED}),
+    ServerState.FAILED: frozenset({ServerState.CONNECTING, ServerState.CLOSED}),
+    ServerState.CLOSED: frozenset(),
 }
 
 
@@ -50,7 +50,7 @@ class CallHealth(StrEnum):
     """Refused credentials, an exited process, a cancelled call: the breaker does not count it."""
 
 
-class Refusal(StrEnum):
+class CallRefusal(StrEnum):
     """Why a call is refused."""
 
     BREAKER_OPEN = "breaker open"
@@ -163,7 +163,7 @@ class Refuse:
 
     call: int
     server: str
-    why: Refusal
+    why: CallRefusal
 
 
 Instruction = Start | Stop | Dispatch | Refuse
@@ -180,31 +180,31 @@ class IdleRules:
 
 
 @dataclass(slots=True)
-class Child:
+class ServerChild:
     """One incarnation of a server."""
 
     number: int
     server: str
-    state: State = State.IDLE
+    state: ServerState = ServerState.IDLE
     live: bool = False
     """Occupies a slot: something of it may still exist."""
     idle_since: float = 0.0
     calls: set[int] = field(default_factory=set[int])
 
-    def change_state(self, state: State) -> None:
+    def change_state(self, state: ServerState) -> None:
         """Change the state. A forbidden transition is a bug of this module."""
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         self.state = state
 
 
-class Pool:
+class ServerPool:
     """All servers, their children, their breakers and the waiting calls."""
 
     def __init__(
         self, terms: Mapping[str, IdleRules], *, bound: int = MAX_LIVE, breaker: Breaker | None = None
     ) -> None:
         self.bound = bound
-        self.children: dict[str, Child] = {}
+        self.children: dict[str, ServerChild] = {}
         self.breakers = dict.fromkeys(terms, breaker or Breaker())
         self.queue: dict[int, str] = {}
         """Waiting calls and their servers, in order of arrival."""
@@ -234,14 +234,14 @@ class Pool:
                 return [
                     self._close_child(child)
                     for child in list(self.children.values())
-                    if child.state is State.IDLE and now - child.idle_since > self._idle_limit(child)
+                    if child.state is ServerState.IDLE and now - child.idle_since > self._idle_limit(child)
                 ]
             case ShutDown():
                 self.shut = True
                 refused: list[Instruction] = [
-                    self._refuse_call(call, Refusal.SHUT_DOWN) for call in list(self.queue)
+                    self._refuse_call(call, CallRefusal.SHUT_DOWN) for call in list(self.queue)
                 ]
-                open_states = (State.IDLE, State.CONNECTING, State.ACTIVE)
+                open_states = (ServerState.IDLE, ServerState.CONNECTING, ServerState.ACTIVE)
                 return refused + [
                     self._close_child(c) for c in self.children.values() if c.state in open_states
                 ]
@@ -260,23 +260,23 @@ class Pool:
         if child is None:
             return []
         match event:
-            case Connected() if child.state is State.CONNECTING:
-                child.change_state(State.ACTIVE)
+            case Connected() if child.state is ServerState.CONNECTING:
+                child.change_state(ServerState.ACTIVE)
                 out = self._place_waiting_calls(now)
                 return out + self._settle_child(child, now)
-            case ConnectFailed(_, verdict) if child.state is State.CONNECTING:
-                child.change_state(State.FAILED)
+            case ConnectFailed(_, verdict) if child.state is ServerState.CONNECTING:
+                child.change_state(ServerState.FAILED)
                 self._update_breaker(child.server, verdict, now)
                 waiting = [call for call, server in self.queue.items() if server == child.server]
-                return [self._refuse_call(call, Refusal.CONNECT_FAILED) for call in waiting]
-            case ConnectionLost() if child.state in (State.IDLE, State.ACTIVE):
-                if child.state is State.IDLE:
-                    child.change_state(State.ACTIVE)
-                child.change_state(State.FAILED)
+                return [self._refuse_call(call, CallRefusal.CONNECT_FAILED) for call in waiting]
+            case ConnectionLost() if child.state in (ServerState.IDLE, ServerState.ACTIVE):
+                if child.state is ServerState.IDLE:
+                    child.change_state(ServerState.ACTIVE)
+                child.change_state(ServerState.FAILED)
                 return []
-            case Disconnected() if child.state in (State.FAILED, State.CLOSED):
+            case Disconnected() if child.state in (ServerState.FAILED, ServerState.CLOSED):
                 child.live = False
-                if child.state is not State.FAILED:
+                if child.state is not ServerState.FAILED:
                     del self.children[child.server]
                 return self._place_waiting_calls(now)
             case _:
@@ -285,27 +285,27 @@ class Pool:
     def _place_call(self, call: int, server: str, now: float) -> list[Instruction]:
         """Dispatch a waiting call, refuse it, start its server, or keep it waiting."""
         if self.shut:
-            return [self._refuse_call(call, Refusal.SHUT_DOWN)]
+            return [self._refuse_call(call, CallRefusal.SHUT_DOWN)]
         if self.breakers[server].is_open(now):
-            return [self._refuse_call(call, Refusal.BREAKER_OPEN)]
+            return [self._refuse_call(call, CallRefusal.BREAKER_OPEN)]
         child = self.children.get(server)
-        if child is not None and child.state in (State.IDLE, State.ACTIVE):
+        if child is not None and child.state in (ServerState.IDLE, ServerState.ACTIVE):
             del self.queue[call]
             self._servers[call] = server
             child.calls.add(call)
-            if child.state is State.IDLE:
-                child.change_state(State.ACTIVE)
+            if child.state is ServerState.IDLE:
+                child.change_state(ServerState.ACTIVE)
             return [Dispatch(call, child.number)]
         if (child is None or not child.live) and self.live < self.bound:
             return [self._start_child(server, child)]
         return []
 
-    def _start_child(self, server: str, failed: Child | None) -> Start:
+    def _start_child(self, server: str, failed: ServerChild | None) -> Start:
         self._started += 1
-        child = failed or Child(self._started, server)
+        child = failed or ServerChild(self._started, server)
         child.number, child.live = self._started, True
         child.calls.clear()
-        child.change_state(State.CONNECTING)
+        child.change_state(ServerState.CONNECTING)
         self.children[server] = child
         return Start(child.number, server)
 
@@ -313,7 +313,7 @@ class Pool:
         """Close the longest idle children until there will be a slot for each waiting server."""
         if not self.queue:
             return []
-        ready = (State.IDLE, State.ACTIVE, State.CONNECTING)
+        ready = (ServerState.IDLE, ServerState.ACTIVE, ServerState.CONNECTING)
         homeless = {
             server
             for server in self.queue.values()
@@ -322,7 +322,7 @@ class Pool:
         dying = sum(child.live and child.state not in ready for child in self.children.values())
         short = len(homeless) - dying - (self.bound - self.live)
         idle = sorted(
-            (c for c in self.children.values() if c.state is State.IDLE), key=lambda c: c.idle_since
+            (c for c in self.children.values() if c.state is ServerState.IDLE), key=lambda c: c.idle_since
         )
         return [self._close_child(child) for child in idle[: max(short, 0)]]
 
@@ -339,13 +339,13 @@ class Pool:
         if child is None or call not in child.calls:
             return []
         child.calls.remove(call)
-        return self._settle_child(child, now) if child.state is State.ACTIVE else []
+        return self._settle_child(child, now) if child.state is ServerState.ACTIVE else []
 
-    def _settle_child(self, child: Child, now: float) -> list[Instruction]:
+    def _settle_child(self, child: ServerChild, now: float) -> list[Instruction]:
         """Keep a child without calls idle, or end it if it is ephemeral or its breaker has opened."""
         if child.calls:
             return []
-        child.change_state(State.IDLE)
+        child.change_state(ServerState.IDLE)
         child.idle_since = now
         if self._terms[child.server].ephemeral or self.breakers[child.server].is_open(now):
             return [self._close_child(child)]
@@ -357,10 +357,11 @@ class Pool:
         if server is None or (server in self.children and self.children[server].live):
             return []
         if any(
-            child.live and child.state in (State.CLOSED, State.FAILED) for child in self.children.values()
+            child.live and child.state in (ServerState.CLOSED, ServerState.FAILED)
+            for child in self.children.values()
         ):
             return []
-        return [self._refuse_call(call, Refusal.POOL_FULL)]
+        return [self._refuse_call(call, CallRefusal.POOL_FULL)]
 
     def _update_breaker(self, server: str, verdict: CallHealth, now: float) -> None:
         if verdict is CallHealth.SUCCESS:
@@ -368,13 +369,13 @@ class Pool:
         elif verdict is CallHealth.FAILURE:
             self.breakers[server] = self.breakers[server].record_failure(now)
 
-    def _idle_limit(self, child: Child) -> float:
+    def _idle_limit(self, child: ServerChild) -> float:
         limit = self._terms[child.server].idle_timeout_ms
         return float("inf") if limit is None else limit
 
-    def _close_child(self, child: Child) -> Stop:
-        child.change_state(State.CLOSED)
+    def _close_child(self, child: ServerChild) -> Stop:
+        child.change_state(ServerState.CLOSED)
         return Stop(child.number)
 
-    def _refuse_call(self, call: int, why: Refusal) -> Refuse:
+    def _refuse_call(self, call: int, why: CallRefusal) -> Refuse:
         return Refuse(call, self.queue.pop(call), why)

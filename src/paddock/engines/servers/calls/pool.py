@@ -18,7 +18,7 @@ from paddock.engines.servers.auth.tokens import Logins
 from paddock.engines.servers.calls import lifecycle as on
 from paddock.engines.servers.calls.breaker import Breaker
 from paddock.engines.servers.calls.call_errors import CallFailed
-from paddock.engines.servers.calls.lifecycle import CallHealth, IdleRules, Refusal, State
+from paddock.engines.servers.calls.lifecycle import CallHealth, CallRefusal, IdleRules, ServerState
 from paddock.engines.servers.calls.local import LocalConnection
 from paddock.engines.servers.calls.process import ServerChild, start_process
 from paddock.engines.servers.config import Server, StdioServer
@@ -38,9 +38,9 @@ from paddock.model.json_meter import MAX_VALUES
 
 if TYPE_CHECKING:
     from paddock.engines.servers.auth.bearer import BearerAuth
-    from paddock.engines.servers.calls.connection import Connection
+    from paddock.engines.servers.calls.connection import ServerConnection
 
-    AnyConnection = Connection | LocalConnection
+    AnyConnection = ServerConnection | LocalConnection
 
 T = TypeVar("T")
 WAIT_MS = 5_000
@@ -73,7 +73,7 @@ class ServerStatus:
 
 
 @dataclass(slots=True)
-class _Record:
+class _ServerRecord:
     """Facts about a server that outlive its children."""
 
     server: Server | LocalServer
@@ -147,8 +147,8 @@ class Hub:
     ) -> None:
         terms = {name: _make_terms(server, idle_timeout_ms) for name, server in servers.items()}
         self._idle_timeout_ms = idle_timeout_ms
-        self._pool = on.Pool(terms, bound=max_live, breaker=breaker)
-        self._records = {name: _Record(server) for name, server in servers.items()}
+        self._pool = on.ServerPool(terms, bound=max_live, breaker=breaker)
+        self._records = {name: _ServerRecord(server) for name, server in servers.items()}
         self._environment = dict(environment)
         self._checks = checks
         self._absent = absent
@@ -214,7 +214,7 @@ class Hub:
     def add_server(self, server: Server | LocalServer) -> None:
         """Take calls for a further server."""
         self._pool.add_server(server.name, _make_terms(server, self._idle_timeout_ms))
-        self._records[server.name] = _Record(server)
+        self._records[server.name] = _ServerRecord(server)
 
     def note_changed_tools(self, server: str) -> None:
         """Take note that a server has other tools than before."""
@@ -255,7 +255,7 @@ class Hub:
 
     async def _check_call(
         self,
-        record: _Record,
+        record: _ServerRecord,
         connection: "AnyConnection",
         tool: str,
         arguments: Mapping[str, Any],
@@ -272,7 +272,7 @@ class Hub:
         else:
             self._checks.check_call(server, tool, arguments)
 
-    async def _ensure_listed(self, record: _Record, connection: "AnyConnection", limit: float) -> None:
+    async def _ensure_listed(self, record: _ServerRecord, connection: "AnyConnection", limit: float) -> None:
         """Make sure that the checks have the tools of this child."""
         async with connection.listing:
             if connection.listed:
@@ -288,7 +288,9 @@ class Hub:
                         self._checks.record_listing, record.server.name, []
                     )  # all its pinned tools are missing now
 
-    async def _list_tools(self, record: _Record, connection: "AnyConnection", limit: float) -> list[ToolInfo]:
+    async def _list_tools(
+        self, record: _ServerRecord, connection: "AnyConnection", limit: float
+    ) -> list[ToolInfo]:
         changes = record.changes
         entries, cut = await connection.list_tools(limit)
         tools, warnings = read_tools(entries)
@@ -300,13 +302,13 @@ class Hub:
         connection.listed = record.changes == changes
         return tools
 
-    def _find_record(self, name: str) -> _Record:
+    def _find_record(self, name: str) -> _ServerRecord:
         record = self._records.get(name)
         if record is None:
             raise UnknownServer(name, self._records, self._absent)
         return record
 
-    async def _ask_twice(self, record: _Record, ask: "Callable[[AnyConnection], Awaitable[T]]") -> T:
+    async def _ask_twice(self, record: _ServerRecord, ask: "Callable[[AnyConnection], Awaitable[T]]") -> T:
         """Ask, and repeat once if the first child died without an answer. The first error counts."""
         try:
             return await self._ask_once(record, ask)
@@ -322,7 +324,7 @@ class Hub:
         record.last_error = str(first.error)
         raise first.error from None
 
-    async def _ask_once(self, record: _Record, ask: "Callable[[AnyConnection], Awaitable[T]]") -> T:
+    async def _ask_once(self, record: _ServerRecord, ask: "Callable[[AnyConnection], Awaitable[T]]") -> T:
         number = next(self._numbers)
         verdict = CallHealth.NEUTRAL
         try:
@@ -336,7 +338,7 @@ class Hub:
             self._feed_pool(on.CallEnded(number, verdict))
         return answer
 
-    async def _wait_for_connection(self, number: int, record: _Record) -> "AnyConnection":
+    async def _wait_for_connection(self, number: int, record: _ServerRecord) -> "AnyConnection":
         """Return the server's connection as soon as the pool grants it. Raises ServerError when it refuses."""
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)
@@ -372,7 +374,7 @@ class Hub:
                 case on.Refuse(call, server, why):
                     self._waiting[call].set_result(self._make_refusal(server, why))
 
-    async def _own_child(self, child: int, record: _Record) -> None:
+    async def _own_child(self, child: int, record: _ServerRecord) -> None:
         """Own one child from its start until nothing of it is left."""
         server = record.server
         if isinstance(server, LocalServer):
@@ -395,7 +397,7 @@ class Hub:
             record.connect_error = ServerUnavailable(text)
             self._feed_pool(on.ConnectFailed(child, CallHealth.FAILURE))
 
-    async def _run_local(self, child: int, record: _Record, server: LocalServer) -> None:
+    async def _run_local(self, child: int, record: _ServerRecord, server: LocalServer) -> None:
         """Own a child that is no process: it lives until we are cancelled."""
         record.starts += 1
         self._connections[child] = connection = LocalConnection(server, self._answer_values)
@@ -406,7 +408,7 @@ class Hub:
         finally:
             self._feed_pool(on.ConnectionLost(child))
 
-    async def _run_child(self, child: int, record: _Record, server: Server, *, probe: bool) -> None:
+    async def _run_child(self, child: int, record: _ServerRecord, server: Server, *, probe: bool) -> None:
         """Start the child, keep it until it is lost or this task is cancelled, and end it. Raises CallFailed."""
         process = None
         record.starts += 1
@@ -460,18 +462,18 @@ class Hub:
             raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE)
         return await self._start_confined(server, self._environment)
 
-    async def _note_silence(self, record: _Record, connection: "Connection") -> None:
+    async def _note_silence(self, record: _ServerRecord, connection: "ServerConnection") -> None:
         """Record for later processes whether the server answered `server/discover`."""
         answers = not connection.legacy and await self._is_silent(record)
         if self._checks is not None and (connection.silent or answers):
             await asyncio.to_thread(self._checks.note_silent, record.server.name, silent=connection.silent)
 
-    async def _is_silent(self, record: _Record) -> bool:
+    async def _is_silent(self, record: _ServerRecord) -> bool:
         return self._checks is not None and await asyncio.to_thread(
             self._checks.is_silent, record.server.name
         )
 
-    def _on_tools_changed(self, record: _Record) -> None:
+    def _on_tools_changed(self, record: _ServerRecord) -> None:
         record.changes += 1
 
     def _on_child_exit(self, child: int) -> None:
@@ -483,34 +485,34 @@ class Hub:
         self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)
         self._feed_pool(on.Swept())
 
-    def _make_refusal(self, server: str, why: Refusal) -> ServerError:
+    def _make_refusal(self, server: str, why: CallRefusal) -> ServerError:
         """Return the error for a call that the pool refused; nothing was sent."""
         match why:
-            case Refusal.SHUT_DOWN:
+            case CallRefusal.SHUT_DOWN:
                 return ServerUnavailable("The hub is closed; no server can be called any more.")
-            case Refusal.POOL_FULL:
+            case CallRefusal.POOL_FULL:
                 text = f"Pool upper bound ({self._pool.bound}) reached, no idle children to evict"
                 return ServerUnavailable(text, retryable=True)
-            case Refusal.BREAKER_OPEN:
+            case CallRefusal.BREAKER_OPEN:
                 cooldown = self._pool.breakers[server].cooldown_ms
                 text = f"Circuit breaker open for {server} — cooldown {cooldown:g}ms"
                 return ServerUnavailable(text, retryable=True)
-            case Refusal.CONNECT_FAILED:
+            case CallRefusal.CONNECT_FAILED:
                 error = self._records[server].connect_error
                 kind = ServerUnauthorized if isinstance(error, ServerUnauthorized) else ServerUnavailable
                 text = f"Failed to connect to server {server}: {error}"
                 return kind(text, retryable=error is not None and error.retryable)
 
-    def _add_warnings(self, record: _Record, where: str, warnings: Sequence[str]) -> None:
+    def _add_warnings(self, record: _ServerRecord, where: str, warnings: Sequence[str]) -> None:
         for text in warnings:
             if len(record.warnings) < _MAX_WARNINGS:
                 record.warnings[f"{where}: {text}"] = None
 
-    def _make_status(self, name: str, record: _Record) -> ServerStatus:
+    def _make_status(self, name: str, record: _ServerRecord) -> ServerStatus:
         child, breaker = self._pool.children.get(name), self._pool.breakers[name]
         return ServerStatus(
             name=name,
-            state=child.state if child is not None else State.IDLE,
+            state=child.state if child is not None else ServerState.IDLE,
             live=child is not None and child.live,
             pid=record.pid,
             protocol=record.protocol,

@@ -33,7 +33,7 @@ LISTING_CHARS = 64 * 1024 * 1024
 """Maximum characters of all pages; beyond it no further page is requested."""
 
 
-class Session(ClientSession):
+class RawSession(ClientSession):
     """A session that does not validate answers: a faulty server stays usable, and a call costs half."""
 
     silent = False

@@ -15,8 +15,8 @@ from paddock.engines.servers.catalog.search import (
     MAX_SEARCHED_CHARS,
     MAX_SEARCHED_PARAMETERS,
     Hit,
-    Index,
     Mix,
+    ToolIndex,
     is_searched_in_part,
 )
 from paddock.engines.servers.catalog_tool import CatalogTool
@@ -38,7 +38,7 @@ MAX_TOOL_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ToolListing:
     """The tools of the servers that could be asked, and why the others are missing."""
 
     tools: tuple[CatalogTool, ...]
@@ -65,7 +65,7 @@ class UnmatchedName:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownTools:
     tools: tuple[CatalogTool, ...]
     failure: str
     until: float
@@ -112,26 +112,26 @@ class Catalog:
         self._unchecked = unchecked
         self._meaning = meaning
         self._clock = clock
-        self._known: dict[str, _Known] = {}
-        self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
+        self._known: dict[str, _KnownTools] = {}
+        self._asking: dict[str, tuple[asyncio.Task[_KnownTools], float]] = {}
         """The running requests by server, with their start by the clock of the event loop."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
-        self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
+        self._index: tuple[tuple[CatalogTool, ...], ToolIndex] | None = None
 
     def add_server(self, name: str) -> None:
         """Ask a further server for its tools, from now on."""
         self._servers = (*self._servers, name)
 
-    async def list_tools(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
+    async def list_tools(self, server: str | None = None, *, patience_s: float | None = None) -> ToolListing:
         """Return the tools of a server, or of all in the order of their configuration. Raises nothing.
 
         A server that has not answered within `patience_s` counts as failed for this call; it continues to start.
         """
         return await self._list_tools(self._servers if server is None else (server,), patience_s)
 
-    async def _list_tools(self, names: Sequence[str], patience_s: float | None) -> Listing:
+    async def _list_tools(self, names: Sequence[str], patience_s: float | None) -> ToolListing:
         known = await asyncio.gather(*(self._ask_within(patience_s, name) for name in names))
-        return Listing(
+        return ToolListing(
             tuple(tool for each in known for tool in each.tools),
             {name: each.failure for name, each in zip(names, known, strict=True) if each.failure},
             {name: each.notes for name, each in zip(names, known, strict=True) if each.notes},
@@ -144,17 +144,17 @@ class Catalog:
         server: str | None = None,
         limit: int | None = None,
         patience_s: float | None = None,
-    ) -> tuple[tuple[Hit, ...], Listing]:
+    ) -> tuple[tuple[Hit, ...], ToolListing]:
         """Return the best tools for a query, or for several queries, and the listing that was searched.
 
-        See `Index.search_tools`. If the vectors are not ready within `patience_s`, tools are ranked by their words
+        See `ToolIndex.search_tools`. If the vectors are not ready within `patience_s`, tools are ranked by their words
         only. Raises ValueError for too many queries, and ConfigurationError if `servers.semantic_search` is "on" but
         not possible.
         """
         texts = list(dict.fromkeys(piece for pieces in plan_queries(queries) for piece in pieces))
         listing = await self.list_tools(server, patience_s=patience_s)
         if self._index is None or self._index[0] != listing.tools:
-            self._index = (listing.tools, Index(listing.tools))
+            self._index = (listing.tools, ToolIndex(listing.tools))
         index, mix = self._index[1], None
         if self._meaning is not None and listing.tools:
             mix, ranking = await self._meaning.find_mixer(listing.tools, texts, patience_s=patience_s)
@@ -163,7 +163,7 @@ class Catalog:
 
     async def describe_tools(
         self, names: Sequence[str], *, limit: int | None = None, patience_s: float | None = None
-    ) -> tuple[tuple[Described | UnmatchedName, ...], Listing, int]:
+    ) -> tuple[tuple[Described | UnmatchedName, ...], ToolListing, int]:
         """Return the declarations of tools, the searched listing, and the number of tools above `limit`.
 
         A name is `server.tool`, `server/tool`, or a server, which stands for all its tools. All servers are asked only
@@ -194,7 +194,7 @@ class Catalog:
         unchecked = self._unchecked(found.server, found.tool.name)
         return describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
 
-    async def _ask_within(self, patience_s: float | None, server: str) -> _Known:
+    async def _ask_within(self, patience_s: float | None, server: str) -> _KnownTools:
         known = self._known.get(server)
         if known is not None and self._clock() < known.until and known.version == self._version(server):
             return known
@@ -208,9 +208,9 @@ class Catalog:
                 # A caller that stops waiting must not cancel the request for the others.
                 return await asyncio.shield(task)
         except TimeoutError:
-            return _Known((), f"it has not answered within {patience_s:g} s; ask again later", 0, 0)
+            return _KnownTools((), f"it has not answered within {patience_s:g} s; ask again later", 0, 0)
 
-    async def _ask_server(self, server: str) -> _Known:
+    async def _ask_server(self, server: str) -> _KnownTools:
         version, tools, failure, lasts = self._version(server), (), "", FRESH_S
         notes: tuple[str, ...] = ()
         try:
@@ -219,7 +219,7 @@ class Catalog:
                 notes = (*self._notes(server), *_explain_partial_search(tools))
         except (ServerError, ConfigurationError) as error:
             failure, lasts = str(error), RETRY_S
-        known = _Known(tools, failure, self._clock() + lasts, version, notes)
+        known = _KnownTools(tools, failure, self._clock() + lasts, version, notes)
         if server in self._servers:
             self._known[server] = known
         return known

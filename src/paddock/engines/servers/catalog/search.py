@@ -49,7 +49,7 @@ class Hit:
     score: float
 
 
-class Index:
+class ToolIndex:
     """An index of tools. Building it is linear in the text; searching does not change it."""
 
     def __init__(self, tools: Sequence[CatalogTool]) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from paddock.model.artifact import CamelCaseModel
 from paddock.model.base import Json
 from paddock.record.output.digest import suites
-from paddock.record.output.digest.failure import MESSAGE_CHARS, Failure, count_nouns, failure
+from paddock.record.output.digest.failure import MESSAGE_CHARS, DigestFailure, count_nouns, failure
 from paddock.record.output.digest.faults import faults
 
 Kind = Literal["tsc", "node-test", "eslint", "npm", "pytest", "unittest", "go-test", "rust-test", "generic"]
@@ -27,7 +27,7 @@ class Digest(CamelCaseModel):
     kind: Kind
     ok: bool
     summary: str
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[DigestFailure, ...] = ()
     truncated_failures: int | None = None
     """Number of failures that are not listed."""
     excerpt: str | None = None
@@ -95,7 +95,7 @@ def _kind(lines: Sequence[str], command: str) -> Kind:
     return "npm" if any(map(_NPM_ERROR.fullmatch, lines)) else "generic"
 
 
-def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[DigestFailure]]:
     found = [match for line in lines if (match := _TSC_PATTERN.fullmatch(line))]
     failures = [
         failure(
@@ -112,11 +112,11 @@ def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     )
 
 
-def _eslint(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+def _eslint(lines: Sequence[str]) -> tuple[str, Iterator[DigestFailure]]:
     counts = next((match for line in reversed(lines) if (match := _ESLINT_COUNT.fullmatch(line))), None)
     if counts is None:
         return "no problems", iter(())
-    failures: list[Failure] = []
+    failures: list[DigestFailure] = []
     file = None
     for line in lines:
         if (match := _ESLINT_PATTERN.fullmatch(line)) is None:
@@ -129,7 +129,7 @@ def _eslint(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     return f"{count_nouns(int(counts[1]), 'error')}, {count_nouns(int(counts[2]), 'warning')}", iter(failures)
 
 
-def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
+def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[DigestFailure]]:
     errors = [match[1] for line in lines if (match := _NPM_ERROR.fullmatch(line)) and match[1]]
     code = next((text.removeprefix("code ") for text in errors if text.startswith("code ")), None)
     if ok:
@@ -141,12 +141,12 @@ def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
     return f"failed with {code}" if code else "failed", iter(failures)
 
 
-def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
+def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[DigestFailure]]:
     found = (failure(fault.message, file=fault.file, line=fault.line) for fault in faults(lines))
     return f"{'ok' if ok else 'failed'}, {count_nouns(len(lines), 'line')} of output", found
 
 
-_READERS: dict[Kind, Callable[[Sequence[str]], tuple[str, Iterator[Failure]]]] = {
+_READERS: dict[Kind, Callable[[Sequence[str]], tuple[str, Iterator[DigestFailure]]]] = {
     "tsc": _tsc,
     "eslint": _eslint,
     "node-test": suites.node_test,
@@ -155,5 +155,8 @@ _READERS: dict[Kind, Callable[[Sequence[str]], tuple[str, Iterator[Failure]]]] =
     "go-test": suites.go_test,
     "rust-test": suites.rust_test,
 }
-_BY_STATUS: dict[Kind, Callable[..., tuple[str, Iterator[Failure]]]] = {"npm": _npm, "generic": _generic}
+_BY_STATUS: dict[Kind, Callable[..., tuple[str, Iterator[DigestFailure]]]] = {
+    "npm": _npm,
+    "generic": _generic,
+}
 """Tools whose output does not show whether they succeeded."""

@@ -5,7 +5,7 @@ from paddock.model.artifact import CamelCaseModel
 MESSAGE_CHARS = 200
 
 
-class Failure(CamelCaseModel):
+class DigestFailure(CamelCaseModel):
     """One failure."""
 
     name: str | None = None
@@ -17,10 +17,10 @@ class Failure(CamelCaseModel):
 
 def failure(
     message: str, *, name: str | None = None, file: str | None = None, line: str | None = None
-) -> Failure:
+) -> DigestFailure:
     """Return a failure with its message cut to 200 characters; `line` must be digits."""
     text = message.strip()
-    return Failure(name=name, file=file, line=int(line) if line else None, message=text[:MESSAGE_CHARS])
+    return DigestFailure(name=name, file=file, line=int(line) if line else None, message=text[:MESSAGE_CHARS])
 
 
 def count_nouns(number: int, noun: str) -> str:

@@ -38,7 +38,7 @@ _LONG_ERROR_PATTERN = re.compile(r"(?:panic|fatal error): ")
 """An error that other lines than frames follow (Go)."""
 
 
-class Fault(NamedTuple):
+class ReportedError(NamedTuple):
     """A line about an error, and its position."""
 
     message: str
@@ -46,7 +46,7 @@ class Fault(NamedTuple):
     line: str | None = None
 
 
-def faults(lines: Sequence[str]) -> Iterator[Fault]:
+def faults(lines: Sequence[str]) -> Iterator[ReportedError]:
     """Yield the errors in the order of the lines."""
     numbers = [
         number
@@ -64,7 +64,9 @@ def faults(lines: Sequence[str]) -> Iterator[Fault]:
     last = -1
     for number in numbers:
         above = lines[max(last + 1, number - _LINES_ABOVE) : number]
-        yield Fault(lines[number], *(_place(lines[number]) or _below(lines, number) or _last(above) or ()))
+        yield ReportedError(
+            lines[number], *(_place(lines[number]) or _below(lines, number) or _last(above) or ())
+        )
         last = number
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from paddock.record.output.digest.failure import Failure, count_nouns, failure
+from paddock.record.output.digest.failure import DigestFailure, count_nouns, failure
 
 NODE_TEST = re.compile(r"(?:#|ℹ) (tests|pass|fail|cancelled) (\d{1,9})")  # noqa: RUF001 - as node prints it
 PYTEST = re.compile(
@@ -48,7 +48,7 @@ _MAX_RUST_LINES = 6
 """Maximum lines of a panic's message before its position, in Rust before 1.73."""
 
 
-class _Section(NamedTuple):
+class _SuiteSection(NamedTuple):
     """A runner's report of one failure."""
 
     message: str
@@ -56,7 +56,7 @@ class _Section(NamedTuple):
     line: str | None = None
 
 
-def node_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+def node_test(lines: Sequence[str]) -> tuple[str, Iterator[DigestFailure]]:
     """Read the output of `node --test`, as TAP or for people."""
     counts = {match[1]: int(match[2]) for line in lines if (match := NODE_TEST.fullmatch(line))}
     failed = counts.get("fail", 0) + counts.get("cancelled", 0)
@@ -67,7 +67,7 @@ def node_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     return summary, _tap_failures(lines) if tap else _spec_failures(lines)
 
 
-def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
+def _tap_failures(lines: Sequence[str]) -> Iterator[DigestFailure]:
     """Yield the failures, without suites that failed only because of their tests."""
     for number, line in enumerate(lines):
         if (match := _TAP_FAILURE.fullmatch(line)) is None:
@@ -92,7 +92,7 @@ def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
             )
 
 
-def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
+def _spec_failures(lines: Sequence[str]) -> Iterator[DigestFailure]:
     """Yield the tests below `failing tests:`; the position is before each, the error after it."""
     for number, line in enumerate(lines):
         if (place := _SPEC_PLACE_PATTERN.fullmatch(line)) and number + 1 < len(lines):
@@ -101,13 +101,13 @@ def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
             yield failure(message, name=name[1] if name else None, file=place[1], line=place[2])
 
 
-def pytest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+def pytest(lines: Sequence[str]) -> tuple[str, Iterator[DigestFailure]]:
     """Read the output of pytest, in any of its styles."""
     ends = [match[1] for line in lines if (match := PYTEST.fullmatch(line))]
     return ends[-1] if ends else "no result", _pytest_failures(lines)
 
 
-def _pytest_failures(lines: Sequence[str]) -> Iterator[Failure]:
+def _pytest_failures(lines: Sequence[str]) -> Iterator[DigestFailure]:
     """Yield the tests of the summary at the end, each with position and message of its section above."""
     sections = _pytest_sections(lines)
     for line in lines:
@@ -119,23 +119,23 @@ def _pytest_failures(lines: Sequence[str]) -> Iterator[Failure]:
             node += sep[:1]
         file, _, test = node.partition("::")
         key = test.replace("::", ".") or file
-        known = sections.get((key, PurePath(file).name)) or sections.get((key, None)) or _Section("")
+        known = sections.get((key, PurePath(file).name)) or sections.get((key, None)) or _SuiteSection("")
         yield failure(
             known.message or reason or "failed", name=test or None, file=known.file or file, line=known.line
         )
 
 
-def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _Section]:
+def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _SuiteSection]:
     """Return the first section of each title, by title and file name, with the last line in that file."""
-    found: dict[tuple[str, str | None], _Section] = {}
+    found: dict[tuple[str, str | None], _SuiteSection] = {}
     title, message, outright, places = "", "", False, dict[str, str]()
     for line in (*lines, "==="):
         if (match := _PYTEST_TITLE.fullmatch(line)) or line[:3] == line[-3:] == "===":
             last = next(reversed(places.items()), (None, None))
             if title:
-                found.setdefault((title, None), _Section(message, *last))
+                found.setdefault((title, None), _SuiteSection(message, *last))
                 for file, number in places.items():
-                    found.setdefault((title, PurePath(file).name), _Section(message, file, number))
+                    found.setdefault((title, PurePath(file).name), _SuiteSection(message, file, number))
             title, message, outright, places = match[1] if match else "", "", False, {}
         elif not title:
             continue
@@ -150,7 +150,7 @@ def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _Sect
     return found
 
 
-def unittest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+def unittest(lines: Sequence[str]) -> tuple[str, Iterator[DigestFailure]]:
     """Read the output of Python's unittest."""
     ran = [int(match[1]) for line in lines if (match := UNITTEST.fullmatch(line))]
     ends = [match[1] for line in lines if (match := _UNITTEST_END.fullmatch(line))]
@@ -160,7 +160,7 @@ def unittest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     )
 
 
-def _unittest_failures(lines: Sequence[str]) -> Iterator[Failure]:
+def _unittest_failures(lines: Sequence[str]) -> Iterator[DigestFailure]:
     for number, line in enumerate(lines):
         match = _UNITTEST_FAILED.fullmatch(line)
         if match is None or not number or lines[number - 1] != _UNITTEST_RULE:
@@ -172,30 +172,30 @@ def _unittest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         yield failure(message, name=name + match[4].rstrip(), file=found.file, line=found.line)
 
 
-def _traceback(lines: Sequence[str], start: int) -> _Section:
+def _traceback(lines: Sequence[str], start: int) -> _SuiteSection:
     """Return the last frame before the next failure, and the first line of text below it."""
-    found = _Section("")
+    found = _SuiteSection("")
     for index in range(start, len(lines)):
         line = lines[index]
         if line == _UNITTEST_RULE or UNITTEST.fullmatch(line):
             break
         if match := _FRAME_PATTERN.fullmatch(line):
-            found = _Section("", match[1], match[2])
+            found = _SuiteSection("", match[1], match[2])
         elif found.file and not found.message and line and not line[0].isspace():
             found = found._replace(message=line)
     return found
 
 
-def go_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+def go_test(lines: Sequence[str]) -> tuple[str, Iterator[DigestFailure]]:
     """Read the output of `go test`, with or without `-v`."""
     states = [match[1].strip() for line in lines if (match := GO_TEST.fullmatch(line))]
     passed, failed = states.count("ok"), states.count("FAIL")
     return f"{count_nouns(passed, 'package')} passed, {failed} failed", _go_failures(lines)
 
 
-def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
+def _go_failures(lines: Sequence[str]) -> Iterator[DigestFailure]:
     """Yield compile errors, and the failed tests, each with its last message."""
-    messages: dict[str, _Section] = {}
+    messages: dict[str, _SuiteSection] = {}
     failed: list[str] = []
     running, panicking = "", False
     for line in lines:
@@ -204,9 +204,9 @@ def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
             if match[1] == "FAIL":
                 failed.append(running)
         elif match := _GO_ERROR_PATTERN.fullmatch(line):
-            messages[running] = _Section(match[3], match[1], match[2])
+            messages[running] = _SuiteSection(match[3], match[1], match[2])
         elif line.startswith("panic: "):
-            messages[running], panicking = _Section(line), True
+            messages[running], panicking = _SuiteSection(line), True
         elif panicking and (match := _GO_FRAME.fullmatch(line)) and not _GO_OWN.search(line):
             messages[running], panicking = messages[running]._replace(file=match[1], line=match[2]), False
         elif match := _GO_BUILD.fullmatch(line):
@@ -217,30 +217,30 @@ def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
     yield from _go_tests(failed, messages)
 
 
-def _go_tests(failed: Iterable[str], message: dict[str, _Section]) -> Iterator[Failure]:
+def _go_tests(failed: Iterable[str], message: dict[str, _SuiteSection]) -> Iterator[DigestFailure]:
     """Yield the failed tests of a package, without parents that failed only because of their subtests."""
     parents = {name.rpartition("/")[0] for name in failed}
     for name in dict.fromkeys(failed):
         if name in message or name not in parents:
-            found = message.get(name, _Section("failed"))
+            found = message.get(name, _SuiteSection("failed"))
             yield failure(found.message, name=name, file=found.file, line=found.line)
 
 
-def rust_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+def rust_test(lines: Sequence[str]) -> tuple[str, Iterator[DigestFailure]]:
     """Read the output of Rust's test harness, as `cargo test` prints it."""
     ends = [match for line in lines if (match := RUST_TEST.fullmatch(line))]
     passed, failed = (sum(int(match[group]) for match in ends) for group in (1, 2))
     return f"{count_nouns(passed + failed, 'test')}, {passed} passed, {failed} failed", _rust_failures(lines)
 
 
-def _rust_failures(lines: Sequence[str]) -> Iterator[Failure]:
+def _rust_failures(lines: Sequence[str]) -> Iterator[DigestFailure]:
     for number, line in enumerate(lines):
         if match := _RUST_SECTION.fullmatch(line):
             found = _panic(lines, number + 1)
             yield failure(found.message, name=match[1], file=found.file, line=found.line)
 
 
-def _panic(lines: Sequence[str], start: int) -> _Section:
+def _panic(lines: Sequence[str], start: int) -> _SuiteSection:
     """Return the first panic, or the first `Error:` line, of a section."""
     for index in range(start, len(lines)):
         line = lines[index]
@@ -249,17 +249,17 @@ def _panic(lines: Sequence[str], start: int) -> _Section:
         if match := _RUST_PANIC.fullmatch(line):
             return _is_panic(match[1], lines[index + 1 : index + _MAX_RUST_LINES])
         if line.startswith("Error: "):
-            return _Section(line)
-    return _Section("failed")
+            return _SuiteSection(line)
+    return _SuiteSection("failed")
 
 
-def _is_panic(text: str, below: Sequence[str]) -> _Section:
+def _is_panic(text: str, below: Sequence[str]) -> _SuiteSection:
     if text.startswith("'"):  # before Rust 1.73: the message in quotes, then the position
         place = next(
             (match for line in (text, *below) if (match := _RUST_PLACE_PATTERN.fullmatch(line))), None
         )
         message = text[1:].rpartition("', ")[0] or text[1:]
-        return _Section(message, place[1], place[2]) if place else _Section(message)
+        return _SuiteSection(message, place[1], place[2]) if place else _SuiteSection(message)
     place = _RUST_PLACE_PATTERN.fullmatch(text)
     message = below[0] if below else ""
-    return _Section(message, place[1], place[2]) if place else _Section(message)
+    return _SuiteSection(message, place[1], place[2]) if place else _SuiteSection(message)

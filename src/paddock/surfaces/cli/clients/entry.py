@@ -20,7 +20,7 @@ _ADDRESSES = frozenset({"url", "httpUrl", "serverUrl", "uri"})
 """Keys of entries for servers that a client connects to and does not start."""
 
 
-class Command(NamedTuple):
+class ServerCommand(NamedTuple):
     """A command line that starts `paddock serve mcp`."""
 
     launcher: tuple[str, ...]
@@ -34,20 +34,20 @@ class Command(NamedTuple):
         return [*self.launcher, *_SERVE, *self.options]
 
 
-def build_native_command(workspace: Path) -> Command:
+def build_native_command(workspace: Path) -> ServerCommand:
     """Return the command that serves a workspace on this machine."""
     beside = Path(sys.executable).with_name(PROGRAM)
     program = str(beside) if beside.exists() else shutil.which(PROGRAM) or PROGRAM
-    return Command((program,), ("--workspace", str(workspace)))
+    return ServerCommand((program,), ("--workspace", str(workspace)))
 
 
-def build_docker_command(image: str, workspace: str) -> Command:
+def build_docker_command(image: str, workspace: str) -> ServerCommand:
     """Return the command that serves a workspace in a container of an image, without a network port or a secret.
 
     The container has no capabilities, as in `docs/docker.md`; the record and stored output are in a volume.
     """
     mount = _write_mount(["type=bind", f"source={workspace}", f"target={_INSIDE}"])
-    return Command(
+    return ServerCommand(
         (
             *("docker", "run", "-i", "--rm", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
             *("--mount", mount, "--volume", STATE_VOLUME, image),
@@ -56,7 +56,7 @@ def build_docker_command(image: str, workspace: str) -> Command:
     )
 
 
-def build_entry(shape: Shape, command: Command) -> dict[str, Any]:
+def build_entry(shape: Shape, command: ServerCommand) -> dict[str, Any]:
     """Return an entry in the form of a client."""
     program, *arguments = command.words
     match shape:
@@ -74,7 +74,7 @@ def build_entry(shape: Shape, command: Command) -> dict[str, Any]:
             return {**about, **start, "enabled": True, "timeout": 300}
 
 
-def read_command(entry: object) -> Command | None:
+def read_command(entry: object) -> ServerCommand | None:
     """Return the command by which an entry starts Paddock; None for another entry."""
     if not isinstance(entry, dict) or _ADDRESSES & entry.keys():
         return None
@@ -86,7 +86,7 @@ def read_command(entry: object) -> Command | None:
     serve = find_serve(texts)
     if serve is None or len(texts) != len(words):
         return None
-    return Command(tuple(texts[:serve]), tuple(texts[serve + len(_SERVE) :]))
+    return ServerCommand(tuple(texts[:serve]), tuple(texts[serve + len(_SERVE) :]))
 
 
 def find_workspace(entry: object) -> str:
@@ -101,7 +101,7 @@ def find_workspace(entry: object) -> str:
     return served[-1] if served else ""
 
 
-def update_command(there: Command, wanted: Command) -> Command | None:
+def update_command(there: ServerCommand, wanted: ServerCommand) -> ServerCommand | None:
     """Return an entry's command with the workspace, program and image of another command.
 
     Options that a user added to `serve mcp` and `docker run` are kept. None if the two start Paddock in different ways,
@@ -116,20 +116,20 @@ def update_command(there: Command, wanted: Command) -> Command | None:
         return None
     launcher = [*there.launcher[:-1], wanted.launcher[-1]]
     launcher[old.at] = old.replace_source(new.source)
-    return keep_options(there, Command(tuple(launcher), wanted.options))
+    return keep_options(there, ServerCommand(tuple(launcher), wanted.options))
 
 
-def keep_options(there: Command, wanted: Command) -> Command:
+def keep_options(there: ServerCommand, wanted: ServerCommand) -> ServerCommand:
     """Return a command with the options of another one, except for its workspace."""
     [(at, _)] = _find_values(wanted.options)
     workspace = wanted.options[at]
     options = list(there.options)
     for place, before in (found := _find_values(options)):
         options[place : place + 1] = [before + workspace]
-    return Command(wanted.launcher, (*options, *(() if found else ("--workspace", workspace))))
+    return ServerCommand(wanted.launcher, (*options, *(() if found else ("--workspace", workspace))))
 
 
-def find_kept(updated: Command, wanted: Command) -> list[str]:
+def find_kept(updated: ServerCommand, wanted: ServerCommand) -> list[str]:
     """Return the words of a command that are not Paddock's own; in a project's file they may come from a stranger."""
     own = {
         at - behind for at, before in _find_values(updated.options) for behind in ((0,) if before else (0, 1))

@@ -29,7 +29,7 @@ class JsoncError(ValueError):
 
 
 @dataclass
-class Node:
+class JsoncNode:
     """A value and its place in the text, from `start` up to `end`."""
 
     value: Any
@@ -45,13 +45,13 @@ class Member:
 
     name: str
     start: int
-    value: Node
+    value: JsoncNode
     comma: int | None = None
     """Position of the comma after it."""
 
 
 @dataclass
-class _Reader:
+class _JsoncReader:
     text: str
     at: int = 0
     depth: int = 0
@@ -68,7 +68,7 @@ class _Reader:
             self.refuse("this comment has no end")
         return self.text[self.at : self.at + 1]
 
-    def read_value(self) -> Node:
+    def read_value(self) -> JsoncNode:
         first = self.skip_blanks()
         start = self.at
         if first in ("{", "["):
@@ -79,14 +79,14 @@ class _Reader:
             self.depth -= 1
             return node
         if first == '"':
-            return Node(self._read_string(), start, self.at)
+            return JsoncNode(self._read_string(), start, self.at)
         found = _LITERAL_PATTERN.match(self.text, self.at)
         if found is None:
             self.refuse("expected a value" if first else "the text ends where a value is expected")
         if len(found[0]) > _MAX_DIGITS:
             self.refuse("this number is too long")
         self.at = found.end()
-        return Node(json.loads(found[0]), start, self.at)
+        return JsoncNode(json.loads(found[0]), start, self.at)
 
     def _read_string(self) -> str:
         found = _STRING_PATTERN.match(self.text, self.at)
@@ -95,7 +95,7 @@ class _Reader:
         self.at = found.end()
         return json.loads(found[0])
 
-    def _read_object(self, start: int) -> Node:
+    def _read_object(self, start: int) -> JsoncNode:
         members: list[Member] = []
         self.at += 1
         while (first := self.skip_blanks()) != "}":
@@ -113,9 +113,9 @@ class _Reader:
                 members[-1].comma = self.at
                 self.at += 1
         self.at += 1
-        return Node({each.name: each.value.value for each in members}, start, self.at, members)
+        return JsoncNode({each.name: each.value.value for each in members}, start, self.at, members)
 
-    def _read_list(self, start: int) -> Node:
+    def _read_list(self, start: int) -> JsoncNode:
         items: list[Member] = []
         self.at += 1
         while self.skip_blanks() != "]":
@@ -126,12 +126,12 @@ class _Reader:
                 items[-1].comma = self.at
                 self.at += 1
         self.at += 1
-        return Node([each.value.value for each in items], start, self.at, items)
+        return JsoncNode([each.value.value for each in items], start, self.at, items)
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> JsoncNode:
     """Return the document in a text. Raises JsoncError."""
-    reader = _Reader(text)
+    reader = _JsoncReader(text)
     node = reader.read_value()
     if reader.skip_blanks():
         reader.refuse("expected nothing after the value")
@@ -169,11 +169,11 @@ def is_item_edit(before: object, after: object) -> bool:
     return 0 < len(old) <= len(new) and (len(old) == len(new) or old[1:] == new[1 : len(old)])
 
 
-def _set_items(text: str, node: Node, items: Sequence[object]) -> str:
+def _set_items(text: str, node: JsoncNode, items: Sequence[object]) -> str:
     """Return the text with the items of a list replaced, and further ones appended."""
     for item in items[len(node.members) :]:
         text = _insert_member(text, node, None, item)
-        node = _Reader(text, node.start).read_value()
+        node = _JsoncReader(text, node.start).read_value()
     for member, item in reversed(
         list(zip(node.members, items, strict=True))
     ):  # so that earlier places stay valid
@@ -196,21 +196,21 @@ def remove_member(text: str, path: Sequence[str]) -> str:
     return text
 
 
-def _check_object(text: str, node: Node, path: Sequence[str]) -> None:
+def _check_object(text: str, node: JsoncNode, path: Sequence[str]) -> None:
     if not isinstance(node.value, dict):
         raise JsoncError(
             text, node.start, f"`{'.'.join(path)}` is not an object" if path else "this is not an object"
         )
 
 
-def _find_once(node: Node, name: str) -> Member | None:
+def _find_once(node: JsoncNode, name: str) -> Member | None:
     found = [member for member in node.members if member.name == name]
     if len(found) > 1:
         raise ValueError(f"`{name}` occurs twice there")
     return found[0] if found else None
 
 
-def _insert_member(text: str, node: Node, name: str | None, value: object) -> str:
+def _insert_member(text: str, node: JsoncNode, name: str | None, value: object) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     base = _indent_at(text, node.start)
     if not node.members:
@@ -254,7 +254,7 @@ def _end_of_line(text: str, at: int, end: int) -> int:
     return line - 1 if text[line - 1] == "\r" else line
 
 
-def _remove_member(text: str, node: Node, member: Member) -> str:
+def _remove_member(text: str, node: JsoncNode, member: Member) -> str:
     at = node.members.index(member)
     if len(node.members) == 1:
         before, after = (

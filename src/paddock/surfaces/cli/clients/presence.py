@@ -12,12 +12,12 @@ from pathlib import Path
 from paddock.model.errors import ConfigurationError
 from paddock.surfaces.cli.clients.entry import read_command
 from paddock.surfaces.cli.clients.files import read_draft
-from paddock.surfaces.cli.clients.table import CLIENTS, Client
+from paddock.surfaces.cli.clients.table import CLIENTS, McpClient
 
 _BACKUP = re.compile(r"\.backup(?:\.[0-9]+)?\Z")
 
 
-def is_installed(client: Client) -> bool:
+def is_installed(client: McpClient) -> bool:
     """Return whether the client's command, or a file that the client has written, exists."""
     if client.program and shutil.which(client.program) is not None:
         return True
@@ -39,7 +39,7 @@ def _has_other_files(directory: Path) -> bool:
     return False
 
 
-def _holds_paddock_alone(file: Path, client: Client) -> bool:
+def _holds_paddock_alone(file: Path, client: McpClient) -> bool:
     """Return whether a configuration file has only entries of Paddock; a backup counts like its original."""
     if _BACKUP.search(file.name):
         return True

@@ -26,7 +26,7 @@ _CONFIG = ".config/"
 
 
 @dataclass(frozen=True)
-class Client:
+class McpClient:
     """Where a client keeps its MCP servers. Of several paths, the first that exists is used, else the first."""
 
     title: str
@@ -88,8 +88,8 @@ def _in_appdata(linux: str, windows: str, macos: str = "") -> dict[Platform, tup
     return {"linux": (linux,), "macos": (macos or linux,), "windows": (f"AppData/Roaming/{windows}",)}
 
 
-CLIENTS: Mapping[str, Client] = {
-    "claude-code": Client(
+CLIENTS: Mapping[str, McpClient] = {
+    "claude-code": McpClient(
         "Claude Code",
         "https://code.claude.com/docs/en/mcp",
         _everywhere(".claude.json"),
@@ -100,7 +100,7 @@ CLIENTS: Mapping[str, Client] = {
         sign=".claude",
         loads_mcp_json=True,
     ),
-    "claude-desktop": Client(
+    "claude-desktop": McpClient(
         "Claude Desktop",
         "https://modelcontextprotocol.io/docs/develop/connect-local-servers",
         _in_appdata(
@@ -110,7 +110,7 @@ CLIENTS: Mapping[str, Client] = {
         ),
         sign=".config/Claude",
     ),
-    "cursor": Client(
+    "cursor": McpClient(
         "Cursor",
         "https://cursor.com/docs/context/mcp",
         _everywhere(".cursor/mcp.json"),
@@ -118,7 +118,7 @@ CLIENTS: Mapping[str, Client] = {
         program="cursor",
         sign=".cursor",
     ),
-    "vscode": Client(
+    "vscode": McpClient(
         "VS Code",
         "https://code.visualstudio.com/docs/copilot/customization/mcp-servers",
         _in_code("mcp.json"),
@@ -128,7 +128,7 @@ CLIENTS: Mapping[str, Client] = {
         program="code",
         sign=".config/Code",
     ),
-    "gemini-cli": Client(
+    "gemini-cli": McpClient(
         "Gemini CLI",
         "https://geminicli.com/docs/tools/mcp-server/",
         _everywhere(".gemini/settings.json"),
@@ -137,7 +137,7 @@ CLIENTS: Mapping[str, Client] = {
         program="gemini",
         sign=".gemini",
     ),
-    "codex": Client(
+    "codex": McpClient(
         "Codex",
         "https://developers.openai.com/codex/mcp",
         _everywhere(".codex/config.toml"),
@@ -147,14 +147,14 @@ CLIENTS: Mapping[str, Client] = {
         program="codex",
         sign=".codex",
     ),
-    "windsurf": Client(
+    "windsurf": McpClient(
         "Windsurf",
         "https://docs.windsurf.com/windsurf/cascade/mcp",
         _everywhere(".codeium/windsurf/mcp_config.json"),
         program="windsurf",
         sign=".codeium/windsurf",
     ),
-    "cline": Client(
+    "cline": McpClient(
         "Cline",
         "https://docs.cline.bot/mcp/configuring-mcp-servers",
         {
@@ -168,14 +168,14 @@ CLIENTS: Mapping[str, Client] = {
         program="cline",
         sign=".cline",
     ),
-    "roo": Client(
+    "roo": McpClient(
         "Roo Code",
         "https://docs.roocode.com/features/mcp/using-mcp-in-roo",
         _in_code("globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
         (".roo/mcp.json",),
         sign=".config/Code/User/globalStorage/rooveterinaryinc.roo-cline",
     ),
-    "zed": Client(
+    "zed": McpClient(
         "Zed",
         "https://zed.dev/docs/ai/mcp",
         _in_appdata(".config/zed/settings.json", "Zed/settings.json"),
@@ -184,7 +184,7 @@ CLIENTS: Mapping[str, Client] = {
         program="zed",
         sign=".config/zed",
     ),
-    "opencode": Client(
+    "opencode": McpClient(
         "OpenCode",
         "https://opencode.ai/docs/mcp-servers/",
         _everywhere(".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
@@ -195,7 +195,7 @@ CLIENTS: Mapping[str, Client] = {
         program="opencode",
         sign=".config/opencode",
     ),
-    "copilot-cli": Client(
+    "copilot-cli": McpClient(
         "GitHub Copilot CLI",
         "https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
         _everywhere(".copilot/mcp-config.json"),
@@ -206,7 +206,7 @@ CLIENTS: Mapping[str, Client] = {
         sign=".copilot",
         loads_mcp_json=True,
     ),
-    "junie": Client(
+    "junie": McpClient(
         "JetBrains Junie",
         "https://www.jetbrains.com/help/junie/model-context-protocol-mcp.html",
         _everywhere(".junie/mcp/mcp.json"),
@@ -214,7 +214,7 @@ CLIENTS: Mapping[str, Client] = {
         program="junie",
         sign=".junie",
     ),
-    "goose": Client(
+    "goose": McpClient(
         "goose",
         "https://block.github.io/goose/docs/guides/config-files",
         _in_appdata(".config/goose/config.yaml", "Block/goose/config/config.yaml"),
@@ -223,7 +223,7 @@ CLIENTS: Mapping[str, Client] = {
         program="goose",
         sign=".config/goose",
     ),
-    "amp": Client(
+    "amp": McpClient(
         "Amp",
         "https://ampcode.com/manual",
         _everywhere(".config/amp/settings.json", ".config/amp/settings.jsonc"),
@@ -234,7 +234,7 @@ CLIENTS: Mapping[str, Client] = {
         program="amp",
         sign=".config/amp",
     ),
-    "kiro": Client(
+    "kiro": McpClient(
         "Kiro",
         "https://kiro.dev/docs/mcp/configuration/",
         _everywhere(".kiro/settings/mcp.json"),
@@ -242,14 +242,14 @@ CLIENTS: Mapping[str, Client] = {
         program="kiro",
         sign=".kiro",
     ),
-    "lm-studio": Client(
+    "lm-studio": McpClient(
         "LM Studio",
         "https://lmstudio.ai/docs/app/mcp",
         _everywhere(".lmstudio/mcp.json"),
         program="lms",
         sign=".lmstudio",
     ),
-    "warp": Client(
+    "warp": McpClient(
         "Warp",
         "https://docs.warp.dev/agents/capabilities/mcp",
         _everywhere(".warp/.mcp.json"),
@@ -257,7 +257,7 @@ CLIENTS: Mapping[str, Client] = {
         program="warp-terminal",
         sign=".warp",
     ),
-    "continue": Client(
+    "continue": McpClient(
         "Continue",
         "https://docs.continue.dev/customize/deep-dives/mcp",
         _everywhere(".continue/mcpServers/paddock.json"),

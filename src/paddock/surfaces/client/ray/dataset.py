@@ -6,7 +6,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from paddock.gate.batch.program import Program, ProgramResult
-from paddock.gate.batch.runner import Origin
+from paddock.gate.batch.runner import BatchOrigin
 from paddock.model.errors import RequestError
 from paddock.model.texts import explain
 from paddock.surfaces.client.blocking import BlockingPaddock
@@ -49,7 +49,7 @@ class PaddockBatch:
         self._max_parallel = read_whole_number("max_parallel", max_parallel) or 1
         workspace = find_empty_workspace()
         self._paddock = BlockingPaddock(workspace, overrides=overrides, actor=actor)
-        self._purity = Purity(self._paddock.settings, Origin(workspace, actor, "library"))
+        self._purity = Purity(self._paddock.settings, BatchOrigin(workspace, actor, "library"))
         self._paddock.__enter__()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from paddock.model.errors import PaddockError
 from paddock.model.ids import mint_id
 from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.surfaces.client.ray.cluster import Resources, explain_missing, find_missing, place
-from paddock.surfaces.client.ray.feed import Feed, Group, Item
+from paddock.surfaces.client.ray.feed import Feed, Item, ProgramGroup
 from paddock.surfaces.client.ray.frames import (
     MAX_BATCH,
-    Answer,
+    NodeAnswer,
     Terms,
     read_answer,
     shorten_reason,
@@ -69,7 +69,7 @@ class _Task:
     missing_since: float = math.inf
 
 
-class Driver:
+class RayDriver:
     """Runs programs of a feed on a cluster, for one caller."""
 
     def __init__(self, ray: Any, terms: Terms, run_here: RunHere, max_parallel: int | None) -> None:  # noqa: ANN401
@@ -121,7 +121,7 @@ class Driver:
                 failed += [fail(item, Status.UNAVAILABLE, reason) for item in items]
         return failed
 
-    def _start_task(self, group: Group, items: list[Item], needs: dict[str, float]) -> None:
+    def _start_task(self, group: ProgramGroup, items: list[Item], needs: dict[str, float]) -> None:
         key = frozenset(needs)
         if key not in self._remote:
             options = {
@@ -217,7 +217,7 @@ class Driver:
             for item in items
         ]
 
-    def _note_time(self, answer: Answer) -> None:
+    def _note_time(self, answer: NodeAnswer) -> None:
         seconds = answer.seconds / len(answer.results)
         if not 0 < seconds < math.inf:
             return

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddock.gate.batch.runner import Origin
+from paddock.gate.batch.runner import BatchOrigin
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.executor import ENDED, map_in_order
 from paddock.surfaces.client.loop_thread import start_loop
@@ -46,7 +46,7 @@ class RayExecutor(Executor):
         load_ray()
         workers = read_whole_number("max_workers", max_workers)
         paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor)
-        self._purity = Purity(paddock.settings, Origin(Path(workspace), actor, "library"))
+        self._purity = Purity(paddock.settings, BatchOrigin(Path(workspace), actor, "library"))
         self._lock = threading.Lock()
         self._futures: dict[str, Future[ProgramResult]] = {}
         self._ids: dict[str, str] = {}

@@ -18,7 +18,7 @@ MAX_TASK_BYTES = 16 * MIB
 """Size of the programs of a task, in bytes, from which on it gets no further one."""
 
 
-class Group(NamedTuple):
+class ProgramGroup(NamedTuple):
     """What programs of one task have in common."""
 
     languages: frozenset[str]
@@ -38,11 +38,11 @@ class Item(NamedTuple):
     """Size of its texts and data, in bytes or characters."""
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ProgramGroup:
         """What it has in common with others of its task."""
         checker = self.program.checker
         others = {checker.language} if checker else set[str]()
-        return Group(frozenset({self.program.language, *others}), self.program.access != "none")
+        return ProgramGroup(frozenset({self.program.language, *others}), self.program.access != "none")
 
 
 class Feed:
@@ -51,7 +51,7 @@ class Feed:
     def __init__(
         self, programs: Iterable[Program] | AsyncIterable[Program], check: Callable[[Program], bool]
     ) -> None:
-        self._waiting: dict[Group, deque[Item]] = {}
+        self._waiting: dict[ProgramGroup, deque[Item]] = {}
         self._refused: deque[Item] = deque()
         self._count = 0
         self._bytes = 0
@@ -88,7 +88,7 @@ class Feed:
         self._taken.set()
         return self._refused.popleft()
 
-    def take(self, most: int, free: int) -> tuple[Group, list[Item]] | None:
+    def take(self, most: int, free: int) -> tuple[ProgramGroup, list[Item]] | None:
         """Return up to `most` programs of one group for a task; None if none waits.
 
         At the end of the input, what is left is spread over `free` tasks.

@@ -33,7 +33,7 @@ class Terms(Value):
     """The same for its memory, in bytes."""
 
 
-class Batch(Value):
+class ProgramBatch(Value):
     """Programs for one task."""
 
     terms: Terms
@@ -44,7 +44,7 @@ class Batch(Value):
     """The programs. Their ids are their positions in the caller's input."""
 
 
-class Answer(Value):
+class NodeAnswer(Value):
     """What became of the programs of a batch. Those that are missing did not start."""
 
     results: Annotated[tuple[ProgramResult, ...], Field(max_length=MAX_BATCH)] = ()
@@ -66,12 +66,12 @@ def write_batch(terms: Terms, seconds: float, programs: list[dict[str, Json]]) -
     return json.dumps(given, default=_write_bytes).encode()
 
 
-def read_batch(data: bytes) -> Batch:
+def read_batch(data: bytes) -> ProgramBatch:
     """Return the batch of a frame. Raises ValueError."""
-    return Batch.model_validate(json.loads(data))
+    return ProgramBatch.model_validate(json.loads(data))
 
 
-def write_answer(answer: Answer) -> bytes:
+def write_answer(answer: NodeAnswer) -> bytes:
     """Return the frame of an answer."""
     return dumps(answer.model_dump(mode="json")).encode("utf-8", "replace")
 
@@ -81,7 +81,7 @@ def shorten_reason(text: str) -> str:
     return make_printable(text, _MAX_REASON_CHARS // 12)  # a character is up to ten when it is escaped
 
 
-async def read_answer(data: object, expected: frozenset[str]) -> Answer:
+async def read_answer(data: object, expected: frozenset[str]) -> NodeAnswer:
     """Return the answer of a frame to programs with these ids.
 
     Raises PaddockError for anything else, and for an answer to other programs or without progress.
@@ -91,7 +91,7 @@ async def read_answer(data: object, expected: frozenset[str]) -> Answer:
     if len(data) > MAX_ANSWER_BYTES:
         raise PaddockError(f"The answer is longer than {MAX_ANSWER_BYTES} bytes.")
     try:
-        answer = make_answer(Answer, await read_json(data))
+        answer = make_answer(NodeAnswer, await read_json(data))
     except PaddockError:
         raise PaddockError("The answer is not JSON, or not that of a batch.") from None
     ids = [result.id for result in answer.results]

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 
 from paddock.gate.batch.program import Program, ProgramResult
-from paddock.gate.batch.runner import Origin, Runner
+from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.ray.cluster import load_ray
-from paddock.surfaces.client.ray.driver import Driver
+from paddock.surfaces.client.ray.driver import RayDriver
 from paddock.surfaces.client.ray.feed import Feed
 from paddock.surfaces.client.ray.frames import Terms
 from paddock.surfaces.client.ray.purity import Purity
@@ -16,8 +16,8 @@ from paddock.surfaces.client.ray.purity import Purity
 async def map_on_ray(
     programs: Iterable[Program] | AsyncIterable[Program],
     settings: Settings,
-    origin: Origin,
-    runner: Runner,
+    origin: BatchOrigin,
+    runner: BatchRunner,
     max_parallel: int | None,
 ) -> AsyncGenerator[ProgramResult]:
     """Yield results as the tasks of their programs end; `runner` refuses what policy does not allow.
@@ -40,7 +40,7 @@ async def map_on_ray(
         timeout_ms=settings.runtimes.timeout_ms,
         memory_bytes=settings.runtimes.memory_bytes,
     )
-    driver = Driver(ray, terms, runner.run, max_parallel)
+    driver = RayDriver(ray, terms, runner.run, max_parallel)
     async with aclosing(driver.run(Feed(programs, check))) as results:
         async for result in results:
             yield result

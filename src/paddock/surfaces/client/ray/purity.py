@@ -4,7 +4,7 @@ from functools import partial
 
 from paddock.engines.programs.recipe import executables
 from paddock.gate.batch.program import Program
-from paddock.gate.batch.runner import Origin
+from paddock.gate.batch.runner import BatchOrigin
 from paddock.gate.work import KINDS
 from paddock.model.errors import RequestError
 from paddock.model.outcome import Decision
@@ -23,7 +23,7 @@ _REASONS: dict[Effect, str] = {
 class Purity:
     """Decides on programs as the gate will do, and finds the effects that they may have."""
 
-    def __init__(self, settings: Settings, origin: Origin) -> None:
+    def __init__(self, settings: Settings, origin: BatchOrigin) -> None:
         added = settings.runtimes.recipes
         self._settings = settings
         self._policy = Policy(settings, KINDS, partial(executables, added=added))

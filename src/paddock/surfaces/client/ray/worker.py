@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING
 from platformdirs import user_cache_path
 
 from paddock.gate.batch.program import Program, ProgramResult
-from paddock.gate.batch.runner import Origin
+from paddock.gate.batch.runner import BatchOrigin
 from paddock.model.errors import PaddockError
 from paddock.policy.settings.schema import RuntimeSettings
 from paddock.surfaces.client.blocking import BlockingPaddock
 from paddock.surfaces.client.paddock import Paddock
-from paddock.surfaces.client.ray.frames import Answer, Batch, Terms, read_batch, shorten_reason, write_answer
+from paddock.surfaces.client.ray.frames import (
+    NodeAnswer,
+    ProgramBatch,
+    Terms,
+    read_batch,
+    shorten_reason,
+    write_answer,
+)
 from paddock.surfaces.client.ray.purity import Purity
 
 if TYPE_CHECKING:
@@ -48,10 +55,10 @@ def run_batch(data: bytes) -> bytes:
         future = paddock.submit(partial(_run_programs, batch, ended))
         return write_answer(_wait(future, ended))
     except (PaddockError, OSError) as error:
-        return write_answer(Answer(refusal=shorten_reason(str(error))))
+        return write_answer(NodeAnswer(refusal=shorten_reason(str(error))))
 
 
-def _wait(future: "Future[Answer]", ended: Event) -> Answer:
+def _wait(future: "Future[NodeAnswer]", ended: Event) -> NodeAnswer:
     """Return the answer. When Ray cancels the task, end the programs first."""
     try:
         while True:
@@ -86,7 +93,7 @@ def find_empty_workspace() -> Path:
     return empty
 
 
-async def _run_programs(batch: Batch, ended: Event, paddock: Paddock) -> Answer:
+async def _run_programs(batch: ProgramBatch, ended: Event, paddock: Paddock) -> NodeAnswer:
     started = time.monotonic()
     results: list[ProgramResult] = []
     slice_ = _Slice(batch, paddock, started)
@@ -99,7 +106,7 @@ async def _run_programs(batch: Batch, ended: Event, paddock: Paddock) -> Answer:
         slice_.refusal = str(error)
     finally:
         ended.set()
-    return Answer(
+    return NodeAnswer(
         results=tuple(results),
         seconds=time.monotonic() - started,
         refusal=shorten_reason(slice_.refusal),
@@ -109,10 +116,10 @@ async def _run_programs(batch: Batch, ended: Event, paddock: Paddock) -> Answer:
 class _Slice:
     """The programs of a batch that one task runs. The driver sends those again that are left when its time is over."""
 
-    def __init__(self, batch: Batch, paddock: Paddock, started: float) -> None:
+    def __init__(self, batch: ProgramBatch, paddock: Paddock, started: float) -> None:
         self._batch = batch
         self._own = paddock.settings.runtimes
-        self._purity = Purity(paddock.settings, Origin(Path(os.sep), batch.terms.actor, "library"))
+        self._purity = Purity(paddock.settings, BatchOrigin(Path(os.sep), batch.terms.actor, "library"))
         self._until = started + batch.seconds
         self._chars = 0
         self.refusal = ""

@@ -22,7 +22,7 @@ from paddock.surfaces.client.remote.bodies import make_body
 from paddock.surfaces.client.remote.connection import ApiConnection
 from paddock.surfaces.client.remote.execution import Listeners, RemoteExecution
 from paddock.surfaces.client.remote.sessions import RemoteSessions
-from paddock.surfaces.client.requests import Origin, choose_language
+from paddock.surfaces.client.requests import LoopOrigin, choose_language
 from paddock.surfaces.client.whole_numbers import read_whole_number
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ class RemotePaddock(Paddock):
 
     def __init__(self, url: str, *, token: str | None, unencrypted: bool) -> None:
         self._connection = ApiConnection(read_address(url, unencrypted=unencrypted), read_token(token))
-        self._origin: Origin | None = None
+        self._origin: LoopOrigin | None = None
         self._executions: set[RemoteExecution] = set()
         self._connected = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._connected.enter_async_context(self._connection)
-        self._origin = Origin()
+        self._origin = LoopOrigin()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -69,7 +69,7 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, hide_input_in_errors=True)
 
 
-class Answer(BaseModel):
+class RunCodeAnswer(BaseModel):
     """The body of an answer; every field is sent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -100,7 +100,7 @@ CommandStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 
 
-class CommandResult(Answer):
+class CommandResult(RunCodeAnswer):
     """How a command ended: the compiler, or the program."""
 
     status: CommandStatus
@@ -115,7 +115,7 @@ class CommandResult(Answer):
     """Standard error, the same way."""
 
 
-class RunCodeResponse(Answer):
+class RunCodeResponse(RunCodeAnswer):
     """How a program ended."""
 
     status: RunStatus
@@ -151,7 +151,7 @@ class RunJupyterRequest(Body):
     """As for `/run_code`."""
 
 
-class CellError(Answer):
+class CellError(RunCodeAnswer):
     """An exception that a cell raised."""
 
     ename: str
@@ -162,7 +162,7 @@ class CellError(Answer):
     """The traceback, as parts to print one after the other."""
 
 
-class CellResult(Answer):
+class CellResult(RunCodeAnswer):
     """What one cell did."""
 
     stdout: str
@@ -175,7 +175,7 @@ class CellResult(Answer):
     """Its exception, if it raised one."""
 
 
-class RunJupyterResponse(Answer):
+class RunJupyterResponse(RunCodeAnswer):
     """What the cells did."""
 
     status: RunStatus
@@ -216,7 +216,7 @@ class TestProgramRequest(Body):
     """Wall time of each test, in seconds."""
 
 
-class TestProgramResponse(Answer):
+class TestProgramResponse(RunCodeAnswer):
     """The results of all tests, in their order."""
 
     results: list[Literal[0, 1]]

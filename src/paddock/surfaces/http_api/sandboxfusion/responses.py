@@ -32,7 +32,7 @@ OVER_AT_ONCE = CommandResult(
 """The result of a command whose time limit is zero or less."""
 
 
-class Output(NamedTuple):
+class ProgramOutput(NamedTuple):
     """What a program or a compiler wrote, without secrets."""
 
     stdout: bytes = b""
@@ -40,7 +40,7 @@ class Output(NamedTuple):
 
 
 def render_outcome(
-    outcome: Outcome, entry: LanguageEntry, output: Output, files: Mapping[str, str] | None = None
+    outcome: Outcome, entry: LanguageEntry, output: ProgramOutput, files: Mapping[str, str] | None = None
 ) -> RunCodeResponse:
     """Return the answer for an outcome. Raises Refused and InvalidRequest if nothing ran, for that reason."""
     program = outcome.program
@@ -102,7 +102,11 @@ def render_missing_command(entry: LanguageEntry, explanation: str) -> RunCodeRes
 
 
 def _combine(
-    outcome: Outcome, program: ProgramEnd, entry: LanguageEntry, output: Output, files: Mapping[str, str]
+    outcome: Outcome,
+    program: ProgramEnd,
+    entry: LanguageEntry,
+    output: ProgramOutput,
+    files: Mapping[str, str],
 ) -> RunCodeResponse:
     result = render_command(outcome, program, output)
     if program.phase == "compile" and entry.compiles:
@@ -135,7 +139,7 @@ def combine(
     return RunCodeResponse(status=status, compile_result=compiled, run_result=run, files={**(files or {})})
 
 
-def render_command(outcome: Outcome, program: ProgramEnd, output: Output) -> CommandResult:
+def render_command(outcome: Outcome, program: ProgramEnd, output: ProgramOutput) -> CommandResult:
     """Return the result of a program or compiler that ended."""
     out_of_time = outcome.status is Status.TIMEOUT
     return CommandResult(

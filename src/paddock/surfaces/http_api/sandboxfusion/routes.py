@@ -13,7 +13,7 @@ from paddock.foundation.cancellation import cancel_all, unless_stopped
 from paddock.foundation.large_json import count_in_slices
 from paddock.model.limits import MIB
 from paddock.surfaces.http_api.bodies import MAX_JSON_BYTES
-from paddock.surfaces.http_api.context import Call, ThisCall, await_disconnect
+from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
 from paddock.surfaces.http_api.openapi import describe_body, describe_problems
 from paddock.surfaces.http_api.problems import BODY_TOO_LARGE, Problem
 from paddock.surfaces.http_api.sandboxfusion.errors import (
@@ -24,8 +24,8 @@ from paddock.surfaces.http_api.sandboxfusion.errors import (
     reject_body,
 )
 from paddock.surfaces.http_api.sandboxfusion.models import (
-    Answer,
     Body,
+    RunCodeAnswer,
     RunCodeRequest,
     RunCodeResponse,
     RunJupyterRequest,
@@ -110,7 +110,9 @@ async def answer_test_program_stdio(call: ThisCall) -> Response:
     return await _answer(call, TestProgramRequest, run_stdio_tests)
 
 
-async def _answer(call: Call, model: type[B], run: Callable[[B, PureRunner], Awaitable[Answer]]) -> Response:
+async def _answer(
+    call: HttpCall, model: type[B], run: Callable[[B, PureRunner], Awaitable[RunCodeAnswer]]
+) -> Response:
     """Answer a request. Its body counts as buffered until the end, which bounds the memory of all that wait."""
     runner = PureRunner(call.tenant, call.server.workspace)
     try:
@@ -130,7 +132,7 @@ async def _answer(call: Call, model: type[B], run: Callable[[B, PureRunner], Awa
         return answer_problem(problem)
 
 
-def _check_end(call: Call) -> None:
+def _check_end(call: HttpCall) -> None:
     if call.server.requests.ending:
         raise Refused(504, "The server is ending. Nothing started; it is safe to retry.")
 
@@ -156,7 +158,7 @@ async def _read_body(body: bytes, model: type[B]) -> B:
         raise explain_validation(problem) from None
 
 
-def _explain_cancellation(call: Call) -> Refused:
+def _explain_cancellation(call: HttpCall) -> Refused:
     """Return the answer for programs that were cancelled, if there still is a client."""
     if call.tenant.revoked.is_set():
         return Refused(401, "The token was revoked while the program ran.")

@@ -35,7 +35,7 @@ from paddock.surfaces.http_api.sandboxfusion.models import (
 from paddock.surfaces.http_api.sandboxfusion.programs import make_pure_program, to_bytes, to_milliseconds
 from paddock.surfaces.http_api.sandboxfusion.responses import (
     OVER_AT_ONCE,
-    Output,
+    ProgramOutput,
     explain,
     has_ended,
     is_missing,
@@ -117,7 +117,7 @@ def _make_limits(body: RunJupyterRequest, max_timeout_ms: int) -> LimitOverrides
 
 
 def _render(
-    outcome: Outcome, output: Output, report: bytes, count: int, runner: PureRunner
+    outcome: Outcome, output: ProgramOutput, report: bytes, count: int, runner: PureRunner
 ) -> RunJupyterResponse:
     if is_missing(outcome):
         missing = render_missing_command(LANGUAGES["python"], explain(outcome))
@@ -125,8 +125,8 @@ def _render(
     if outcome.program is None or not has_ended(outcome):
         raise_refusal(outcome)
         return RunJupyterResponse(status="SandboxError", message=explain(outcome))
-    driver = render_command(outcome, outcome.program, Output(b"", output.stderr))
-    outgoing = runner.tenant.session.outgoing
+    driver = render_command(outcome, outcome.program, ProgramOutput(b"", output.stderr))
+    outgoing = runner.tenant.opened.outgoing
     if not outcome.ok:
         return RunJupyterResponse(status="Failed", driver=driver)
     cells = read_report(report, count, Hiding(outgoing.text, outgoing.json))

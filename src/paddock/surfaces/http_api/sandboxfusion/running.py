@@ -16,7 +16,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy.redaction.stream import StreamRedactor
 from paddock.surfaces.http_api.sandboxfusion.errors import Refused
-from paddock.surfaces.http_api.sandboxfusion.responses import Output
+from paddock.surfaces.http_api.sandboxfusion.responses import ProgramOutput
 from paddock.surfaces.tenants.errors import TenantBusy, UnknownToken
 from paddock.surfaces.tenants.tenant import find_language
 
@@ -41,7 +41,7 @@ class PureRunner:
         """Return the content of a file without secrets, if it is text."""
         if b"\0" in data:
             return data
-        redactor = StreamRedactor(self.tenant.session.outgoing.output)
+        redactor = StreamRedactor(self.tenant.opened.outgoing.output)
         return redactor.feed(data) + redactor.end()
 
     @property
@@ -57,7 +57,7 @@ class PureRunner:
         patient: bool = False,
         on_workdir: Callable[[Path], None] | None = None,
         on_raw_stdout: Callable[[bytes], None] | None = None,
-    ) -> tuple[Outcome, Output]:
+    ) -> tuple[Outcome, ProgramOutput]:
         """Run one program; return its outcome and its output, without secrets.
 
         A `patient` program waits for its slot as long as necessary. Cancelling the task ends the program. Raises
@@ -74,7 +74,7 @@ class PureRunner:
         try:
             wait_ms, language = None if patient else self._wait_ms, find_language(request.work)
             async with self.tenant.admit(wait_ms, _refuse_question, language) as admission:
-                outcome = await self.tenant.session.gate.execute(
+                outcome = await self.tenant.opened.gate.execute(
                     request,
                     on_output=collect,
                     asker=admission.ask,
@@ -87,7 +87,7 @@ class PureRunner:
             raise Refused(504, str(error)) from None
         except UnknownToken as error:
             raise Refused(401, str(error)) from None
-        return outcome, Output(*map(b"".join, pieces.values()))
+        return outcome, ProgramOutput(*map(b"".join, pieces.values()))
 
 
 async def _refuse_question(_question: Question) -> Answer:

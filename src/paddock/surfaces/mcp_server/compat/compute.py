@@ -5,7 +5,7 @@ from typing import cast
 
 from paddock.gate.gate import Gate
 from paddock.model.base import Json
-from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
+from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
 from paddock.surfaces.mcp_server.tools.compute import ANNOTATIONS, run_computation
 from paddock.surfaces.rendering.computation import (
     COMPAT_LIMITS,
@@ -29,16 +29,16 @@ _SCHEMA: dict[str, Json] = {
 """The compat tool overlooks members that it does not know."""
 
 
-def build_compat_compute_tool(gate: Gate, workspace: Path) -> Tool:
+def build_compat_compute_tool(gate: Gate, workspace: Path) -> McpTool:
     """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
 
-    async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def compute(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         done, _ = await run_computation(
             caller, gate, workspace, lambda: convert_request(cast("Json", arguments)), exact=False
         )
         return _render_lines(done)
 
-    return Tool(
+    return McpTool(
         name=COMPUTE_TOOL,
         title="Compute a text",
         description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",

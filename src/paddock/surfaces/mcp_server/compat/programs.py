@@ -17,8 +17,15 @@ from paddock.surfaces.mcp_server.argument_errors import reject_compat_arguments
 from paddock.surfaces.mcp_server.arguments import to_snake_case
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.replies import compact
-from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, object_schema, text_block
-from paddock.surfaces.mcp_server.tools.programs import ALIASES, Programs
+from paddock.surfaces.mcp_server.toolbox import (
+    Arguments,
+    McpCaller,
+    McpTool,
+    ToolAnswer,
+    object_schema,
+    text_block,
+)
+from paddock.surfaces.mcp_server.tools.programs import ALIASES, ProgramTools
 from paddock.surfaces.rendering import render
 from paddock.surfaces.rendering.program_response import program_response
 
@@ -42,11 +49,11 @@ _log = logging.getLogger("paddock.mcp")
 class CompatPrograms:
     """The two tools, in the workspaces that `repoId` may name."""
 
-    def __init__(self, programs: Programs, repositories: Repositories) -> None:
+    def __init__(self, programs: ProgramTools, repositories: Repositories) -> None:
         self._programs = programs
         self._repositories = repositories
 
-    async def run_program(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def run_program(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Run a program and return the compat response."""
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
@@ -71,7 +78,7 @@ class CompatPrograms:
             response["status"] = "failure"
         return _build_response(response)
 
-    async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         """Search stored output and return the compat response."""
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
@@ -101,11 +108,11 @@ class CompatPrograms:
         return None if known else _build_error(f"Repository {named} not found")
 
 
-def build_compat_program_tools(programs: Programs, repositories: Repositories) -> list[Tool]:
+def build_compat_program_tools(programs: ProgramTools, repositories: Repositories) -> list[McpTool]:
     """Return `sdl.runtime.execute` and `sdl.runtime.queryOutput`."""
     seed = CompatPrograms(programs, repositories)
     return [
-        Tool(
+        McpTool(
             name=EXECUTE_TOOL,
             title="Run a program in a language runtime",
             description="Run code, or an executable with arguments, confined in the workspace whose name is repoId.",
@@ -128,7 +135,7 @@ def build_compat_program_tools(programs: Programs, repositories: Repositories) -
             run=seed.run_program,
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
-        Tool(
+        McpTool(
             name=QUERY_TOOL,
             title="Search stored output",
             description="Search the stored output of sdl.runtime.execute, or read lines of it.",

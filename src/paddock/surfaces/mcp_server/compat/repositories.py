@@ -7,9 +7,9 @@ from pathlib import Path
 
 from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.schema import Repository
-from paddock.surfaces.mcp_server.tools.programs import Programs
+from paddock.surfaces.mcp_server.tools.programs import ProgramTools
 
-Open = Callable[[Path], AbstractAsyncContextManager[Programs]]
+Open = Callable[[Path], AbstractAsyncContextManager[ProgramTools]]
 """Opens another workspace, in which programs run under its own settings."""
 
 
@@ -17,7 +17,7 @@ class Repositories:
     """Knows workspaces by name, and opens a registered one at its first program."""
 
     def __init__(
-        self, own: Programs, workspace: Path, registered: Sequence[Repository], open_programs: Open
+        self, own: ProgramTools, workspace: Path, registered: Sequence[Repository], open_programs: Open
     ) -> None:
         """Use the served directory's name as the name of its workspace. Raises ConfigurationError.
 
@@ -32,7 +32,7 @@ class Repositories:
             twice = next(name for name in names if names.count(name) > 1)
             raise ConfigurationError(f"[[mcp.repos]]: {twice} is registered more than once; keep one of them")
         self._open = open_programs
-        self._opening: dict[str, asyncio.Future[Programs]] = {}
+        self._opening: dict[str, asyncio.Future[ProgramTools]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
 
@@ -46,7 +46,7 @@ class Repositories:
             return [self._workspace, *self._roots.values()]
         return [self._roots.get(name, self._workspace)]
 
-    async def open_programs(self, name: str) -> Programs:
+    async def open_programs(self, name: str) -> ProgramTools:
         """Return the runner of programs in a known workspace. Raises PaddockError when it cannot be opened."""
         if name not in self._roots:
             return self._own
@@ -62,7 +62,7 @@ class Repositories:
         self._closing.set()
         await asyncio.gather(*self._tasks)
 
-    async def _keep_open(self, name: str, ready: "asyncio.Future[Programs]") -> None:
+    async def _keep_open(self, name: str, ready: "asyncio.Future[ProgramTools]") -> None:
         """Keep a workspace open, in one task from start to end. A failed opening is retried by the next call."""
         try:
             async with self._open(self._roots[name]) as programs:

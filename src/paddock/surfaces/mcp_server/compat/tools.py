@@ -13,13 +13,13 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.policy.settings.profiles import ExecuteLimits
 from paddock.surfaces.mcp_server.forwarded_results import build_result
-from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
+from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S
 from paddock.surfaces.rendering import render
 
 if TYPE_CHECKING:
-    from paddock.engines.servers.catalog.provisioning.service import Match
-    from paddock.gate.session import Session
+    from paddock.engines.servers.catalog.provisioning.service import ProvisionMatch
+    from paddock.gate.open_paddock import OpenPaddock
 
 NO_OUTPUT = "(no output)"
 MAX_CODE_BYTES = 50 * KIB
@@ -29,19 +29,19 @@ MAX_CODE_BYTES = 50 * KIB
 class CompatTools:
     """The tools of the compat profile on one session."""
 
-    def __init__(self, session: "Session", workspace: Path, limits: ExecuteLimits) -> None:
+    def __init__(self, opened: "OpenPaddock", workspace: Path, limits: ExecuteLimits) -> None:
         """Run programs of agents within `limits`."""
-        self._session = session
+        self._opened = opened
         self._workspace = workspace
         is_default = limits.code_bytes == ExecuteLimits().code_bytes
         self._limits = LimitOverrides(code_bytes=MAX_CODE_BYTES if is_default else None)
 
-    async def discover_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def discover_tools(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         """List the servers, or find tools by the compat score."""
-        catalog = self._session.servers.catalog
+        catalog = self._opened.servers.catalog
         listing = await catalog.list_tools(patience_s=SEARCH_WAIT_S)
         if not arguments.get("query"):
-            status = self._session.servers.server_statuses()
+            status = self._opened.servers.server_statuses()
             counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
             return _build_json_answer(
                 [
@@ -65,14 +65,14 @@ class CompatTools:
             ]
         )
 
-    async def provision_server(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def provision_server(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         """Return the tools for an intent, or the servers that could be enabled. Installs and starts nothing."""
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
             return _report_missing(["intent"])
-        tools = (await self._session.servers.catalog.list_tools(patience_s=SEARCH_WAIT_S)).tools
+        tools = (await self._opened.servers.catalog.list_tools(patience_s=SEARCH_WAIT_S)).tools
         hits = keyword_search(tools, f"{intent} {context}".strip())
-        found = self._session.servers.provisioning.answer_intent(intent, hits, context=context)
+        found = self._opened.servers.provisioning.answer_intent(intent, hits, context=context)
         match found.source:
             case "local":
                 matches = [
@@ -96,23 +96,23 @@ class CompatTools:
             case "none":
                 return _build_json_answer({"source": "none", "message": NO_MATCH})
 
-    async def call_tool(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def call_tool(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Make one call and return its result verbatim."""
         server, tool = arguments["server"], arguments["tool"]
         work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
         request = self._build_request(work, caller)
-        outcome = await caller.execute(self._session.gate, request)
+        outcome = await caller.execute(self._opened.gate, request)
         if outcome.ok:
             return build_result(outcome)
         return _build_error(_explain_failure(outcome, server, tool))
 
-    async def execute_code(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def execute_code(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Run a program and return console lines and value as one text."""
         if not arguments["code"]:
             return _report_missing(["code"])
         work = GuestRun(source=arguments["code"], raw_results=True)
         request = self._build_request(work, caller).replace(limits=self._limits)
-        outcome = await caller.execute(self._session.gate, request, on_console=caller.on_console)
+        outcome = await caller.execute(self._opened.gate, request, on_console=caller.on_console)
         text = render.output_text(outcome)
         if outcome.ok:
             return ToolAnswer([text_block(text or NO_OUTPUT)])
@@ -120,15 +120,15 @@ class CompatTools:
             "\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text]))
         )
 
-    def _build_request(self, work: Work, caller: Caller) -> ExecutionRequest:
+    def _build_request(self, work: Work, caller: McpCaller) -> ExecutionRequest:
         return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=self._workspace, work=work)
 
 
-def build_compat_tools(session: "Session", workspace: Path, limits: ExecuteLimits) -> list[Tool]:
+def build_compat_tools(opened: "OpenPaddock", workspace: Path, limits: ExecuteLimits) -> list[McpTool]:
     """Return `mcp_discover`, `mcp_provision`, `mcp_call` and `mcp_execute`, which runs programs within `limits`."""
-    seed = CompatTools(session, workspace, limits)
+    seed = CompatTools(opened, workspace, limits)
     return [
-        Tool(
+        McpTool(
             name="mcp_discover",
             title="Discover tools",
             description="Find tools of the configured MCP servers by keywords; without a query, list the servers.",
@@ -137,7 +137,7 @@ def build_compat_tools(session: "Session", workspace: Path, limits: ExecuteLimit
             explain=_reject_arguments,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
-        Tool(
+        McpTool(
             name="mcp_provision",
             title="Find a server",
             description="Find tools for an intent: among the configured servers, else servers that could be had.",
@@ -148,7 +148,7 @@ def build_compat_tools(session: "Session", workspace: Path, limits: ExecuteLimit
             explain=_reject_arguments,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
-        Tool(
+        McpTool(
             name="mcp_call",
             title="Call one tool",
             description="Call one tool of a configured MCP server.",
@@ -156,7 +156,7 @@ def build_compat_tools(session: "Session", workspace: Path, limits: ExecuteLimit
             run=seed.call_tool,
             explain=_reject_arguments,
         ),
-        Tool(
+        McpTool(
             name="mcp_execute",
             title="Run a program",
             description="Run JavaScript that calls tools: `await servers.NAME.call('TOOL', {...})`; return a value.",
@@ -167,7 +167,7 @@ def build_compat_tools(session: "Session", workspace: Path, limits: ExecuteLimit
     ]
 
 
-def _describe_match(match: "Match", *, auto: bool) -> dict[str, Json]:
+def _describe_match(match: "ProvisionMatch", *, auto: bool) -> dict[str, Json]:
     entry = match.offer.entry
     command = (
         " ".join([str(entry["command"]), *entry.get("args", [])]) if "command" in entry else str(entry["url"])
@@ -193,7 +193,7 @@ def _explain_failure(outcome: Outcome, server: str, tool: str) -> str:
             return f"Error calling {tool} on {server}: {message}"
 
 
-def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+def _reject_arguments(tool: McpTool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
     given = cast("dict[str, Any]", arguments if isinstance(arguments, dict) else {})
     required = cast("list[str]", tool.input_schema["required"])
     missing = [name for name in required if not given.get(name)]

@@ -14,7 +14,7 @@ from paddock.surfaces.mcp_server.argument_errors import reject_arguments
 from paddock.surfaces.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
 from paddock.surfaces.mcp_server.overflow import OverflowStore
 from paddock.surfaces.mcp_server.replies import build_answer
-from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, object_schema
+from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, object_schema
 
 EXECUTE_CODE = (
     "Use this for several steps: a JavaScript/TypeScript program that calls tools "
@@ -33,14 +33,14 @@ _JIT_PARAMETER: dict[str, Json] = {
 
 def build_code_tools(
     gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
-) -> list[Tool]:
+) -> list[McpTool]:
     """Return `execute_code` and `call_tool`. Results have at most `cap` characters; `rest` stores larger ones.
 
     With `jit`, programs may request just-in-time compilation. Without it the argument is not listed, which saves
     tokens.
     """
 
-    async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def execute_code(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         if isinstance(work := _build_run(arguments), ToolAnswer):
             return work
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
@@ -55,7 +55,7 @@ def build_code_tools(
             data["truncated"] = True
         return await overflow.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
 
-    async def call_tool(arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def call_tool(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         work = ServerCall(
             server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
         )
@@ -67,7 +67,7 @@ def build_code_tools(
         return await overflow.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
 
     return [
-        Tool(
+        McpTool(
             name="execute_code",
             title="Run a program",
             description=EXECUTE_CODE,
@@ -76,7 +76,7 @@ def build_code_tools(
             output_schema=output_schemas.OUTCOME_SCHEMA,
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
-        Tool(
+        McpTool(
             name="call_tool",
             title="Call one tool",
             description=CALL_TOOL,
@@ -117,7 +117,7 @@ def _build_program_schema(*, jit: bool) -> dict[str, Json]:
 def _build_request(
     work: Work,
     workspace: Path,
-    caller: Caller,
+    caller: McpCaller,
     limits: LimitOverrides = _NO_WISHES,
     calls: Calls = "run",
     *,

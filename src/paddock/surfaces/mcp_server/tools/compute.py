@@ -10,7 +10,7 @@ from paddock.surfaces.mcp_server import output_schemas
 from paddock.surfaces.mcp_server.computation_request import read_computation_request
 from paddock.surfaces.mcp_server.overflow import OverflowStore
 from paddock.surfaces.mcp_server.replies import cut_text
-from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
+from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
 from paddock.surfaces.rendering.computation import (
     ComputationRequest,
     Envelope,
@@ -30,13 +30,13 @@ ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": Fa
 
 def build_compute_tool(
     gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
-) -> Tool:
+) -> McpTool:
     """Return `compute`. Its answers have at most `cap` characters of output; `rest` stores larger ones.
 
     With `jit`, its limits may request just-in-time compilation.
     """
 
-    async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def compute(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         done, outcome = await run_computation(
             caller, gate, workspace, lambda: read_computation_request(cast("Json", arguments), jit=jit)
         )
@@ -46,7 +46,7 @@ def build_compute_tool(
         data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
         return await overflow.add_handle(outcome, shown, what="compute", value=emitted, data=data)
 
-    return Tool(
+    return McpTool(
         name="compute",
         title="Compute a text",
         description=DESCRIPTION,
@@ -59,7 +59,7 @@ def build_compute_tool(
 
 
 async def run_computation(
-    caller: Caller,
+    caller: McpCaller,
     gate: Gate,
     workspace: Path,
     read: Callable[[], ComputationRequest],

@@ -12,8 +12,8 @@ from paddock.surfaces.mcp_server import output_schemas
 from paddock.surfaces.mcp_server.replies import cut_text
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
-    Caller,
-    Tool,
+    McpCaller,
+    McpTool,
     ToolAnswer,
     build_refusal,
     object_schema,
@@ -21,9 +21,9 @@ from paddock.surfaces.mcp_server.toolbox import (
 )
 
 if TYPE_CHECKING:
-    from paddock.engines.servers.catalog.catalog import Listing, UnmatchedName
+    from paddock.engines.servers.catalog.catalog import ToolListing, UnmatchedName
     from paddock.engines.servers.config import ServersConfig
-    from paddock.gate.servers import Servers
+    from paddock.gate.servers import ServerService
 
 SEARCH_TOOLS = (
     "Use this first to find tools: one short query per step in `queries`. Gives TypeScript signatures."
@@ -37,11 +37,11 @@ _MAX_MATCHES = 50
 class _Discovery:
     """The two tools, on the servers of a session; results have at most `cap` characters."""
 
-    def __init__(self, servers: "Servers", cap: int) -> None:
+    def __init__(self, servers: "ServerService", cap: int) -> None:
         self._servers = servers
         self._cap = cap
 
-    async def search_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def search_tools(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         """Find tools by their purpose."""
         catalog, server = self._servers.catalog, arguments.get("server")
         config = self._servers.config
@@ -79,7 +79,7 @@ class _Discovery:
             f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap
         )
 
-    async def describe_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def describe_tools(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         """Return the declarations of tools by name."""
         names: list[str] = arguments["names"]
         entries, listing, left = await self._servers.catalog.describe_tools(
@@ -103,11 +103,11 @@ class _Discovery:
         )
 
 
-def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
+def build_discovery_tools(servers: "ServerService", cap: int) -> list[McpTool]:
     """Return `search_tools` and `describe_tools`; results have at most `cap` characters."""
     discovery = _Discovery(servers, cap)
     return [
-        Tool(
+        McpTool(
             name="search_tools",
             title="Find tools",
             description=SEARCH_TOOLS,
@@ -123,7 +123,7 @@ def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
             output_schema=output_schemas.FOUND_TOOLS,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
-        Tool(
+        McpTool(
             name="describe_tools",
             title="Describe tools",
             description=DESCRIBE_TOOLS,
@@ -164,7 +164,7 @@ def _build_answer(
     return ToolAnswer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
 
 
-def _list_notes(listing: "Listing") -> list[str]:
+def _list_notes(listing: "ToolListing") -> list[str]:
     """Return which tools are missing, and why."""
     notes = [_explain_unavailable(name, why) for name, why in listing.failures.items()]
     notes += [f"note: {cut_text(listing.ranking, 500)}"] if listing.ranking else []
@@ -177,7 +177,7 @@ def _explain_unavailable(server: str, why: str) -> str:
     return f"not available: {server}: {cut_text(why, 200)}"
 
 
-def _explain_no_match(listing: "Listing", server: str | None) -> str:
+def _explain_no_match(listing: "ToolListing", server: str | None) -> str:
     servers = Counter(tool.server for tool in listing.tools)
     known = ", ".join(f"{name} ({count(number, 'tool')})" for name, number in servers.items())
     if known:

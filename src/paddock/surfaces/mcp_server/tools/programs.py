@@ -33,8 +33,8 @@ from paddock.surfaces.mcp_server.stored_output import (
 )
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
-    Caller,
-    Tool,
+    McpCaller,
+    McpTool,
     ToolAnswer,
     build_refusal,
     object_schema,
@@ -44,7 +44,7 @@ from paddock.surfaces.mcp_server.toolbox import (
 from paddock.surfaces.rendering.program_response import list_notes, program_response
 
 if TYPE_CHECKING:
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.model.artifact import OutputFound
 
 RUN_PROGRAM = (
@@ -101,20 +101,20 @@ ALIASES = {"runtime": "language"}
 """LangChain's adapters reserve `runtime`: an argument of that name never arrives."""
 
 
-class Programs:
+class ProgramTools:
     """The two tools, on one session; results have at most `cap` characters."""
 
     def __init__(
-        self, session: "Session", workspace: Path, cap: int, runtimes: "RuntimeSettings | None" = None
+        self, opened: "OpenPaddock", workspace: Path, cap: int, runtimes: "RuntimeSettings | None" = None
     ) -> None:
         """Offer the languages of `runtimes`, or else the built-in ones."""
         self.runtimes = runtimes or RuntimeSettings()
-        self._session = session
+        self._opened = opened
         self._workspace = workspace
         self._cap = cap
 
     async def execute_program(
-        self, arguments: Arguments, caller: Caller, *, mode: OutputMode
+        self, arguments: Arguments, caller: McpCaller, *, mode: OutputMode
     ) -> tuple[Outcome, RuntimeRun]:
         """Run a program. Return its outcome and the request, in `mode` unless the arguments name another mode.
 
@@ -135,15 +135,15 @@ class Programs:
             ),
         )
         take = OutputLines(caller.on_console).take_output if caller.on_console else None
-        outcome = await caller.execute(self._session.gate, request, on_output=take)
+        outcome = await caller.execute(self._opened.gate, request, on_output=take)
         return outcome, work
 
-    def _name_language(self, arguments: Arguments, caller: Caller) -> Arguments:
+    def _name_language(self, arguments: Arguments, caller: McpCaller) -> Arguments:
         """Return the arguments with the language of their session, which need not be given again."""
         handle = arguments.get("session")
         if "language" in arguments or not isinstance(handle, str) or handle == NEW:
             return arguments
-        session = self._session.programs.find_session(caller.actor, handle)
+        session = self._opened.programs.find_session(caller.actor, handle)
         # Without one, nothing runs, and the answer says why.
         return {**arguments, "language": "python" if session is None else session.work.runtime}
 
@@ -155,10 +155,10 @@ class Programs:
         from paddock.record.output.query import query
 
         return await asyncio.to_thread(
-            query, self._session.output.artifacts(), asked, workspace or self._workspace
+            query, self._opened.output.artifacts(), asked, workspace or self._workspace
         )
 
-    async def run_program(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def run_program(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Run a program and report it in its output mode."""
         try:
             outcome, work = await self.execute_program(arguments, caller, mode="summary")
@@ -183,9 +183,9 @@ class Programs:
         return ToolAnswer([text_block(text), *pointers], data, is_error=not outcome.ok)
 
     def _read_file(self, handle: str) -> bytes:
-        return self._session.output.artifacts().read(handle, self._workspace)
+        return self._opened.output.artifacts().read(handle, self._workspace)
 
-    async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
             asked = OutputQuery.model_validate(_default_to_start(_resolve_link(arguments)))
@@ -215,13 +215,13 @@ def _default_to_start(arguments: Arguments) -> Arguments:
     return {**arguments, "cursor": {"stream": "stdout" if stream == "both" else stream, "after_line": 0}}
 
 
-def build_program_tools(programs: Programs) -> list[Tool]:
+def build_program_tools(programs: ProgramTools) -> list[McpTool]:
     """Return `run_program` and `query_output`."""
     return [_build_run_program(programs), _build_query_output(programs)]
 
 
-def _build_run_program(programs: Programs) -> Tool:
-    return Tool(
+def _build_run_program(programs: ProgramTools) -> McpTool:
+    return McpTool(
         name="run_program",
         title="Run a program in a language runtime",
         description=RUN_PROGRAM,
@@ -274,8 +274,8 @@ def _build_run_program(programs: Programs) -> Tool:
     )
 
 
-def _build_query_output(programs: Programs) -> Tool:
-    return Tool(
+def _build_query_output(programs: ProgramTools) -> McpTool:
+    return McpTool(
         name="query_output",
         title="Search stored output",
         description=QUERY_OUTPUT,
@@ -301,7 +301,7 @@ def _build_query_output(programs: Programs) -> Tool:
 
 
 def _reject_arguments(
-    runtimes: RuntimeSettings, tool: Tool, arguments: Json, problems: tuple[str, ...]
+    runtimes: RuntimeSettings, tool: McpTool, arguments: Json, problems: tuple[str, ...]
 ) -> ToolAnswer:
     """Return the error for arguments that break the schema; models use other names for languages."""
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})

@@ -12,8 +12,8 @@ from paddock.surfaces.mcp_server import output_schemas
 from paddock.surfaces.mcp_server.replies import compact, cut_text
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
-    Caller,
-    Tool,
+    McpCaller,
+    McpTool,
     ToolAnswer,
     build_refusal,
     object_schema,
@@ -21,8 +21,8 @@ from paddock.surfaces.mcp_server.toolbox import (
 )
 
 if TYPE_CHECKING:
-    from paddock.engines.servers.catalog.provisioning.service import Match
-    from paddock.gate.session import Session
+    from paddock.engines.servers.catalog.provisioning.service import ProvisionMatch
+    from paddock.gate.open_paddock import OpenPaddock
 
 PROVISION_SERVER = (
     "Use this when no server has the tool you need. Lists servers and, by `intent`, more to enable."
@@ -35,16 +35,16 @@ _SECRET_FIELDS = frozenset({"env", "headers"})
 _TEXT: dict[str, Json] = {"type": "string"}
 
 
-class Provision:
+class ProvisionTools:
     """The tool, on the servers of one session; results have at most `cap` characters."""
 
-    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
-        self._servers = session.servers
-        self._approvals = session.gate.approvals
+    def __init__(self, opened: "OpenPaddock", workspace: Path, cap: int) -> None:
+        self._servers = opened.servers
+        self._approvals = opened.gate.approvals
         self._workspace = workspace
         self._cap = cap
 
-    async def provision_server(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
+    async def provision_server(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """List servers, or make a change that the caller's person allows; otherwise say what the person must do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
@@ -66,7 +66,7 @@ class Provision:
         data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
         return ToolAnswer([text_block(f"denied\n{text}")], data, is_error=True)
 
-    async def _ask_and_apply(self, action: str, name: str, caller: Caller) -> ToolAnswer:
+    async def _ask_and_apply(self, action: str, name: str, caller: McpCaller) -> ToolAnswer:
         """Ask the client's person, and make exactly the change that they saw."""
         provisioning = self._servers.provisioning
         entry = provisioning.find_entry(name)
@@ -120,22 +120,22 @@ class Provision:
         return build_refusal(Status.DENIED, "Untrusted", text)
 
 
-def build_provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
+def build_provision_tool(opened: "OpenPaddock", workspace: Path, cap: int) -> McpTool:
     """Return `provision_server`."""
-    return Tool(
+    return McpTool(
         name="provision_server",
         title="Find or enable a server",
         description=PROVISION_SERVER,
         input_schema=object_schema(
             [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
         ),
-        run=Provision(session, workspace, cap).provision_server,
+        run=ProvisionTools(opened, workspace, cap).provision_server,
         output_schema=output_schemas.SERVERS_SCHEMA,
         annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
 
 
-def _describe_offer(match: "Match") -> dict[str, Json]:
+def _describe_offer(match: "ProvisionMatch") -> dict[str, Json]:
     offer = match.offer
     return {
         "name": offer.name if offer.is_unique else offer.address,

@@ -15,12 +15,12 @@ from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.policy.settings.schema import ToolSettings
 from paddock.surfaces.mcp_server.overflow import OverflowStore
 from paddock.surfaces.mcp_server.replies import build_answer, cut_text, render_value_text
-from paddock.surfaces.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
+from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
 from paddock.surfaces.rendering.program_response import list_notes
 from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
 
 POLL_INTERVAL_S = 2.0
 """Interval between checks of the directories, in seconds."""
@@ -37,20 +37,25 @@ class ScriptTools:
     """The enabled script tools of a workspace. Results have at most `cap` characters; `rest` stores larger ones."""
 
     def __init__(
-        self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, overflow: OverflowStore
+        self,
+        opened: "OpenPaddock",
+        settings: ToolSettings,
+        workspace: Path,
+        cap: int,
+        overflow: OverflowStore,
     ) -> None:
-        self._gate = session.gate
-        self._outgoing = session.outgoing
+        self._gate = opened.gate
+        self._outgoing = opened.outgoing
         self._overflow = overflow
         self._workspace = workspace
         self._cap = cap
         self._library = open_library(settings, workspace)
         self._looking = threading.Lock()
         self._listed: list[tuple[str, str, dict[str, Json]]] | None = None
-        self._tools: tuple[Tool, ...] = ()
+        self._tools: tuple[McpTool, ...] = ()
         self._changed = False
 
-    async def list_tools(self) -> tuple[Tool, ...]:
+    async def list_tools(self) -> tuple[McpTool, ...]:
         """Return the tools as they are now, by name."""
         found = await asyncio.to_thread(self._read_listing)
         if found != self._listed:
@@ -75,8 +80,8 @@ class ScriptTools:
         with self._looking:
             return make_tool_run(self._library, name, inputs)
 
-    def _build_tool(self, name: str, description: str, schema: dict[str, Json]) -> Tool:
-        async def run(arguments: Arguments, caller: Caller) -> ToolAnswer:
+    def _build_tool(self, name: str, description: str, schema: dict[str, Json]) -> McpTool:
+        async def run(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
             request = ExecutionRequest(
                 actor=caller.actor,
                 surface="mcp",
@@ -89,7 +94,7 @@ class ScriptTools:
             return replace(given, content=[*given.content, *notes]) if notes else given
 
         shown = self._outgoing.text(make_encodable(description))
-        return Tool(
+        return McpTool(
             name=name,
             title=name,
             description=cut_text(shown, _MAX_DESCRIPTION_CHARS) or "A script tool of this workspace.",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from paddock.gate.session import Session
+from paddock.gate.open_paddock import OpenPaddock
 from paddock.model.base import Json
 from paddock.surfaces.rendering.computation import (
     Envelope,
@@ -13,7 +13,7 @@ from paddock.surfaces.rendering.computation import (
 )
 
 
-async def compute(session: Session, body: Json, *, workspace: Path) -> Envelope:
+async def compute(session: OpenPaddock, body: Json, *, workspace: Path) -> Envelope:
     """Compute `body`: `{"source": str, "input": str, "limits": {...}}`, and return the answer."""
     try:
         request = convert_request(body).build_request(actor="local", surface="library", workspace=workspace)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddock.gate.session import open_session
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.errors import LedgerError
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.policy.settings.schema import AuditSettings, Settings
@@ -37,7 +37,7 @@ def test_g25_g26_the_line_of_a_computation(tmp_path, code, case):
 
     async def run():
         settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"))
-        async with open_session(settings, tmp_path) as session:
+        async with open_paddock(settings, tmp_path) as session:
             body = {"source": f"{source} // {SECRET}", "input": SECRET, "limits": limits}
             return await compute(session, body, workspace=tmp_path)
 
@@ -58,7 +58,7 @@ def test_g25_g26_the_line_of_a_computation(tmp_path, code, case):
 def session_without_a_ledger(tmp_path, required):
     (tmp_path / "audit").write_text("no directory")
     settings = Settings(audit=AuditSettings(directory=tmp_path / "audit", required=required))
-    return open_session(settings, tmp_path)
+    return open_paddock(settings, tmp_path)
 
 
 def test_g28_a_computation_runs_unrecorded_where_that_is_allowed(tmp_path, caplog):
@@ -85,7 +85,7 @@ def test_g28_a_computation_runs_unrecorded_where_that_is_allowed(tmp_path, caplo
 def test_a_computation_that_needs_no_record_still_runs_at_most_once(tmp_path):
     async def run():
         settings = Settings(audit=AuditSettings(directory=tmp_path / "audit", required="effects"))
-        async with open_session(settings, tmp_path) as session:
+        async with open_paddock(settings, tmp_path) as session:
             request = ExecutionRequest(
                 workspace=tmp_path, work=GuestRun(source="emit(1)", profile="compute", input="")
             )

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from paddock.confinement.sandbox.child.protected_names import PROTECTED_PATHS
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES, list_protected_paths
 from paddock.surfaces.cli.clients import jsonc
-from paddock.surfaces.cli.clients.table import CLIENTS, Client, Scope
+from paddock.surfaces.cli.clients.table import CLIENTS, McpClient, Scope
 from paddock.surfaces.cli.root import command
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -39,7 +39,7 @@ def install(*args: str) -> Result:
     return CliRunner().invoke(command, ["install", *args])
 
 
-def commented(about: Client, file: Path) -> str:
+def commented(about: McpClient, file: Path) -> str:
     """Return a file as somebody keeps it, with a server of theirs."""
     match file.suffix:
         case ".toml":

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.surfaces.cli.clients.entry import (
-    Command,
+    ServerCommand,
     build_docker_command,
     build_entry,
     find_kept,
@@ -405,9 +405,13 @@ ENTRIES = st.builds(
 
 @given(
     ENTRIES,
-    st.sampled_from([build_docker_command("image", "/w"), Command(("/p/paddock",), ("--workspace", "/w"))]),
+    st.sampled_from(
+        [build_docker_command("image", "/w"), ServerCommand(("/p/paddock",), ("--workspace", "/w"))]
+    ),
 )
-def test_any_entry_is_another_servers_or_serves_the_workspace_afterwards(entry: Any, wanted: Command) -> None:
+def test_any_entry_is_another_servers_or_serves_the_workspace_afterwards(
+    entry: Any, wanted: ServerCommand
+) -> None:
     there = read_command(entry)
     if there is None:
         assert find_workspace(entry) == ""

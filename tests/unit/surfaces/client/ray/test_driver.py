@@ -11,9 +11,9 @@ import pytest
 from paddock import Case, Outcome, Program, ProgramResult, Status
 from paddock.model.errors import PaddockError
 from paddock.surfaces.client.ray import driver
-from paddock.surfaces.client.ray.driver import Driver
+from paddock.surfaces.client.ray.driver import RayDriver
 from paddock.surfaces.client.ray.feed import Feed
-from paddock.surfaces.client.ray.frames import Answer, Batch, Terms, read_batch, write_answer
+from paddock.surfaces.client.ray.frames import NodeAnswer, ProgramBatch, Terms, read_batch, write_answer
 
 TERMS = Terms(workspace="/w", actor="ada", timeout_ms=1000, memory_bytes=1 << 20)
 
@@ -29,7 +29,7 @@ ERRORS = {
         *("WorkerCrashedError", "NodeDiedError"),
     )
 }
-Answering = Callable[[Batch], Answer | Exception | None]
+Answering = Callable[[ProgramBatch], NodeAnswer | Exception | None]
 """What becomes of a task; None for one that waits."""
 
 
@@ -38,7 +38,7 @@ class Ray:
 
     def __init__(self, answer: Answering, resources: Iterable[dict[str, float]]) -> None:
         self.exceptions = SimpleNamespace(RayError=_RayError, **ERRORS)
-        self.batches: list[Batch] = []
+        self.batches: list[ProgramBatch] = []
         self.cancelled: list[tuple[object, bool]] = []
         self.disconnected = False
         self._answer = answer
@@ -76,11 +76,11 @@ class Ray:
             reference.ended.set_exception(ERRORS["WorkerCrashedError"]())
 
 
-def answer_well(batch: Batch, seconds: float = 0.01) -> Answer:
+def answer_well(batch: ProgramBatch, seconds: float = 0.01) -> NodeAnswer:
     results = [
         ProgramResult(id=program.id, outcome=Outcome(id="x", status=Status.OK)) for program in batch.programs
     ]
-    return Answer(results=tuple(results), seconds=seconds * len(results))
+    return NodeAnswer(results=tuple(results), seconds=seconds * len(results))
 
 
 def run(
@@ -94,7 +94,7 @@ def run(
 
     async def go() -> tuple[Ray, list[tuple[str, str, str | None]]]:
         ray = Ray(answer, resources)
-        found = Driver(ray, TERMS, refuse, most).run(Feed(programs, lambda each: each.code != "denied"))
+        found = RayDriver(ray, TERMS, refuse, most).run(Feed(programs, lambda each: each.code != "denied"))
         return ray, [
             (each.id, each.outcome.status.value, each.outcome.error and each.outcome.error.message)
             async for each in found
@@ -122,8 +122,8 @@ def test_batches_are_as_large_as_programs_are_short() -> None:
 
 
 def test_programs_that_did_not_start_are_sent_again() -> None:
-    def answer(batch: Batch) -> Answer:
-        return Answer(results=answer_well(batch).results[:1], seconds=0.01)
+    def answer(batch: ProgramBatch) -> NodeAnswer:
+        return NodeAnswer(results=answer_well(batch).results[:1], seconds=0.01)
 
     ray, found = run(answer, make(10), most=1)
     assert [name for name, _, _ in found] == [f"p{n}" for n in range(10)]
@@ -162,7 +162,7 @@ def test_an_error_of_ray_is_a_status(name: str, status: str, message: str) -> No
 
 
 def test_a_task_that_died_is_divided() -> None:
-    def answer(batch: Batch) -> Answer | Exception:
+    def answer(batch: ProgramBatch) -> NodeAnswer | Exception:
         return (
             ERRORS["NodeDiedError"]() if "1" in {each.id for each in batch.programs} else answer_well(batch)
         )
@@ -187,7 +187,7 @@ def test_a_cluster_that_is_gone_makes_programs_unavailable() -> None:
     async def go() -> list[str]:
         ray = Ray(answer_well, [{"CPU": 1.0}])
         found: list[str] = []
-        async for result in Driver(ray, TERMS, forbid, 1).run(Feed(make(4), lambda _: True)):
+        async for result in RayDriver(ray, TERMS, forbid, 1).run(Feed(make(4), lambda _: True)):
             found.append(result.outcome.status.value)
             ray.disconnected = True
         return found
@@ -196,7 +196,7 @@ def test_a_cluster_that_is_gone_makes_programs_unavailable() -> None:
 
 
 def test_a_node_that_refuses_makes_programs_unavailable() -> None:
-    _, found = run(lambda _: Answer(refusal="no\nledger"), make(1))
+    _, found = run(lambda _: NodeAnswer(refusal="no\nledger"), make(1))
     assert found == [("p0", "unavailable", "the node runs no programs: no\\u000aledger")]
 
 
@@ -204,7 +204,9 @@ def test_a_lost_program_with_tests_has_a_verdict_for_each() -> None:
     async def go() -> list[ProgramResult]:
         ray = Ray(lambda _: ERRORS["NodeDiedError"](), [{"CPU": 1.0}])
         programs = make(1, tests=(Case(name="a", expect="1"), Case(name="b", expect="2")))
-        return [each async for each in Driver(ray, TERMS, forbid, None).run(Feed(programs, lambda _: True))]
+        return [
+            each async for each in RayDriver(ray, TERMS, forbid, None).run(Feed(programs, lambda _: True))
+        ]
 
     [result] = asyncio.run(go())
     assert (result.verdict, [(case.name, case.verdict) for case in result.tests]) == (
@@ -234,7 +236,7 @@ def test_leaving_kills_the_workers_that_do_not_end(monkeypatch: pytest.MonkeyPat
 
     async def go() -> Ray:
         ray = Ray(lambda batch: None if batch.programs[0].id != "0" else answer_well(batch), [{"CPU": 1.0}])
-        results = Driver(ray, TERMS, forbid, None).run(Feed(make(5), lambda _: True))
+        results = RayDriver(ray, TERMS, forbid, None).run(Feed(make(5), lambda _: True))
         assert (await anext(results)).id == "p0"
         await results.aclose()
         return ray

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from paddock import Checker, Program, RequestError
-from paddock.surfaces.client.ray.feed import MAX_AHEAD, MAX_TASK_BYTES, Feed, Group, Item
+from paddock.surfaces.client.ray.feed import MAX_AHEAD, MAX_TASK_BYTES, Feed, Item, ProgramGroup
 
-PYTHON = Group(frozenset({"python"}), reads=False)
+PYTHON = ProgramGroup(frozenset({"python"}), reads=False)
 
 
 def program(code: str = "", language: str = "python", **fields: object) -> Program:
     return Program.model_validate({"language": language, "code": code, **fields})
 
 
-def numbers(taken: tuple[Group, list[Item]] | None) -> list[int]:
+def numbers(taken: tuple[ProgramGroup, list[Item]] | None) -> list[int]:
     return [item.number for item in taken[1]] if taken else []
 
 
@@ -77,10 +77,10 @@ def test_programs_of_one_task_need_the_same() -> None:
         program(tests=({},), checker=Checker(language="c", code="")),
     ]
 
-    async def go() -> list[tuple[Group, list[int]]]:
+    async def go() -> list[tuple[ProgramGroup, list[int]]]:
         feed = Feed(given, allow)
         await feed.wait()
-        found: list[tuple[Group, list[int]]] = []
+        found: list[tuple[ProgramGroup, list[int]]] = []
         while taken := feed.take(64, 1):
             found.append((taken[0], numbers(taken)))
         return found

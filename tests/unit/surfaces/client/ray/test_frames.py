@@ -9,7 +9,7 @@ import pytest
 from paddock import Case, Checker, Outcome, PaddockError, Program, ProgramResult, Status
 from paddock.surfaces.client.ray.frames import (
     MAX_BATCH,
-    Answer,
+    NodeAnswer,
     Terms,
     read_answer,
     read_batch,
@@ -41,7 +41,7 @@ PROGRAMS = [
 ]
 
 
-def read(data: object, *ids: str) -> Answer:
+def read(data: object, *ids: str) -> NodeAnswer:
     return asyncio.run(read_answer(data, frozenset(ids or ("0",))))
 
 
@@ -61,13 +61,13 @@ def test_programs_arrive_as_they_were_sent() -> None:
 
 
 def test_results_arrive_as_they_were_sent() -> None:
-    answer = Answer(results=(RESULT,), seconds=1.5)
+    answer = NodeAnswer(results=(RESULT,), seconds=1.5)
     assert read(write_answer(answer)) == answer
-    assert read(write_answer(Answer(refusal="no"))) == Answer(refusal="no")
+    assert read(write_answer(NodeAnswer(refusal="no"))) == NodeAnswer(refusal="no")
 
 
 def test_a_later_version_may_add_fields() -> None:
-    given = json.loads(write_answer(Answer(results=(RESULT,))))
+    given = json.loads(write_answer(NodeAnswer(results=(RESULT,))))
     given["new"] = given["results"][0]["new"] = 1
     assert read(json.dumps(given).encode()).results == (RESULT,)
 

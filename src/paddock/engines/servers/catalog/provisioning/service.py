@@ -86,7 +86,7 @@ class RegistryServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ProvisionMatch:
     """An offer for an intent, and whether it may be enabled."""
 
     offer: RegistryServer
@@ -100,16 +100,16 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Provision:
+class ProvisionAnswer:
     """The answer to an intent: existing tools, offers of the registry, or nothing."""
 
     source: Literal["local", "registry", "none"]
     tools: tuple[tuple[Hit, float], ...] = ()
-    matches: tuple[Match, ...] = ()
+    matches: tuple[ProvisionMatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProvisionChange:
     """The result of a change: the server's name and entry, its file, and the backup of that file."""
 
     name: str
@@ -260,7 +260,7 @@ def answer_intent(
     trust: Sequence[str],
     *,
     context: str = "",
-) -> Provision:
+) -> ProvisionAnswer:
     """Return the answer to an intent. `local` are hits for intent and context; offers match only the intent.
 
     Raises ValueError with MISSING_INTENT if the intent is empty.
@@ -271,18 +271,20 @@ def answer_intent(
     tools = [(hit, compute_confidence(hit.score, asked)) for hit in local]
     if tools:
         good = [pair for pair in tools if pair[1] >= MIN_LOCAL_CONFIDENCE]
-        return Provision("local", tools=tuple(good or tools))
+        return ProvisionAnswer("local", tools=tuple(good or tools))
     matches = match_offers(intent, offers, trust)
-    return Provision("registry", matches=matches) if matches else Provision("none")
+    return ProvisionAnswer("registry", matches=matches) if matches else ProvisionAnswer("none")
 
 
-def match_offers(intent: str, offers: Sequence[RegistryServer], trust: Sequence[str]) -> tuple[Match, ...]:
+def match_offers(
+    intent: str, offers: Sequence[RegistryServer], trust: Sequence[str]
+) -> tuple[ProvisionMatch, ...]:
     """Return the offers for an intent, best first, by the compat score of name and description."""
     wanted = intent.lower().split()
-    found: list[Match] = []
+    found: list[ProvisionMatch] = []
     for offer in offers:
         score = keyword_score(wanted, offer.name, offer.description)
-        found.append(Match(offer, compute_confidence(score, intent), is_trusted(offer, trust)))
+        found.append(ProvisionMatch(offer, compute_confidence(score, intent), is_trusted(offer, trust)))
     suitable = (each for each in found if each.confidence > 0)
     return tuple(sorted(suitable, key=lambda each: each.confidence, reverse=True)[:_MAX_MATCHES])
 
@@ -302,7 +304,7 @@ class Provisioning:
         """Return the servers file of a server, or the one it would be added to. Raises ConfigurationError."""
         return next((file for file in self._files if name in _read_entries(file)), self._files[0])
 
-    def answer_intent(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> Provision:
+    def answer_intent(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> ProvisionAnswer:
         """Return the answer to an intent: `hits` among the existing tools, else offers of the registry.
 
         Raises ValueError for an empty intent, and ConfigurationError for a registry list that is not valid.
@@ -318,7 +320,7 @@ class Provisioning:
         """Return whether the registry's list exists and is not empty. Raises ConfigurationError."""
         return bool(load_registry(self._registry))
 
-    def find_offer(self, name: str) -> Match:
+    def find_offer(self, name: str) -> ProvisionMatch:
         """Return the offer with a name or address; its confidence is 1.
 
         Raises ConfigurationError if there is none, or if several sources offer a server with that name.
@@ -331,7 +333,7 @@ class Provisioning:
                 f"there are several servers {name[:200]!r} in the registry's list; name one of them: {addresses}"
             )
         if found:
-            return Match(found[0], 1.0, is_trusted(found[0], load_trust(self.trust_file)))
+            return ProvisionMatch(found[0], 1.0, is_trusted(found[0], load_trust(self.trust_file)))
         near = find_nearest(name, [offer.name for offer in offers])
         hint = f"did you mean {near[0]}?" if near else "`paddock servers refresh` fetches the list"
         raise ConfigurationError(f"there is no server {name[:200]!r} in the registry's list; {hint}")
@@ -349,7 +351,7 @@ class Provisioning:
         found = {name: entry for file in reversed(self._files) for name, entry in _read_entries(file).items()}
         return {name: entry for name, entry in found.items() if not is_paddock(entry)}
 
-    def enable_server(self, name: str, *, own_name: str = "", approved: bool) -> Change:
+    def enable_server(self, name: str, *, own_name: str = "", approved: bool) -> ProvisionChange:
         """Enable a configured server again, or add an offer as `own_name`, by default the last part of its name.
 
         Raises ConfigurationError and leaves the file unchanged: without approval, for an offer that is not trusted, for
@@ -364,7 +366,7 @@ class Provisioning:
             raise ConfigurationError(explain_distrust(found.offer, self.trust_file))
         return self._enter_offer(own_name or found.offer.name.rpartition("/")[2], found.offer)
 
-    def disable_server(self, name: str, *, approved: bool) -> Change:
+    def disable_server(self, name: str, *, approved: bool) -> ProvisionChange:
         """Disable a server of the servers files. Raises ConfigurationError."""
         if not approved:
             raise ConfigurationError(f"{name} was not disabled: a person has to approve it")
@@ -373,7 +375,7 @@ class Provisioning:
             raise ConfigurationError(f"{files}: there is no server {name[:200]!r}")
         return self._set_enabled(name, enabled=False)
 
-    def _enter_offer(self, name: str, offer: RegistryServer) -> Change:
+    def _enter_offer(self, name: str, offer: RegistryServer) -> ProvisionChange:
         if not _SERVER_NAME_PATTERN.match(name):
             raise ConfigurationError(
                 f"{name!r} is not a name for a server: use letters, digits, `.`, `_` and `-`"
@@ -385,9 +387,9 @@ class Provisioning:
         file = self._files[0]
         document = _read_document(file)
         _find_servers(file, document)[name] = dict(offer.entry)
-        return Change(name, offer.entry, file, _write_document(file, document))
+        return ProvisionChange(name, offer.entry, file, _write_document(file, document))
 
-    def _set_enabled(self, name: str, *, enabled: bool) -> Change:
+    def _set_enabled(self, name: str, *, enabled: bool) -> ProvisionChange:
         file = self.file_of(name)
         document = _read_document(file)
         entry = _find_servers(file, document)[name]
@@ -398,10 +400,10 @@ class Provisioning:
         for key in ("disabled", "enabled"):
             fields.pop(key, None)
         if was is enabled:
-            return Change(name, fields, file, None)
+            return ProvisionChange(name, fields, file, None)
         if not enabled:
             fields["disabled"] = True
-        return Change(name, fields, file, _write_document(file, document))
+        return ProvisionChange(name, fields, file, _write_document(file, document))
 
 
 def _read_document(file: Path) -> dict[str, Any]:

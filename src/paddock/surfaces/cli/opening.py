@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from paddock.gate.session import Session
+    from paddock.gate.open_paddock import OpenPaddock
 
 
-def open_cli_session(
+def open_for_command(
     settings: Settings, workspace: Path, terminal: Terminal | None = None
-) -> "AbstractAsyncContextManager[Session]":
+) -> "AbstractAsyncContextManager[OpenPaddock]":
     """Return a session for the person at the command line, who can be asked there.
 
     A context may have its own opener.
     """
-    from paddock.gate.session import open_session
+    from paddock.gate.open_paddock import open_paddock
 
-    opener: Callable[..., AbstractAsyncContextManager[Session]] = (
-        click.get_current_context().obj or open_session
+    opener: Callable[..., AbstractAsyncContextManager[OpenPaddock]] = (
+        click.get_current_context().obj or open_paddock
     )
     guest = settings.guest.model_copy(update={"spare_workers": 0})  # a single request needs no spare
     settings = settings.model_copy(update={"guest": guest})

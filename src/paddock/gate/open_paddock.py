@@ -1,6 +1,6 @@
 """Open Paddock from settings: create the gate and connect it with engines and mechanisms.
 
-The result is a `Session`. That is not an interpreter session, which stays open between programs (`engines/sessions`).
+The result is an `OpenPaddock`. An interpreter session stays open between programs (`engines/sessions`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from paddock.engines.javascript import parse_cache
 from paddock.engines.javascript.engine import GuestEngine
 from paddock.engines.javascript.launch import Launcher
 from paddock.engines.javascript.parse import Parser
-from paddock.engines.javascript.pool import Pool
+from paddock.engines.javascript.pool import WorkerPool
 from paddock.engines.sdk.events import Events
 from paddock.engines.sdk.service import Services, SessionFacts
 from paddock.foundation.cancellation import run_shielded
@@ -28,11 +28,11 @@ from paddock.foundation.forced_exit import do_before
 from paddock.gate.confined_servers import ConfinedServers
 from paddock.gate.gate import Engines, Gate
 from paddock.gate.processes import Processes, own_directories, own_files
-from paddock.gate.runtime_service import Programs
+from paddock.gate.runtime_service import ProgramService
 from paddock.gate.script_tool_service import Scripts
 from paddock.gate.sequence_service import SequenceServices
-from paddock.gate.servers import Servers
-from paddock.gate.stored_output import Output
+from paddock.gate.servers import ServerService
+from paddock.gate.stored_output import StoredOutput
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
@@ -53,24 +53,24 @@ if TYPE_CHECKING:
     from paddock.engines.servers.local_server import LocalServer
     from paddock.engines.sessions.registry import ProgramSessions
     from paddock.gate.approvals import Asker
-    from paddock.gate.claims import Claims
+    from paddock.gate.claims import SessionClaims
     from paddock.gate.cluster import Cluster
     from paddock.record.output.backends import ArtifactStore
     from paddock.record.telemetry.instrument import Instrumentation
     from paddock.record.telemetry.metrics import Metrics
 
 
-class Session:
+class OpenPaddock:
     """A gate with its engines and services, for one workspace; not an interpreter session (`engines/sessions`)."""
 
     def __init__(  # noqa: PLR0917 - the parts of a session
         self,
         gate: Gate,
-        servers: Servers,
+        servers: ServerService,
         processes: Processes,
-        output: Output,
+        output: StoredOutput,
         scripts: Scripts,
-        programs: Programs,
+        programs: ProgramService,
         *,
         events: Events,
         outgoing: OutgoingRedaction,
@@ -132,10 +132,10 @@ def _make_commands(
 
 def _watch_session(
     settings: Settings,
-    servers: Servers,
+    servers: ServerService,
     guest: GuestEngine,
-    programs: Programs,
-    output: Output,
+    programs: ProgramService,
+    output: StoredOutput,
     *,
     metrics: "Metrics | None",
 ) -> "Instrumentation | None":
@@ -209,19 +209,19 @@ def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
 def _make_programs(
     settings: Settings,
     processes: Processes,
-    output: Output,
+    output: StoredOutput,
     outgoing: OutgoingRedaction,
     server: Server | None,
     *,
     mark: str,
-) -> Programs:
+) -> ProgramService:
     engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
     sessions = partial(_make_sessions, settings, outgoing, mark)
-    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
+    return ProgramService(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
 
 
 def _make_processes(
-    settings: Settings, servers: Servers, given: "Sandbox | None", server: Server | None
+    settings: Settings, servers: ServerService, given: "Sandbox | None", server: Server | None
 ) -> Processes:
     kept_by = [settings] if server is None else [settings, server.settings]
     own = [*chain.from_iterable(map(own_directories, kept_by))]
@@ -232,12 +232,12 @@ def _make_processes(
     return Processes(settings, own, list_files, servers.keep_config, given)
 
 
-def _make_claims(cluster: "Cluster | None", settings: Settings) -> "Claims | None":
+def _make_claims(cluster: "Cluster | None", settings: Settings) -> "SessionClaims | None":
     if cluster is None:
         return None
-    from paddock.gate.claims import Claims
+    from paddock.gate.claims import SessionClaims
 
-    return Claims(cluster, settings)
+    return SessionClaims(cluster, settings)
 
 
 def _check_start(settings: Settings, workspace: Path) -> None:
@@ -274,7 +274,7 @@ async def _close_all(
 
 
 @asynccontextmanager
-async def open_session(
+async def open_paddock(
     settings: Settings,
     workspace: Path,
     *,
@@ -285,7 +285,7 @@ async def open_session(
     parts: Parts = _OWN_PARTS,
     server: "Server | None" = None,
     cluster: "Cluster | None" = None,
-) -> AsyncGenerator[Session]:
+) -> AsyncGenerator[OpenPaddock]:
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
@@ -297,17 +297,17 @@ async def open_session(
     _check_start(settings, workspace)
     with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
         launcher = launcher or Launcher()
-        pool = Pool(launcher, spares=settings.guest.spare_workers)
+        pool = WorkerPool(launcher, spares=settings.guest.spare_workers)
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
-        servers = Servers(settings, workspace, secrets.learn, parts.local)
+        servers = ServerService(settings, workspace, secrets.learn, parts.local)
         processes = _make_processes(settings, servers, parts.sandbox, server)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, pool.close, parser.close]
         try:
             guest = GuestEngine(pool, parser, settings.guest.max_workers)
-            output = Output(settings, outgoing.output, parts.artifacts)
+            output = StoredOutput(settings, outgoing.output, parts.artifacts)
             mark = "" if cluster is None else cluster.node.mark
             programs = _make_programs(settings, processes, output, outgoing, server, mark=mark)
             closing.append(programs.close)
@@ -331,6 +331,6 @@ async def open_session(
                 gate.on_end = events.on_end
                 told = watch.metrics if watch else None
                 own_parts = gate, servers, processes, output, scripts, programs
-                yield Session(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
+                yield OpenPaddock(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
         finally:
             await run_shielded(_close_all(closing, watch))
