@@ -26,15 +26,25 @@ class ProgramField(NamedTuple):
     """The surfaces that leave it out, and the reason of each."""
     names: Mapping[Surface, str] = {}
     """Its name on the surfaces that call it otherwise."""
-    opens: bool = False
-    """Whether a session is opened with it; later programs of the session have it, too."""
+    session: Literal["", "opens", "same"] = ""
+    """Whether a session is opened with it, and whether all later programs of the session have the same."""
+
+    @property
+    def path(self) -> str:
+        """Where a request has it, as errors of the model say: `cwd`, `output.mode`."""
+        name = self.model_name or self.name
+        return f"output.{name}" if self.place == "output" else name
 
     def get_name(self, surface: Surface) -> str:
         """Return its name on a surface. The SDK writes names in camel case."""
-        if surface == "sdk":
-            first, *others = self.name.split("_")
-            return first + "".join(map(str.title, others))
-        return self.names.get(surface, self.name)
+        name = self.names.get(surface, self.name)
+        return to_camel_case(name) if surface == "sdk" else name
+
+
+def to_camel_case(name: str) -> str:
+    """Return `time_limit` as `timeLimit`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
 
 
 _AS_TEXT = "the caller sends the text of the program"
@@ -57,21 +67,21 @@ _ALL_OUTPUT = "more output than is kept does not end a program"
 
 PROGRAM_FIELDS = (
     ProgramField("args"),
-    ProgramField("executable", opens=True),
+    ProgramField("executable", session="same"),
     ProgramField("stdin", names={"command": "with_stdin"}),
     ProgramField(
         "cwd", absent={"batch": "its programs belong to no workspace"}, names={"mcp": "relative_cwd"}
     ),
     ProgramField("file", absent=dict.fromkeys(("http", "mcp", "sdk", "sequence", "batch"), _AS_TEXT)),
-    ProgramField("access", opens=True),
-    ProgramField("network", opens=True),
-    ProgramField("files", names={"command": "file_in"}, opens=True),
+    ProgramField("access", session="same"),
+    ProgramField("network", session="same"),
+    ProgramField("files", names={"command": "file_in"}, session="opens"),
     ProgramField("outputs"),
-    ProgramField("env", opens=True),
-    ProgramField("packages", opens=True),
+    ProgramField("env", session="opens"),
+    ProgramField("packages", session="same"),
     ProgramField("session", absent=_NO_SESSIONS),
-    ProgramField("kernel", absent=_KINDS_OF_SESSIONS, opens=True),
-    ProgramField("background", absent=_KINDS_OF_SESSIONS, opens=True),
+    ProgramField("kernel", absent=_KINDS_OF_SESSIONS, session="same"),
+    ProgramField("background", absent=_KINDS_OF_SESSIONS, session="same"),
     ProgramField("combined", "output", absent={"batch": "standard output alone is judged"}),
     ProgramField(
         "keep",
@@ -93,7 +103,7 @@ PROGRAM_FIELDS = (
         absent=dict.fromkeys(("command", "library", "http", "mcp"), _ONE_WALL_TIME),
     ),
     ProgramField("cpu_ms", "limits"),
-    ProgramField("memory_bytes", "limits", opens=True),
+    ProgramField("memory_bytes", "limits", session="same"),
     ProgramField(
         "output_bytes",
         "limits",

@@ -2,13 +2,14 @@
 
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from paddock import Paddock, Program
 from paddock.engines.sdk.requests import make_child_request
 from paddock.gate.sequences.sequence import Step
-from paddock.gate.work.runtime import RuntimePrograms
+from paddock.gate.work.runtime import RuntimePrograms, _find_difference
 from paddock.model.errors import SdkError
 from paddock.model.fields import PROGRAM_FIELDS, list_fields
 from paddock.model.limits import LimitOverrides
@@ -91,9 +92,24 @@ def test_the_library(kind):
 
 
 def test_what_opens_a_session():
-    names = {field.name for field in PROGRAM_FIELDS if field.opens}
+    names = {field.name for field in PROGRAM_FIELDS if field.session}
     assert inspect.signature(Paddock.session).parameters.keys() - {"self", "language", "id"} == names
     assert models.SessionOptions.model_fields.keys() == names
+
+
+@pytest.mark.parametrize("name", [field.name for field in PROGRAM_FIELDS if field.session == "same"])
+def test_a_program_of_a_session_has_what_that_was_opened_with(name):
+    opened = SimpleNamespace(work=make_program(session="new"), memory_bytes=1)
+    assert _find_difference(opened.work, None, opened) == ""
+    if name == "memory_bytes":
+        assert _find_difference(opened.work, 2, opened)
+        return
+    other = SimpleNamespace(work=make_program(**{"session": "new", name: GIVEN[name]}), memory_bytes=1)
+    assert _find_difference(other.work, None, opened)
+    engines = SimpleNamespace(programs=SimpleNamespace(find_session=lambda _actor, _handle: other))
+    asked = ExecutionRequest(workspace=Path("/"), work=make_program(session=f"s_{'a' * 32}"))
+    resolved = RuntimePrograms().resolve(engines, asked, asked.work)
+    assert getattr(resolved.work, name) == GIVEN[name]
 
 
 def test_the_http_api():
