@@ -384,7 +384,7 @@ class Gate:
         status = Status.OK if allowed else Status.DENIED
         self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
-    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
+    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink:
         """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self.audit

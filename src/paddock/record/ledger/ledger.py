@@ -26,9 +26,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, Unpack
 
 from paddock.foundation.own_files import ModeRepair, has_repairs, take_repairs
 from paddock.model import ids
@@ -44,6 +43,7 @@ from paddock.record.ledger.sink import (
     MAX_FIELD_CHARS,
     REPAIRED,
     STARTED,
+    AuditQuery,
     AuditRecord,
     Field,
     check_event,
@@ -150,21 +150,11 @@ class Ledger:
         self._sync_soon()
         return entry.id
 
-    def query(
-        self,
-        *,
-        event: str | None = None,
-        request: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-        newest_first: bool = True,
-    ) -> Iterator[AuditRecord]:
+    def query(self, **wanted: Unpack[AuditQuery]) -> Iterator[AuditRecord]:
         """Yield matching records; see `read`."""
         if self._pending and not self._closed:
             self._run_alone(self._put_pending)
-        return read(
-            self._directory, event=event, request=request, since=since, limit=limit, newest_first=newest_first
-        )
+        return read(self._directory, **wanted)
 
     def mark_archived(self, days: Iterable[Mapping[str, Field]]) -> None:
         """Record that the files of days are in an archive, and sync: the files may be removed afterwards."""
