@@ -31,13 +31,13 @@ from paddock.model.base import count
 from paddock.model.errors import LedgerError
 from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import (
-    DamagedError,
     explain_failed_call,
     file_name,
-    lines,
+    find_record,
     list_dated_files,
     open_regular,
-    parse_record,
+    read_lines,
+    stat_files,
 )
 from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord, Field
 from paddock.record.ledger.verify import ArchivedDay, ChainPass, Report, list_archived_days, verify
@@ -93,7 +93,7 @@ def verify_archive(folder: Path, directory: Path) -> Report:
             f"There is no archive at {folder}: no such directory. Name the directory of the archive."
         )
     try:
-        sizes = {name: (folder / name).lstat().st_size for name in list_dated_files(folder)}
+        sizes = {name: facts.st_size for name, facts in stat_files(folder).items()}
         recorded = {
             day.file: day for each in (folder, directory) if each.is_dir() for day in list_archived_days(each)
         }
@@ -167,17 +167,8 @@ def _first_records(directory: Path, names: list[str]) -> list[AuditRecord | None
 
 
 def _first_record(directory: Path, name: str) -> AuditRecord | None:
-    if (fd := open_regular(directory, name)) is None:
-        return None
-    try:
-        for line in lines(fd, 0, os.fstat(fd).st_size):
-            try:
-                return parse_record(line.data, whole=line.whole)
-            except DamagedError:
-                continue
-        return None
-    finally:
-        os.close(fd)
+    records = (find_record(line.data, whole=line.whole) for line in read_lines(directory, name))
+    return next(filter(None, records), None)
 
 
 def _build_fields(day: ArchivedDay) -> dict[str, Field]:
@@ -257,10 +248,11 @@ def _sync_directory(directory: Path) -> None:
 
 def _hash_file(directory: Path, name: str) -> str:
     """Return the SHA-256 of a regular file; "" for anything else."""
-    if (fd := open_regular(directory, name)) is None:
-        return ""
-    with open(fd, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_regular(directory, name) as fd:
+        if fd is None:
+            return ""
+        with open(fd, "rb", closefd=False) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _explain_archive_failure(error: OSError, folder: Path) -> LedgerError:

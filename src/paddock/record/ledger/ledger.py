@@ -110,7 +110,7 @@ class Ledger:
         search: ClaimSearch | None = None
         if not ids.is_unspent(request, 0):  # a guess without the lock, so that other writers need not wait
             search = ClaimSearch(self._directory, request, find_mint_time(request, self._clock()))
-            self._search_ahead(search)
+            search.go_on(read_published_head(self._directory))
 
         def put() -> None:
             self._put_claim(entry, request, search)
@@ -261,12 +261,6 @@ class Ledger:
                 self._chain.unlock()
         except OSError as error:
             raise explain_failed_call(error, self._directory, "written") from error
-
-    def _search_ahead(self, search: ClaimSearch) -> None:
-        try:
-            search.go_on(read_published_head(self._directory))
-        except OSError as error:
-            raise explain_failed_call(error, self._directory, "read") from error
 
     def _check_usable(self) -> None:
         if self._closed:

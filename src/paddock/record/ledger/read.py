@@ -1,20 +1,11 @@
 """Read the ledger: records by filter, in either order, line by line, without the writers' lock."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Unpack
 
-from paddock.record.ledger.line_format import (
-    DamagedError,
-    explain_failed_call,
-    lines,
-    lines_backwards,
-    list_dated_files,
-    open_regular,
-    parse_record,
-)
+from paddock.record.ledger.line_format import find_record, list_dated_files, read_lines
 from paddock.record.ledger.sink import AuditQuery, AuditRecord, select_records, since_timestamp
 
 
@@ -37,26 +28,13 @@ def read(directory: Path, **wanted: Unpack[AuditQuery]) -> Iterator[AuditRecord]
 def _read_records(
     directory: Path, first_day: str, needles: list[bytes], *, newest_first: bool
 ) -> Iterator[AuditRecord]:
-    try:
-        names = list_dated_files(directory)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise explain_failed_call(error, directory, "read") from error
+    names = [name for name in list_dated_files(directory) if name[:10] >= first_day]
     for name in reversed(names) if newest_first else names:
-        if name[:10] < first_day or (fd := open_regular(directory, name)) is None:
-            continue
-        try:
-            size = os.fstat(fd).st_size
-            for line in lines_backwards(fd, size) if newest_first else lines(fd, 0, size):
-                if line.whole and all(needle in line.data for needle in needles):
-                    try:
-                        record = parse_record(line.data)
-                    except DamagedError:
-                        continue
+        for line in read_lines(directory, name, backwards=newest_first):
+            if line.whole and all(needle in line.data for needle in needles):
+                record = find_record(line.data)
+                if record is not None:
                     yield record
-        finally:
-            os.close(fd)
 
 
 def _list_needles(wanted: AuditQuery) -> list[bytes]:

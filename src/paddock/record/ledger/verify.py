@@ -48,9 +48,9 @@ from paddock.record.ledger.line_format import (
     explain_failed_call,
     hold,
     lines,
-    list_dated_files,
     open_regular,
     parse_record,
+    stat_files,
 )
 from paddock.record.ledger.read import read
 from paddock.record.ledger.sink import ARCHIVED, RECOVERED, AuditRecord, timestamp
@@ -201,12 +201,8 @@ def _find_days_before(directory: Path, sizes: dict[str, int]) -> tuple[ArchivedD
 
 def _has_first_record(directory: Path, name: str) -> bool:
     """Return whether a file begins with the first record of a chain. Then no search for archived days is needed."""
-    if (fd := open_regular(directory, name)) is None:
-        return False
-    try:
-        return os.pread(fd, len(_FIRST), 0) == _FIRST
-    finally:
-        os.close(fd)
+    with open_regular(directory, name) as fd:
+        return fd is not None and os.pread(fd, len(_FIRST), 0) == _FIRST
 
 
 def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
@@ -215,13 +211,11 @@ def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
         raise LedgerError(
             f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
         )
-    if not (directory / HEAD_FILE_NAME).exists() or (fd := open_regular(directory, HEAD_FILE_NAME)) is None:
-        return None, _file_sizes(directory)
-    try:
-        hold(fd, fcntl.LOCK_SH, directory)
-        return os.pread(fd, HEAD_BYTES + 1, 0), _file_sizes(directory)
-    finally:
-        os.close(fd)
+    with open_regular(directory, HEAD_FILE_NAME) as fd:
+        if fd is not None:
+            hold(fd, fcntl.LOCK_SH, directory)
+        raw = None if fd is None else os.pread(fd, HEAD_BYTES + 1, 0)
+        return raw, {name: facts.st_size for name, facts in stat_files(directory).items()}
 
 
 def _describe_non_head(directory: Path) -> str:
@@ -233,10 +227,6 @@ def _describe_non_head(directory: Path) -> str:
         facts = None
     wrong = judge_file(facts, path) if facts and not stat.S_ISREG(facts.st_mode) else None
     return wrong.why if wrong else "is missing"
-
-
-def _file_sizes(directory: Path) -> dict[str, int]:
-    return {name: (directory / name).lstat().st_size for name in list_dated_files(directory)}
 
 
 class ChainPass:
@@ -276,13 +266,13 @@ class ChainPass:
     def files(self, directory: Path, sizes: dict[str, int]) -> None:
         """Check files, each up to a size. Raises OSError."""
         for name, size in sizes.items():
-            if (fd := open_regular(directory, name)) is None:
-                self.problem(name, None, None, "is not a regular file")
-                continue
-            try:
-                self.file(name, fd, size)
-            finally:
-                os.close(fd)
+            with open_regular(directory, name) as fd:
+                if fd is not None:
+                    self.file(name, fd, size)
+                elif os.path.lexists(directory / name):
+                    self.problem(name, None, None, "is not a regular file")
+                else:
+                    self.problem(name, None, None, "was removed during the check")
 
     def file(self, name: str, fd: int, size: int) -> None:
         """Check the next file. Raises OSError."""
