@@ -40,7 +40,7 @@ from paddock.record.ledger.line_format import (
     stat_files,
 )
 from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord, Field
-from paddock.record.ledger.verify import ArchivedDay, ChainPass, Report, list_archived_days, verify
+from paddock.record.ledger.verify import ArchivedDay, LedgerCheck, Report, list_archived_days, verify
 
 MIN_AGE: Final = timedelta(days=2)
 """Minimum age of a day in an archive: longer than the ids of requests can be claimed, which is a day."""
@@ -97,7 +97,7 @@ def verify_archive(folder: Path, directory: Path) -> Report:
         recorded = {
             day.file: day for each in (folder, directory) if each.is_dir() for day in list_archived_days(each)
         }
-        walk = ChainPass(None, "", instead="")
+        walk = LedgerCheck(None, "", instead="")
         first = next((record for record in _first_records(folder, list(sizes)) if record is not None), None)
         if first is not None and first.seq > 1:
             walk.seq, walk.hash = first.seq - 1, first.prev

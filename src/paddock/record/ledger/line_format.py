@@ -136,25 +136,28 @@ def find_record(line: bytes, *, whole: bool = True) -> AuditRecord | None:
 
 def parse_record(line: bytes, *, whole: bool = True) -> AuditRecord:
     """Return the intact record of a line without its newline; `whole` means that it had one. Raises DamagedError."""
-    guess = find_seq(line)
     if len(line) > MAX_LINE_BYTES:
-        raise DamagedError(f"is longer than {MAX_LINE_BYTES} bytes, so it is not a ledger record", guess)
+        raise _explain_damage(line, f"is longer than {MAX_LINE_BYTES} bytes, so it is not a ledger record")
     if not whole:
-        raise DamagedError("does not end in a newline", guess)
+        raise _explain_damage(line, "does not end in a newline")
     if line[-_HASH_BYTES : -_HASH_BYTES + len(_HASH)] != _HASH or line[-2:] != b'"}':
-        raise DamagedError("is not a ledger record", guess)
+        raise _explain_damage(line, "is not a ledger record")
     if hashlib.sha256(line[:-_HASH_BYTES] + b"}").hexdigest().encode() != line[-66:-2]:
-        raise DamagedError("has been changed: its hash does not match its content", guess)
+        raise _explain_damage(line, "has been changed: its hash does not match its content")
     try:
         members = cast("dict[str, Any]", json.loads(line))
         version = members.pop("v")
         known = {name: members.pop(name) for name in AuditRecord.model_fields if name != "fields"}
         record = AuditRecord(**known, fields=members)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        raise DamagedError("is not a ledger record", guess) from None
+        raise _explain_damage(line, "is not a ledger record") from None
     if version != FORMAT_VERSION:
-        raise DamagedError("has a format that this version of Paddock does not know", guess)
+        raise _explain_damage(line, "has a format that this version of Paddock does not know")
     return record
+
+
+def _explain_damage(line: bytes, message: str) -> DamagedError:
+    return DamagedError(message, find_seq(line))
 
 
 class LedgerHead(NamedTuple):
