@@ -273,7 +273,7 @@ class Guest:
         if isinstance(result, v8.ScriptError):
             self._interrupt_program(str(result))
         elif isinstance(result, v8.PromiseHandle):
-            # The program's script returned its promise. mini-racer owns the handle, so one of its tasks must pass it on.
+            # The program's script returned its promise. mini-racer owns the handle: one of its tasks passes it on.
             self._header[IN_LENGTH] = _FOLLOW
             self._isolate.follow(self._task, result, self._nothing)
             return
