@@ -7,8 +7,8 @@ import pytest
 from paddock.cluster.ledger_lines import CHAIN_DIGITS, LedgerLines
 from paddock.cluster.ship import make_columns
 from paddock.cluster.verify_chain import RecordRow, RowCheck
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import LedgerHead, parse_record
+from paddock.record.ledger.writer import Ledger
 
 Findings = list[tuple[int | None, str]]
 

@@ -9,11 +9,11 @@ A record is never lost: at each step it is in the ledger, in the archive, or in 
 
 After a crash, the next run begins again: it finds the copies complete, records the days again and removes the files.
 
-The `archived` record continues the chain of the ledger without the archive (`audit.verify`). It also proves the
+The `archived` record continues the chain of the ledger without the archive (`verify`). It also proves the
 archive: a changed, shortened or replaced file has another hash.
 
 A day can be archived if a later file has a record, which tells where the chain continues. Claims are searched for in
-the files of the last `CLAIM_AGE_S` (`audit.claims`), so that these stay.
+the files of the last `CLAIM_AGE_S` (`claims`), so that these stay.
 """
 
 import errno
@@ -29,7 +29,6 @@ from paddock.foundation.files import hold_lock, make_private
 from paddock.foundation.own_files import check_directory, open_own
 from paddock.model.base import count
 from paddock.model.errors import LedgerError
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import (
     explain_failed_call,
     file_name,
@@ -41,6 +40,7 @@ from paddock.record.ledger.line_format import (
 )
 from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord, Field
 from paddock.record.ledger.verify import ArchivedDay, LedgerCheck, Report, list_archived_days, verify
+from paddock.record.ledger.writer import Ledger
 
 MIN_AGE: Final = timedelta(days=2)
 """Minimum age of a day in an archive: longer than the ids of requests can be claimed, which is a day."""

@@ -16,7 +16,7 @@ is the torn line of a writer that died, which was never a record. The second is 
 the last fraction of a second, if the machine has rebooted since. The third is records after the head: their writer died
 before it moved the head, and the next writer adopts them.
 
-Days that `audit.archive` moved away are not missing: the chain continues after them with the number and the hash that
+Days that `archive` moved away are not missing: the chain continues after them with the number and the hash that
 their `archived` record has. That record is itself part of the chain.
 
 Reading stops at the end that the files had at the start, so that writers can continue. Memory is bounded for any

@@ -18,8 +18,8 @@ Guarantees of a writer:
   `sync="batch"`, a claim that was lost with its record may be made again.
 * If the disk is full, the directory is not writable or a sync has failed, every call raises LedgerError.
 
-The directory has mode 0700 and its files 0600, on a local file system. `audit.chain` documents how the chain survives
-crashes, and `audit.verify` what a verifier can and cannot find.
+The directory has mode 0700 and its files 0600, on a local file system. `chain` documents how the chain survives
+crashes, and `verify` what a verifier can and cannot find.
 """
 
 import os
