@@ -153,7 +153,9 @@ def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]
     """Yield the intact records that begin at positions of the index, which may be wrong."""
     for name, group in groupby(filter(None, map(place_of, places)), key=lambda place: place.file):
         with open_regular(directory, name) as fd:
-            for place in group if fd is not None else ():
+            if fd is None:
+                continue
+            for place in group:
                 if (record := _record_at(fd, place.offset)) is not None:
                     yield record
 
