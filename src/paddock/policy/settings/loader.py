@@ -14,29 +14,22 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from paddock.foundation.files import read_bounded, strange_home
-from paddock.model.base import Json, Value, count
+from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.limits import KIB, MIB
-from paddock.model.network import NetworkRule
 from paddock.model.texts import suggest
-from paddock.policy.settings.commands import SdkCommand
-from paddock.policy.settings.keys import RENAMED_KEYS, leaves, list_defaults
+from paddock.policy.settings.keys import RENAMED_KEYS, find_item_type, leaves, list_defaults, list_settings
 from paddock.policy.settings.merge import (
     FILES_ONLY_KEYS,
-    HOST_RULES_KEY,
     OWNERS_ONLY,
     RECIPES_KEY,
-    RULES_KEY,
     RULES_KEYS,
-    TOKENS_KEY,
     LayerName,
     Merged,
     SettingsLayer,
     merge,
 )
-from paddock.policy.settings.rules import Rule
-from paddock.policy.settings.schema import RedactionPattern, Repository, Settings
-from paddock.policy.settings.serve import ServeToken
+from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
 
 if TYPE_CHECKING:
@@ -62,14 +55,8 @@ _VARIABLES = {
     for key in (*_DEFAULTS, *RENAMED_KEYS)
     if key not in FILES_ONLY_KEYS
 }
-_TABLE_LISTS: dict[str, type[Value]] = {
-    RULES_KEY: Rule,
-    HOST_RULES_KEY: NetworkRule,
-    "redaction.patterns": RedactionPattern,
-    "sdk.commands": SdkCommand,
-    "mcp.repos": Repository,
-    TOKENS_KEY: ServeToken,
-}
+_TABLE_LISTS = {key: kind for key, field in list_settings().items() if (kind := find_item_type(field))}
+"""The models of settings that are lists of tables."""
 _FIELD_NAMES = {key.rpartition(".")[2] for key in _DEFAULTS} | {
     name for each in _TABLE_LISTS.values() for name in each.model_fields
 }
