@@ -17,7 +17,7 @@ from paddock.foundation.files import read_bounded, strange_home
 from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.limits import KIB, MIB
-from paddock.model.texts import suggest
+from paddock.model.texts import FAULT_TEXTS, suggest
 from paddock.policy.settings.keys import RENAMED_KEYS, find_item_type, leaves, list_defaults, list_settings
 from paddock.policy.settings.merge import (
     FILES_ONLY_KEYS,
@@ -391,33 +391,27 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
         case "too_short":
             return f"{place}: {key} needs at least {count(context['min_length'], 'item')}"
         case "literal_error":
-            expected = str(context["expected"]).replace("'", '"')
+            told = "must be " + str(context["expected"]).replace("'", '"')
         case "greater_than" | "greater_than_equal":
             bound = context.get("gt", context.get("ge"))
-            expected = f"a whole number {'above' if 'gt' in context else 'from'} {bound}"
+            told = f"must be a whole number {'above' if 'gt' in context else 'from'} {bound}"
         case "less_than_equal":
-            expected = f"a whole number up to {context['le']}"
+            told = f"must be a whole number up to {context['le']}"
         case kind:
-            expected = _TYPE_MESSAGES[kind].format_map(context) if kind in _TYPE_MESSAGES else error["msg"]
+            told = _MESSAGES[kind].format_map(context) if kind in _MESSAGES else f"must be {error['msg']}"
             if kind == "int_type" and path and path[-1] in _UNITS:
                 is_duration = _UNITS[path[-1]] is read_duration_ms
                 unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
-                expected = f"a whole number of {unit}, or a text such as {example}"
-    return f"{place}: {key} must be {expected}, not {_describe_value(error['input'])}"
+                told = f"must be a whole number of {unit}, or a text such as {example}"
+    return f"{place}: {key} {told}, not {_describe_value(error['input'])}"
 
 
-_TYPE_MESSAGES = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "path_type": "a path",
-    "tuple_type": "a list",
-    "model_type": "a table",
-    "mapping_type": "a table",
-    "dict_type": "a table",
-    "string_pattern_mismatch": "a text that matches {pattern}",
-    "string_too_short": "a text of one character or more",
+_MESSAGES = {
+    **FAULT_TEXTS,
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "must be a table"),
+    "path_type": "must be a path",
+    "string_pattern_mismatch": "must be a text that matches {pattern}",
+    "string_too_short": "must be a text of one character or more",
 }
 
 
