@@ -12,4 +12,7 @@
 Every byte of the job is hostile. A name is read once, in `model/host_names`, and everything after that uses what was
 read: the decision, the resolver, the Host header, the comparison with the server name of TLS. Requests of plain HTTP
 are parsed and written anew, so that two parsers cannot disagree about what was forwarded.
+
+Paddock's own connections follow the same rules: `dial` resolves, checks and connects, `outer_proxy` reads the proxy of
+the environment, and `http_transport` has the clients on them for servers, webhooks, logins and the registry.
 """
