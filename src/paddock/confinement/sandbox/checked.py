@@ -25,7 +25,7 @@ from paddock.confinement.sandbox.child import canary, permissions
 from paddock.confinement.sandbox.child.hiding import NOTHING, HidingRules, find_hidden
 from paddock.confinement.sandbox.protocol import Sandbox, SandboxSlot, Streams
 from paddock.confinement.sandbox.state_paths import StateFile
-from paddock.foundation.files import make_temporary_directory
+from paddock.foundation.files import SYSTEM_FOLDERS, make_temporary_directory
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -70,7 +70,6 @@ sys.stdout.write(json.dumps(found))
 """
 _CHANGE = "echo x > .mcp.json; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit"
 _SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
-_SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
 
 _log = logging.getLogger("paddock.confinement.sandbox")
 
@@ -291,7 +290,7 @@ def _find_python(sandbox: Sandbox) -> tuple[str, tuple[Path, ...]]:
             continue
         needed = (Path(python).parent, base / "lib")
         return python, tuple(
-            path for path in needed if not any(path.is_relative_to(folder) for folder in _SYSTEM_FOLDERS)
+            path for path in needed if not any(path.is_relative_to(folder) for folder in SYSTEM_FOLDERS)
         )
     raise CanaryError(
         f"the canary needs a Python that user {user} can reach, and neither {own} nor {_SYSTEM_PYTHONS[0]} is one"
