@@ -165,7 +165,7 @@ def _section(entry: Entry, hints: dict[str, str]) -> str:
     return f"{heading}\n{table(entry.columns[:used], [tuple(map(_cell, row[:used])) for row in rows])}"
 
 
-def _rows(anchor: str) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 (a table)
+def _rows(anchor: str) -> Iterator[tuple[str, str]]:
     """Yield the messages of a section, each with its remedy, beside its hints."""
     match anchor:
         case "hidden":

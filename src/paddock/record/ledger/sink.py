@@ -226,7 +226,7 @@ def _are_short(items: Sequence[str]) -> bool:
     return ascii_only and len(items) <= MAX_LIST_ITEMS and max(map(len, items), default=0) <= MAX_ITEM_CHARS
 
 
-def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
+def _explain_fault(value: object) -> str:
     """Return what is wrong with a value and what to do, or ""."""
     match value:
         case None | bool():

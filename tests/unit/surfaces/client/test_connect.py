@@ -5,8 +5,7 @@ import inspect
 import pytest
 
 from paddock import BlockingPaddock, ConfigurationError, Paddock
-from paddock.surfaces.client.remote.address import read_address, read_token
-from paddock.surfaces.client.remote.paddock import RemotePaddock
+from paddock.surfaces.client.remote.paddock import RemotePaddock, read_address, read_token
 
 
 def public_members(kind: type) -> list[str]:
