@@ -12,7 +12,7 @@ import re
 import time
 from collections import defaultdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from paddock.confinement.sandbox.child import lockdown
 from paddock.engines.javascript.busy_poll import BusyPoll
@@ -24,6 +24,7 @@ from paddock.engines.javascript.parse import Parser, ProgramError
 from paddock.engines.javascript.pool import WorkerPool
 from paddock.engines.javascript.worker_client import Worker
 from paddock.foundation.cancellation import call_when_set
+from paddock.foundation.fair_slots import Bound, FairSlots, Slot
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import ErrorInfo, OnConsole, RawResult, SandboxFacts, Status
 
@@ -43,51 +44,31 @@ _LONE_SURROGATE = ErrorInfo(
 """As parse.js words it. A computation goes to V8 as UTF-8, which cannot encode a lone surrogate."""
 
 
-class _WorkerSlots(asyncio.Semaphore):
-    """Slots for running programs; counts how many programs wait for one."""
-
-    waiting = 0
-
-    async def acquire(self) -> Literal[True]:
-        self.waiting += 1
-        try:
-            return await super().acquire()
-        finally:
-            self.waiting -= 1
-
-
 class _Placed:
-    """A worker with a slot, which it gives up while it is paused: a program that waits for a person blocks no other."""
+    """A worker with a slot, given back while it is paused: a program that waits for a person blocks no other."""
 
-    def __init__(self, slots: _WorkerSlots, worker: Worker) -> None:
-        self._slots = slots
+    def __init__(self, slot: Slot, worker: Worker) -> None:
+        self._slot = slot
         self._worker = worker
-        self._has_slot = True
 
     def stop(self) -> None:
         self._worker.stop()
-        self.leave()
+        self._slot.give_back()
 
     async def ready(self) -> None:
-        if not self._has_slot:
-            await self._slots.acquire()
-            self._has_slot = True
+        await self._slot.take_again()
 
     def go_on(self) -> None:
         self._worker.go_on()
-
-    def leave(self) -> None:
-        """Give up the slot, if it has one."""
-        if self._has_slot:
-            self._has_slot = False
-            self._slots.release()
 
 
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
-    def __init__(self, pool: WorkerPool, parser: Parser, max_programs: int) -> None:
-        """Run at most `max_programs` at a time; further ones wait in order of arrival.
+    def __init__(
+        self, pool: WorkerPool, parser: Parser, max_programs: int, slots: FairSlots | None = None
+    ) -> None:
+        """Run at most `max_programs` at a time; further ones wait in `slots`.
 
         Each depth of nested programs has its own `max_programs` slots. A program that holds a slot therefore never
         waits for one that needs a slot of the same depth.
@@ -96,12 +77,18 @@ class GuestEngine:
         self._parser = parser
         self._busy_poll = BusyPoll()
         self._running: set[Worker] = set()
-        self._slots: defaultdict[int, _WorkerSlots] = defaultdict(lambda: _WorkerSlots(max_programs))
+        self._slots = slots or FairSlots()
+        self._bounds: defaultdict[int, Bound] = defaultdict(lambda: Bound(max_programs))
 
     @property
     def waiting(self) -> int:
         """Number of programs that wait for a slot."""
-        return sum(slots.waiting for slots in list(self._slots.values()))
+        return sum(bound.waiting for bound in list(self._bounds.values()))
+
+    @property
+    def bound(self) -> Bound:
+        """Bounds the programs that no other program waits for."""
+        return self._bounds[0]
 
     @property
     def workers(self) -> int:
@@ -152,34 +139,34 @@ class GuestEngine:
         begin: "Callable[[Worker], GuestExecution | Computation]",
         stop: asyncio.Event | None,
     ) -> RawResult:
-        slots = await self._take_turn(job)
+        slot = await self._take_slot(job)
         try:
             worker = await self._pool.take(profile)
-        except BaseException:
-            slots.release()
-            raise
-        placed = _Placed(slots, worker)
-        self._begin(worker)
-        try:
-            facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
-            execution = begin(worker)
-            with call_when_set(stop, execution.stop):
-                return await _run(execution, worker, placed, job, facts)
+            self._begin(worker)
+            try:
+                facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
+                execution = begin(worker)
+                with call_when_set(stop, execution.stop):
+                    return await _run(execution, worker, _Placed(slot, worker), job, facts)
+            finally:
+                self._end(worker)
+                # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
+                # and the result need not wait for that.
+                asyncio.get_running_loop().call_soon(worker.end)
         finally:
-            placed.leave()
-            self._end(worker)
-            # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
-            # and the result need not wait for that.
-            asyncio.get_running_loop().call_soon(worker.end)
+            if slot is not job.slot:
+                slot.end()
 
-    async def _take_turn(self, job: GuestJob) -> _WorkerSlots:
-        """Wait for a slot, and add that time to the job's waits. Return the slots that it belongs to."""
-        slots, queued = self._slots[job.depth], time.perf_counter()
-        await slots.acquire()
+    async def _take_slot(self, job: GuestJob) -> Slot:
+        """Wait for a slot, unless the job has one, and add that time to its waits."""
+        bound = self._bounds[job.depth]
+        if job.slot is not None and bound in job.slot.bounds:
+            return job.slot
+        slot = await self._slots.enter(job.actor, bound, patient=True)
+        assert slot is not None  # nothing stops the wait
         if job.waits is not None:
-            own_ms = round((time.perf_counter() - queued) * 1000, 3)
-            job.waits["queue_ms"] = job.waits.get("queue_ms", 0) + own_ms
-        return slots
+            job.waits["queue_ms"] = round(job.waits.get("queue_ms", 0) + slot.waited_ms, 3)
+        return slot
 
     def _begin(self, worker: Worker) -> None:
         self._busy_poll.programs += 1
@@ -215,9 +202,7 @@ class GuestEngine:
             program = await self._parser.parse(job.work.source, job.work.language, session=True)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
-        slots = await self._take_turn(job)
-        worker = held.worker
-        placed = _Placed(slots, worker)
+        slot, worker = await self._take_slot(job), held.worker
         self._begin(worker)
         try:
             execution = GuestExecution(
@@ -231,10 +216,11 @@ class GuestEngine:
                 listener=held,
             )
             with call_when_set(stop, execution.stop):
-                return await held.run(execution, placed, job)
+                return await held.run(execution, _Placed(slot, worker), job)
         finally:
-            placed.leave()
             self._end(worker)
+            if slot is not job.slot:
+                slot.end()
 
 
 async def _run(

@@ -149,6 +149,8 @@ class GuestPrograms(Kind[GuestRun]):
             clock=context.clock_of(request),
             sink=sink,
             waits=watchers.waits,
+            actor=request.actor,
+            slot=watchers.slot,
         )
         calls = HostCalls(
             context.carry_out_child,
