@@ -2,8 +2,9 @@
 
     python scripts/house_figures.py [--base REVISION] [--json]
 
-A room is a folder or a module directly below `src/paddock`. With `--base` the same figures of another git
-revision stand beside those of the working tree.
+A floor is a folder or a module directly below `src/paddock`. A room is a floor, or a folder directly below one that
+has no files of its own but its `__init__`. With `--base` the same figures of another git revision stand beside those
+of the working tree.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,6 +112,47 @@ def count_repeated_lines(texts: Mapping[str, str]) -> int:
     return len({place for block, places in seen.items() if len(places) > len(block) for place in places})
 
 
+def count_helpers_used_once(tree: ast.Module) -> int:
+    """Return how many private functions of a module have exactly one use in it."""
+    helpers = {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("_")
+    }
+    uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return sum(uses[name] == 1 for name in helpers)
+
+
+def count_repeated_classes(trees: Iterable[ast.Module]) -> int:
+    """Return how many names of classes occur in more than one module, leading underscores left out."""
+    names = Counter(
+        name
+        for tree in trees
+        for name in {node.name.strip("_") for node in tree.body if isinstance(node, ast.ClassDef)}
+    )
+    return sum(count > 1 for count in names.values())
+
+
+def find_room(module: str, modules: frozenset[str]) -> str:
+    """Return the room of a module: `gate`, or `engines.javascript` where a floor has only rooms."""
+    parts = module.split(".")[1:]
+    floor = f"paddock.{parts[0]}"
+    files = [each for each in modules if each.startswith(f"{floor}.") and each.count(".") == 2]
+    rooms = {each for each in files if any(other.startswith(f"{each}.") for other in modules)}
+    return ".".join(parts[:2]) if len(files) > 0 and len(rooms) >= len(files) - 1 else parts[0]
+
+
+def count_arrows(imports: Mapping[str, frozenset[str]], place: Callable[[str], str]) -> set[tuple[str, str]]:
+    """Return each pair of different places of which one imports the other."""
+    pairs = {
+        (place(module), place(target))
+        for module, targets in imports.items()
+        for target in targets
+        if module.count(".") and target.count(".")
+    }
+    return {(module, target) for module, target in pairs if module != target}
+
+
 def measure(root: Path) -> dict[str, float]:
     """Return the figures of the tree below `root`."""
     source = root / "src" / "paddock"
@@ -127,12 +170,10 @@ def measure(root: Path) -> dict[str, float]:
     imports = {
         names[path]: frozenset(list_imports(tree, names[path], modules)) for path, tree in trees.items()
     }
-    arrows = {
-        (module.split(".")[1], target.split(".")[1])
-        for module, targets in imports.items()
-        for target in targets
-        if module.count(".") and target.count(".") and module.split(".")[1] != target.split(".")[1]
-    }
+    places = {module: find_room(module, modules) for module in modules if module.count(".")}
+    floors = count_arrows(imports, lambda module: module.split(".")[1])
+    repeated = count_repeated_classes(trees.values())
+    once = sum(map(count_helpers_used_once, trees.values()))
     silenced = sum(text.count("# noqa") for text in texts.values())
     return {
         "files": len(texts),
@@ -146,8 +187,14 @@ def measure(root: Path) -> dict[str, float]:
         "functions named by a participle": sum(map(is_participle, functions)),
         "noqa per 1,000 lines": round(1000 * silenced / lines, 2),
         "import circles": len(find_circles(imports)),
-        "rooms": len({module.split(".")[1] for module in modules if module.count(".")}),
-        "arrows between rooms": len(arrows),
+        "helpers used once per 1,000 lines": round(1000 * once / lines, 2),
+        "class names that occur twice": repeated,
+        "folders at the top": sum(1 for path in source.iterdir() if (path / "__init__.py").is_file()),
+        "files at the top": sum(1 for path in source.glob("*.py")),
+        "arrows between floors": len(floors),
+        "floors that import each other": len({pair for pair in floors if pair[::-1] in floors}) // 2,
+        "rooms": len(set(places.values())),
+        "arrows between rooms": len(count_arrows(imports, places.__getitem__)),
         "repeated lines": count_repeated_lines(texts),
     }
 

@@ -97,7 +97,7 @@ def test_every_status_is_described():
 
 def test_every_exit_code_is_described():
     codes = set()
-    for name, position in (("exit", 0), ("Failure", 1)):
+    for name, position in (("exit", 0), ("CommandFailure", 1)):
         for path, call in calls(named=name):
             if {"cli", "mcp_server"} & set(path.parts):
                 given = [word.value for word in call.keywords if word.arg in ("exit_code", "code")]
@@ -177,7 +177,7 @@ def test_every_command_is_in_the_changes():
 def test_every_mcp_tool_is_described():
     names = {
         word.value.value
-        for _, call in calls(named="Tool")
+        for _, call in calls(named="McpTool")
         for word in call.keywords
         if word.arg == "name" and isinstance(word.value, ast.Constant)
     }

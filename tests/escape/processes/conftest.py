@@ -36,7 +36,7 @@ def drive(as_root):
 def drive_with_late_look(as_root):
     """Drive as `drive` does, with wardens that look at their job for the first time after a second."""
     with copied() as folder:
-        warden = folder / "paddock/sandbox/child/supervisor.py"
+        warden = folder / "paddock/confinement/sandbox/child/supervisor.py"
         text, late = re.subn(
             r"^(_FIRST_POLL_S, .* = )[\d.]+,", r"\g<1>1.0,", warden.read_text(), flags=re.MULTILINE
         )

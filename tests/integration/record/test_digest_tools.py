@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes import PATIENCE_S
 
-from paddock.record.output.digest.digest import Digest, Failure, digest
+from paddock.record.output.digest.digest import Digest, DigestFailure, digest
 
 TYPES = "const a: number = 'x';\nexport const b: string = a;\n"
 TESTS = """\
@@ -47,13 +47,13 @@ def test_s55_tsc(modules: Path, tmp_path: Path, pretty: str) -> None:
         ok=False,
         summary="tsc: 2 errors in 1 file",
         failures=(
-            Failure(
+            DigestFailure(
                 name="TS2322",
                 file="bad.ts",
                 line=1,
                 message="Type 'string' is not assignable to type 'number'.",
             ),
-            Failure(
+            DigestFailure(
                 name="TS2322",
                 file="bad.ts",
                 line=2,
@@ -75,7 +75,7 @@ def test_s55_eslint(modules: Path, tmp_path: Path) -> None:
         ok=False,
         summary="eslint: 1 error, 1 warning",
         failures=(
-            Failure(
+            DigestFailure(
                 name="no-unused-vars",
                 file=str(tmp_path / "lint.js"),
                 line=1,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.record.output.digest.digest import Digest, Failure, digest
+from paddock.record.output.digest.digest import Digest, DigestFailure, digest
 
 TSC = [
     "src/a.ts(3,5): error TS2322: Type 'string' is not assignable.",
@@ -43,7 +43,7 @@ def test_s55_eslint() -> None:
         ok=False,
         summary="eslint: 1 error, 1 warning",
         failures=(
-            Failure(name="no-unused-vars", file="/w/lint.js", line=1, message="'unused' is never used"),
+            DigestFailure(name="no-unused-vars", file="/w/lint.js", line=1, message="'unused' is never used"),
         ),
     )
     assert digest([], command="node_modules/.bin/eslint .", ok=True).summary == "eslint: no problems"
@@ -55,7 +55,7 @@ def test_s55_npm() -> None:
         kind="npm",
         ok=False,
         summary="npm: failed with E404",
-        failures=(Failure(name="E404", message="404 Not Found"),),
+        failures=(DigestFailure(name="E404", message="404 Not Found"),),
         excerpt="\n".join(lines),
     )
     done = digest(["", "added 3 packages in 2s"], command="npm ci", ok=True)
@@ -69,7 +69,9 @@ def test_s55_generic() -> None:
         kind="generic",
         ok=False,
         summary="generic: failed, 3 lines of output",
-        failures=(Failure(file="src/run.py", line=12, message="ValueError: bad value at src/run.py:12"),),
+        failures=(
+            DigestFailure(file="src/run.py", line=12, message="ValueError: bad value at src/run.py:12"),
+        ),
         excerpt="\n".join(lines),
     )
     assert digest(["an error, they say"], command="x", ok=True) == Digest(
@@ -130,7 +132,8 @@ def test_the_test_harness_of_rust(
         ok=False,
         summary="rust-test: 2 tests, 0 passed, 2 failed",
         failures=tuple(
-            Failure(name=name, file=file, line=line, message=said) for name, file, line, said in failures
+            DigestFailure(name=name, file=file, line=line, message=said)
+            for name, file, line, said in failures
         ),
     )
 
@@ -152,9 +155,9 @@ def test_sections_of_pytest_with_one_title_are_told_apart_by_their_files() -> No
         "3 failed in 0.10s",
     ]
     assert digest(lines, command="", ok=False).failures == (
-        Failure(name="test_x", file="a/test_two.py", line=4, message="ValueError: two"),
-        Failure(name="test_x", file="a/test_one.py", line=3, message="ValueError: one"),
-        Failure(name="test_y", file="a/test_none.py", message="failed"),
+        DigestFailure(name="test_x", file="a/test_two.py", line=4, message="ValueError: two"),
+        DigestFailure(name="test_x", file="a/test_one.py", line=3, message="ValueError: one"),
+        DigestFailure(name="test_y", file="a/test_none.py", message="failed"),
     )
 
 

@@ -81,7 +81,7 @@ class Callers(Protocol):
         ...
 
 
-class FrontDoor:
+class HttpEndpoint:
     """The outermost application of a server."""
 
     def __init__(

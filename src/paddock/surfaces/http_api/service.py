@@ -11,7 +11,7 @@ from paddock.surfaces.http_api.app import build_api
 from paddock.surfaces.http_api.bodies import BodyBuffer
 from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.downloads import Downloads
-from paddock.surfaces.http_api.entry import FrontDoor
+from paddock.surfaces.http_api.entry import HttpEndpoint
 from paddock.surfaces.http_api.mcp import McpServers
 from paddock.surfaces.http_api.running import Executions
 from paddock.surfaces.mcp_server.http.app import serve_application
@@ -71,7 +71,7 @@ class HttpService:
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
         _raise_open_files()
-        entry = FrontDoor(
+        entry = HttpEndpoint(
             build_api(self._server),  # pyright: ignore[reportArgumentType] - the same protocol, other names
             self._mcp,
             names=endpoint.names,

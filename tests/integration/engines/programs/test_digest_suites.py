@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.record.output.digest.digest import Digest, Failure, digest
+from paddock.record.output.digest.digest import Digest, DigestFailure, digest
 
 PYTEST = """\
 import json
@@ -161,14 +161,14 @@ def test_unittest(tmp_path: Path) -> None:
         ok=False,
         summary="unittest: 3 tests, failures=1, errors=1, unexpected successes=1",
         failures=(
-            Failure(name="sums.Sums.test_cause", file="sums.py", line=14, message="ValueError: second"),
-            Failure(
+            DigestFailure(name="sums.Sums.test_cause", file="sums.py", line=14, message="ValueError: second"),
+            DigestFailure(
                 name="sums.Sums.test_of_three (number=2)",
                 file="sums.py",
                 line=8,
                 message="AssertionError: 2 != 3",
             ),
-            Failure(name="sums.Sums.test_better_than_thought", message="unexpected success"),
+            DigestFailure(name="sums.Sums.test_better_than_thought", message="unexpected success"),
         ),
     )
     (tmp_path / "fine.py").write_text(

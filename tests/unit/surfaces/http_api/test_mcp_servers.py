@@ -57,7 +57,7 @@ async def call(servers: McpServers, tenant: object) -> int:
 
 def make_tenant() -> Any:
     token = SimpleNamespace(sha256="a" * 64)
-    return SimpleNamespace(token=token, session=object(), actor="token:alice", revoked=asyncio.Event())
+    return SimpleNamespace(token=token, opened=object(), actor="token:alice", revoked=asyncio.Event())
 
 
 def test_a_server_serves_its_token_until_that_is_revoked() -> None:
