@@ -332,7 +332,7 @@ def test_sessions_of_a_token_are_bounded(runner: TenantsRunner) -> None:
     first, second = (runner.execute(alice, opening).session for _ in range(2))
     assert first is not None
     assert second is not None
-    assert [each.id for each in alice.session.programs.list_sessions(alice.actor)] == [second.id]
+    assert [each.id for each in alice.opened.programs.list_sessions(alice.actor)] == [second.id]
 
 
 def test_an_idle_session_is_closed_and_opened_again(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_an_idle_session_is_closed_and_opened_again(tmp_path: Path) -> None:
         assert opened is not None
         runner.run(runner.tenants.close_idle())
         assert alice.is_open  # an interpreter is open
-        runner.run(alice.session.programs.sessions.close_session(alice.actor, opened.id))
+        runner.run(alice.opened.programs.sessions.close_session(alice.actor, opened.id))
         runner.wait_until(lambda: not alice.is_open)
         assert runner.execute(alice, COUNT).status == "ok"
         assert runner.identify(token) is alice
@@ -357,10 +357,10 @@ def test_tokens_of_one_user_share_stored_output_and_no_interpreter(runner: Tenan
     printed = runner.execute(laptop, COUNT)
     assert printed.program is not None
     assert printed.program.artifact is not None
-    assert phone.session.output.artifacts().read(printed.program.artifact, runner.workspace) == b"42\n"
+    assert phone.opened.output.artifacts().read(printed.program.artifact, runner.workspace) == b"42\n"
     opened = runner.execute(laptop, RuntimeRun(runtime="python", code="1", session="new")).session
     assert opened is not None
-    assert phone.session.programs.list_sessions(phone.actor) == ()
+    assert phone.opened.programs.list_sessions(phone.actor) == ()
 
 
 def test_all_users_have_one_ledger_whose_chain_is_whole(runner: TenantsRunner) -> None:
