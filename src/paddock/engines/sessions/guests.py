@@ -6,7 +6,7 @@ from functools import partial
 
 from paddock.engines.javascript.engine import GuestEngine
 from paddock.engines.javascript.held_worker import HeldWorker
-from paddock.engines.javascript.job import GuestJob, Host
+from paddock.engines.javascript.task import GuestTask, Host
 from paddock.engines.sessions.table import OpenSession, SessionTable, refuse
 from paddock.foundation.cancellation import run_shielded
 from paddock.model.limits import Grants
@@ -50,7 +50,7 @@ async def run_guest(
     table: SessionTable,
     engine: GuestEngine,
     actor: str,
-    job: GuestJob,
+    job: GuestTask,
     *,
     host: Host,
     on_console: OnConsole | None = None,
@@ -84,7 +84,7 @@ async def _run_in(
     engine: GuestEngine,
     session: GuestSession,
     *,
-    job: GuestJob,
+    job: GuestTask,
     host: Host,
     on_console: OnConsole | None,
     stop: asyncio.Event | None,

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterator
 
-from paddock.engines.javascript.job import GuestJob
+from paddock.engines.javascript.task import GuestTask
 from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
 from paddock.gate.host_calls import HostCalls
 from paddock.gate.watchers import Watchers
@@ -139,7 +139,7 @@ class GuestPrograms(Kind[GuestRun]):
         watchers: Watchers,
     ) -> RawResult:
         sink = None if work.computes or work.raw_results else context.engines.results.sink()
-        job = GuestJob(
+        job = GuestTask(
             work,
             decision.limits,
             decision.grants,
@@ -189,7 +189,7 @@ class GuestPrograms(Kind[GuestRun]):
 async def _run_in_session(
     engines: Engines,
     actor: str,
-    job: GuestJob,
+    job: GuestTask,
     *,
     host: HostCalls,
     on_console: OnConsole | None,

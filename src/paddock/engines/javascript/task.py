@@ -1,4 +1,4 @@
-"""The interface between the guest engine and the gate: a job, and the calls that the engine makes to the host."""
+"""The interface between the guest engine and the gate: a task, and the calls that the engine makes to the host."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ class ResultSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class GuestJob:
+class GuestTask:
     """One program with the limits and grants that policy decided."""
 
     work: GuestRun
