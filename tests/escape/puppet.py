@@ -9,9 +9,9 @@ import struct
 from pathlib import Path
 
 from paddock.engines.javascript.engine import GuestEngine
-from paddock.engines.javascript.task import GuestTask, HostReply, OnReply
 from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.source_map import SourceMap
+from paddock.engines.javascript.task import GuestTask, HostReply, OnReply
 from paddock.engines.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
