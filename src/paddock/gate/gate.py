@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from paddock.engines.servers.person import Person
+    from paddock.foundation.fair_slots import Slot
     from paddock.gate.claims import SessionClaims
     from paddock.record.output.recorder import OnOutput
 
@@ -162,6 +163,7 @@ class Gate:
         patient: bool = False,
         max_wait_ms: int | None = None,
         on_workdir: "Callable[[Path], None] | None" = None,
+        slot: "Slot | None" = None,
     ) -> Outcome:
         """Run a request and return its outcome.
 
@@ -171,7 +173,8 @@ class Gate:
         `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
         A `patient` program is not refused under load: it waits for its slot. Any other one waits for `max_wait_ms`, by
         default as long as the settings say. `on_raw_stdout` receives its standard output with its secrets, for
-        comparisons within Paddock; `on_workdir` its working directory, before that is removed.
+        comparisons within Paddock; `on_workdir` its working directory, before that is removed. `slot` is one that its
+        caller took for it: a request waits for no other with the same bound.
         Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
         PaddockError after `aclose`.
         """
@@ -184,6 +187,8 @@ class Gate:
             patient=patient,
             max_wait_ms=max_wait_ms,
             on_workdir=on_workdir,
+            slot=slot,
+            waits=None if slot is None else {"queue_ms": slot.waited_ms},
         )
         if request.parent is not None:
             return await self._make_outcome(request, watchers)
@@ -271,7 +276,8 @@ class Gate:
             return await self._run_decided(request, decision, watchers)
         queued = time.perf_counter()
         async with admission as admitted:
-            waits = {"queue_ms": _count_ms(queued)}
+            waits = dict(watchers.waits or {})
+            waits["queue_ms"] = round(waits.get("queue_ms", 0) + _count_ms(queued), 3)
             if isinstance(admitted, RawResult):
                 return self._end_without_run(request, decision, admitted, waits)
             return await self._run_decided(request, admitted, watchers._replace(waits=waits))

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from paddock.confinement.network.http_transport import read_url_authority
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, PaddockError, RequestError, UnknownArtifact
 from paddock.model.limits import Calls, Grants, LimitOverrides
@@ -58,6 +59,10 @@ def read_address(url: str, *, unencrypted: bool) -> httpx2.URL:
     shown = url[:200]
     if address.scheme not in ("http", "https") or not address.host or len(url) > _MAX_URL_CHARS:
         raise ConfigurationError(f"{shown!r} is not the address of a server; give http(s)://HOST:PORT")
+    try:
+        read_url_authority(address)
+    except httpx2.InvalidURL as error:
+        raise ConfigurationError(f"{shown!r} is not the address of a server: {error}") from None
     if address.query or address.fragment:
         raise ConfigurationError(f"the address {shown!r} has a query or a fragment; leave it out")
     if address.scheme == "http" and not (unencrypted or _is_local(address.host)):
