@@ -32,7 +32,7 @@ from paddock.foundation.files import read_bounded
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber
 from paddock.model.limits import SERVERS_FILE_BYTES
-from paddock.model.texts import list_faults
+from paddock.model.texts import FAULT_TEXTS, list_faults
 from paddock.model.urls import render_origin
 from paddock.policy.redaction.known import NO_SECRETS, ServerSecrets, is_credential
 
@@ -374,16 +374,10 @@ _PATH_VARIABLES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", 
 
 
 _TYPE_MESSAGES = {
+    **FAULT_TEXTS,
     "string_type": 'must be a text: write it between "quotes"',
-    "string_too_short": "must not be empty",
     "list_type": "must be a list of texts",
     "dict_type": "must be an object whose values are texts",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "bool_type": "must be true or false",
-    "model_type": "must be an object",
-    "extra_forbidden": "is unknown",
 }
 """Errors for a member of the wrong type."""
 
