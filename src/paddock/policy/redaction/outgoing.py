@@ -1,8 +1,7 @@
 """Remove secrets from outcomes before they leave Paddock."""
 
-from collections.abc import Callable, Iterable
-from itertools import chain
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
@@ -129,8 +128,8 @@ OnCall = Callable[[CallRecord], None]
 _Result = TypeVar("_Result", bound=RawResult)
 _Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
-_FOREIGN_FACTS = ("name", "executable", "cwd", "file", "prompt", "actor", "variables")
 _FOREIGN_LISTS = ("violations", "hosts", "requirements")
+_FOREIGN_FACTS = {"name", "executable", "cwd", "file", "prompt", "actor", "variables", *_FOREIGN_LISTS}
 """Facts for the ledger whose texts a program or a caller chose."""
 
 
@@ -167,16 +166,18 @@ class OutgoingRedaction:
         """Return True if no text contains a secret, by a fast check. False is only a guess."""
         return self._scanner.leaves_alone("\n".join(texts).encode("utf-8", "surrogatepass"))
 
-    def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def facts(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return facts for the ledger without secrets: a program chooses the names that it calls."""
-        if self.known_secrets:
+        if self.known_secrets and self.known_secrets.occur_in(_join_texts(facts)):
             facts = {key: self.known_secrets.hide_json(value) for key, value in facts.items()}
-        names: dict[str, str] = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
-        lists: dict[str, list[str]] = {key: facts[key] for key in _FOREIGN_LISTS if facts.get(key)}
-        if self._scanner.leaves_name_alone("\n".join((*names.values(), *chain(*lists.values())))):
+        foreign = {key: facts[key] for key in facts.keys() & _FOREIGN_FACTS if facts[key]}
+        if self._scanner.leaves_name_alone(_join_texts(foreign)):
             return facts
-        found = {key: list(map(self.text, texts)) for key, texts in lists.items()}
-        return facts | {key: self.text(text) for key, text in names.items()} | found
+        found = {
+            key: self.text(value) if isinstance(value, str) else list(map(self.text, value))
+            for key, value in foreign.items()
+        }
+        return {**facts, **found}
 
     def line(self, line: ConsoleLine) -> ConsoleLine:
         """Return a console line without secrets."""
@@ -226,6 +227,17 @@ class OutgoingRedaction:
             return outcome
         changes = {"decision": outcome.decision.model_copy(update=texts)}
         return outcome.model_copy(update={**changes, "redactions": outcome.redactions + removal.count})
+
+
+def _join_texts(facts: Mapping[str, Any]) -> str:
+    """Return all texts of facts, one on each line."""
+    texts: list[str] = []
+    for value in facts.values():
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, (list, tuple)):
+            texts += cast("Iterable[str]", value)
+    return "\n".join(texts)
 
 
 def _redact_each(

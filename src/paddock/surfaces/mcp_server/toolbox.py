@@ -29,7 +29,7 @@ from paddock.policy.settings.schema import RedactionSettings
 from paddock.surfaces.mcp_server.arguments import NamedTwiceError, read_arguments
 from paddock.surfaces.rendering.terminal import make_encodable
 from paddock.surfaces.tenants import TenantBusy
-from paddock.surfaces.tenants.tenant import find_language
+from paddock.surfaces.tenants.tenant import SlotNeeds
 
 if TYPE_CHECKING:
     from mcp_types import InputRequests
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from paddock.model.outcome import Outcome
     from paddock.model.request import ExecutionRequest, RequestKey
     from paddock.record.output.recorder import OnOutput
-    from paddock.surfaces.tenants.admission import Admission
+    from paddock.surfaces.tenants.tenant import Admission
 
 _SHAPES = {
     "execute_code": "M2 1l6 3-6 3z",
@@ -115,19 +115,19 @@ class McpCaller:
 
         async def run(stop: asyncio.Event) -> "Outcome":
             async with AsyncExitStack() as admitted:
-                asker = self.asker
+                asker, slot = self.asker, None
                 if self.admit is not None:
-                    language = find_language(request.work)
-                    entering = admitted.enter_async_context(self.admit(asker=asker, language=language))
+                    admitting = self.admit(asker=asker, needs=SlotNeeds.from_work(request.work))
+                    entering = admitted.enter_async_context(admitting)
                     admission = await unless_stopped(entering, stop)
                     if admission is None:
                         raise TenantBusy(
                             "The call was cancelled while it waited for a slot. Nothing started."
                         )
                     client = asker.client if isinstance(asker, ClientAsker) else ""
-                    asker = ClientAsker(client, admission.ask)
+                    asker, slot = ClientAsker(client, admission.ask), admission.slot
                 return await gate.execute(
-                    request, on_console=on_console, on_output=on_output, asker=asker, stop=stop
+                    request, on_console=on_console, on_output=on_output, asker=asker, stop=stop, slot=slot
                 )
 
         return await cancel_gracefully(run, self.stop)
