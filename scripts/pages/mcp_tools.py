@@ -21,10 +21,9 @@ Change the descriptions in src/paddock/mcp_server. -->
 This page lists the tools of `paddock serve mcp`. After them the server lists the enabled [script
 tools](tools.md) of the workspace.
 
-The first word of an answer's text is its [status](answers.md). For `run_program` it is one of `success`,
-`failure`, `timeout`, `cancelled`, `denied`, `unavailable` and `invalid`. `call_tool`, `compute` and script
-tools return their result unchanged. An error of `compute` begins with its code. `isError` is true for every
-status except `ok` and `success`. It is false for a call with the status `waiting`, which waits for [a
+The first word of an answer's text is its [status](answers.md), and so is `status` in its data. `call_tool`,
+`compute` and script tools return their result unchanged, and begin with the status only after a failure.
+`isError` is true for every status except `ok`. It is false for a call with the status `waiting`, which waits for [a
 person](approvals.md#from-another-terminal).
 
 Paddock checks the arguments before it runs anything. Camel case is accepted too (`timeoutMs` for

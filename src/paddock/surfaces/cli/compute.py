@@ -12,7 +12,7 @@ import click
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import holds_more
-from paddock.model.outcome import Outcome, write_outcome
+from paddock.model.outcome import Outcome, Status, write_outcome
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import render_examples
@@ -60,7 +60,9 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         outcome, answer = None, build_refused_envelope(problem)
     else:
         answer = (
-            Envelope(code="CANCELLED", message="cancelled") if outcome is None else build_envelope(outcome)
+            Envelope(status=Status.CANCELLED, message="cancelled")
+            if outcome is None
+            else build_envelope(outcome)
         )
     if as_json and outcome is not None:
         click.echo(write_outcome(outcome))

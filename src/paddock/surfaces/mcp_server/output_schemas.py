@@ -44,6 +44,7 @@ def _build_enum_schema(*words: str) -> Schema:
 _NOT_RUN = (Status.INVALID.value, Status.ERROR.value, Status.CANCELLED.value)
 """The statuses of a call that did not run."""
 _WAITING = "waiting"
+_STATUS = _build_enum_schema(*(status.value for status in Status), _WAITING)
 _TRUNCATED = _add_description(_FLAG, "Whether the answer was shortened.")
 _HANDLE = _add_description(_TEXT, "Handle of the complete output, for `query_output`.")
 _REDACTIONS = _add_description(
@@ -66,7 +67,7 @@ _SESSION = object_schema(
 )
 OUTCOME_SCHEMA = object_schema(
     ["status"],
-    status=_build_enum_schema(*(status.value for status in Status), _WAITING),
+    status=_STATUS,
     **_WAITS,
     ms=_add_description(_INTEGER, "Wall time in milliseconds."),
     session=_SESSION,
@@ -127,9 +128,7 @@ _FAILURE = object_schema(["message"], name=_TEXT, file=_TEXT, line=_INTEGER, mes
 
 PROGRAM_SCHEMA = object_schema(
     ["status"],
-    status=_build_enum_schema(
-        "success", "failure", "timeout", "denied", "unavailable", "lost", _WAITING, *_NOT_RUN
-    ),
+    status=_STATUS,
     **_WAITS,
     exitCode=_allow_null(_INTEGER),
     signal=_add_description(_allow_null(_TEXT), "Name of the signal that ended it: `SIGKILL`."),
@@ -317,18 +316,20 @@ SERVERS_SCHEMA = object_schema(
 """Of `provision_server`."""
 
 COMPUTATION_SCHEMA = object_schema(
-    [],
+    ["status"],
+    status=_STATUS,
     output=_add_description(_TEXT, "The emitted text."),
-    code=_add_description(_TEXT, "The error: `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."),
-    message=_add_description(_TEXT, "The error; if a person must act, what to tell them."),
     partial=_add_description(_TEXT, "Text that was emitted before the error, if requested."),
-    hint=_add_description(_TEXT, "What to write instead."),
     warnings=_add_description(_build_list_schema(_TEXT), "Numbers that may lack digits."),
     truncated=_TRUNCATED,
     artifactHandle=_HANDLE,
-    status=_add_description(_build_enum_schema(_WAITING, *_NOT_RUN), "Present if nothing was computed."),
-    run=_WAITS["run"],
-    command=_WAITS["command"],
-    error=_REFUSAL,
+    **_WAITS,
+    error=object_schema(
+        ["name", "message"],
+        name=_TEXT,
+        message=_TEXT,
+        code=_add_description(_TEXT, "`INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."),
+        hint=_add_description(_TEXT, "What to write instead."),
+    ),
 )
 """Of `compute`."""

@@ -1,8 +1,4 @@
-"""The response of `run_program` for an agent, with its status words.
-
-`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations`, `network` and `error` are additions;
-every other field is exact in the compat profile.
-"""
+"""The response to a program in a language runtime, for agents and for `--json`."""
 
 from paddock.model.base import Json
 from paddock.model.network import Connection
@@ -23,21 +19,12 @@ _MAX_EXPLAINED = 5
 _DIGEST_LINES = 2000
 """Maximum number of lines from each end of a stream for a digest."""
 
-_STATUS_WORDS = {
-    Status.OK: "success",
-    Status.FAILED: "failure",
-    Status.MEMORY_LIMIT: "failure",
-    Status.OUTPUT_LIMIT: "failure",
-    Status.PROCESS_LIMIT: "failure",
-}
-"""Words for the ends of programs; every other status has its own name."""
-
 
 def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     """Return the response to a request for a program as JSON, for every status."""
     program = outcome.program
     response: dict[str, Json] = {
-        "status": _STATUS_WORDS.get(outcome.status, outcome.status.value),
+        "status": outcome.status.value,
         "exitCode": program.exit_code if program else None,
         "signal": None if program is None or program.signal is None else signal_name(program.signal),
         "durationMs": round(outcome.usage.wall_ms),

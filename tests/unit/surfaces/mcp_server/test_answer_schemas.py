@@ -237,7 +237,7 @@ def test_whatever_was_computed_fits(outcome: Outcome, cap: int) -> None:
     for done in (
         build_envelope(outcome),
         build_refused_envelope(InvalidInput("why")),
-        Envelope(code="X", partial="y", hint="z"),
+        Envelope(status=Status.FAILED, partial="y", hint="z"),
     ):
         shown = compute.render_envelope(done, cap).structured
         assert (

@@ -79,11 +79,14 @@ async def run_computation(
 
 def render_envelope(done: Envelope, cap: int) -> ToolAnswer:
     """Return the output as text; after a failure the error, then the partial output."""
-    data: dict[str, Json] = {} if done.ok else done.error
-    texts = [] if done.ok else [f"{done.code}: {cut_text(done.message, cap // 2)}"]
-    if done.hint:
-        data["hint"] = done.hint
-        texts.append(f"hint: {done.hint}")
+    data: dict[str, Json] = {"status": done.status.value}
+    texts: list[str] = []
+    if not done.ok:
+        data["error"] = {"name": done.name, "message": done.message, "code": done.code}
+        texts.append(f"{done.status.value}: {cut_text(done.message, cap // 2)}")
+        if done.hint:
+            data["error"]["hint"] = done.hint
+            texts.append(f"hint: {done.hint}")
     for name, whole in (("output", done.output), ("partial", done.partial)):
         if whole is not None:
             data[name] = cut_text(whole, cap)
