@@ -34,7 +34,7 @@ class GuestLimits(Value):
     """Maximum console output, in bytes without line ends. The rest is replaced by one `[output truncated]`."""
     result_bytes: PositiveInt = 10 * MIB
     """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
-    stored completely; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]`."""
+    stored completely; in the compat profile it is cut, with `... [result truncated]`."""
     sleep_ms: PositiveInt = 30_000
     """Maximum time of one `sleep()`, in milliseconds. Longer ones are shortened to it."""
     memory_bytes: PositiveInt = 256 * MIB

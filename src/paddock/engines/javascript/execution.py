@@ -27,6 +27,7 @@ from paddock.engines.javascript.outcome_mapping import (
 from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.foundation.large_json import count_in_slices, let_others_run
+from paddock.model.compat import SDK_ALIAS
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
 from paddock.model.outcome import (
@@ -126,6 +127,7 @@ class GuestExecution(WorkerListener):
             "vars": work.vars,
             "commands": self._job.commands,
             "workspace": str(self._job.workspace),
+            "alias": SDK_ALIAS,
         }
         if work.input is not None:
             settings["input"] = work.input

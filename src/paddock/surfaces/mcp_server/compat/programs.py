@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from paddock.gate.runtime_service import BUSY_ERROR_NAME
 from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
+from paddock.model.compat import QUERY_TOOL
 from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifact
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, OUTPUT_MODES
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound
 
 EXECUTE_TOOL = "sdl.runtime.execute"
-QUERY_TOOL = "sdl.runtime.queryOutput"
 
 _EXIT_NOT_STARTED = 1
 """Exit code of a program whose runtime is not available."""
