@@ -25,7 +25,7 @@ from paddock.surfaces.rendering.computation import (
     InvalidInput,
     build_envelope,
     build_refused_envelope,
-    build_schema,
+    build_request_schema,
     convert_request,
     parse_json,
 )
@@ -96,7 +96,7 @@ def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome 
 
 def _read_request(body: Json) -> ComputationRequest:
     """Return the computation in a request; null counts as missing. Raises InvalidInput."""
-    wanted = build_schema(jit=True)
+    wanted = build_request_schema(jit=True)
     if _has_only_known(body, wanted):
         with contextlib.suppress(InvalidInput):
             return convert_request(body)

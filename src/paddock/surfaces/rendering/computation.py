@@ -123,7 +123,7 @@ class ComputationRequest(Value):
         )
 
 
-def build_schema(*, jit: bool, deprecated: bool = False) -> dict[str, Json]:
+def build_request_schema(*, jit: bool, deprecated: bool = False) -> dict[str, Json]:
     """Return the schema of a request, for every surface except the compat profile.
 
     With `deprecated`, it contains the deprecated names of limits, too.

@@ -166,7 +166,7 @@ def build_compat_program_tools(programs: ProgramTools, repositories: Repositorie
 def build_compat_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     """Return the response to a program in the words of this profile."""
     outcome = _report_busy_as_denied(outcome)
-    response = program_response(outcome, work)
+    response: dict[str, Json] = {**program_response(outcome, work)}
     response["status"] = _STATUS_WORDS.get(outcome.status, outcome.status.value)
     if outcome.status is Status.UNAVAILABLE:
         response["exitCode"] = _EXIT_NOT_STARTED
