@@ -1,1 +1,12 @@
-"""Engines: each turns one kind of work into a raw result."""
+"""Engines: each turns one kind of work into a raw result.
+
+    javascript      programs in V8, without powers of their own
+    programs        programs in other languages; packages installs what they import
+    sessions        interpreters of both that stay open between requests
+    servers         tools of upstream MCP servers
+    script_tools    programs with a schema, beside prompts
+    sdk, secrets    methods of `paddock` in programs, and the vault behind them
+    saved_scripts   programs that run by name
+
+They know neither decisions, ledger nor gate: the gate hands each what it may do, and records what it did.
+"""

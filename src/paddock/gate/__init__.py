@@ -1,1 +1,15 @@
-"""The application: the gate, sessions, approvals, and the adapters between engines and record."""
+"""The gate: the one path to execution, and what is built of several requests.
+
+`gate` is the heart: `Gate.execute` decides, asks, claims, runs and records. `open_paddock` builds it with engines and
+mechanisms; read these two first.
+
+    on the way        work: one file for each kind; approvals, questions, pending_approvals; claims; watchers;
+                      audit_facts
+    what programs do  host_calls, host_access, visible_tools
+    parts of a gate   servers, runtime_service, script_tool_service, sequence_service, stored_output, processes,
+                      cluster: each created at its first use
+    confined servers  confined_servers, confinement_proposal
+    checks            network_check, state_check (for `paddock doctor`)
+
+`batch`, `sequences` and `schedules` are built of several requests.
+"""

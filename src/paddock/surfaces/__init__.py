@@ -1,1 +1,10 @@
-"""Surfaces: where requests come from, and how outcomes look."""
+"""Surfaces: where requests come from, and how outcomes look.
+
+    cli             the command `paddock`
+    client          `Paddock` and `BlockingPaddock`, from Python
+    http_api        the HTTP API, over client; tenants are its callers
+    mcp_server      the MCP server for agents
+    rendering       outcomes as text, for all of them
+
+A surface makes requests for the gate and decides nothing.
+"""

@@ -1,1 +1,5 @@
-"""Many programs at a time, and programs that are judged by tests: above the gate, below every surface."""
+"""Many programs at a time, and programs that are judged by tests: above the gate, below every surface.
+
+`runner` is the heart: each run and each test is one request. `program` are its values, `mapping` runs many with a
+bound, `compare` judges, `lines` and `answer_file` are what `paddock batch` reads and keeps.
+"""

@@ -1,4 +1,8 @@
-"""The kinds of work, one file each."""
+"""The kinds of work, one file each.
+
+`kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call` and `sdk_call` implement it. `ends` and
+`live_console` are shared by them.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,6 @@
-"""Decisions on requests, as pure functions of settings and request."""
+"""Decisions on requests, as pure functions of settings and request.
+
+`decision` is the heart. `kinds` is what it needs to know of a kind of work; `guests`, `programs` (with `environment`,
+`network`, `packages`, `workdir`) and `script_tools` decide on each. `rules` matches `[[policy.rule]]`, `questions`
+shows a request to a person, `effects` and `rehearsal` say what a decision permits to happen.
+"""

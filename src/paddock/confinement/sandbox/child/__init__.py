@@ -1,1 +1,14 @@
-"""Code of the fork server, the supervisors and the jobs. It imports only the standard library and this folder."""
+"""Code of the fork server, the supervisors and the jobs. It imports only the standard library and this folder.
+
+Read in the order of a job's life:
+
+    service -> supervisor       serves jobs; starts one, limits it, kills it, reports by messages; forked by fork_server
+    shim -> lockdown            the forked child gives up its powers: landlock, seccomp, empty_root, system_calls
+    namespaces, jail, mounts    the tier `namespaces`; loopback: its network
+    protection, hiding          what of a workspace is protected or hidden: protected_names, protected_paths, git_paths,
+                                partial_grants, snapshot, paths, permissions
+    cgroup, storage             limits of memory and disk: anonymous_memory, scratch, shares, process_tree, post_mortem
+    freeze, file_locks          pauses between the executions of a session
+    call_broker, socket_broker  calls for which Landlock has no rule: supervised_calls, socket_calls
+    canary, network_canary      attack the confinement before it is trusted; preflight: what must be there at all
+"""

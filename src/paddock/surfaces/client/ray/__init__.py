@@ -8,4 +8,6 @@ no object of a program is ever unpickled, and answers are checked like those of 
 chooses nodes, and its retries replace dead workers.
 
 Ray is imported when it is used. Paddock never starts a cluster: the caller has connected to one with `ray.init`.
+
+`mapping`, `executor` and `dataset` are the three entrances; `purity` and `cluster` are what they ask.
 """

@@ -1,1 +1,4 @@
-"""The tools of the MCP server in the default profile."""
+"""The tools of the MCP server in the default profile.
+
+One file for each group: `code`, `programs`, `compute`, `discovery`, `script_tools`, `provision`.
+"""
