@@ -53,7 +53,7 @@ class GuestLimits(Value):
     """Maximum console output, in bytes without line ends. The rest is replaced by one `[output truncated]`."""
     result_bytes: Maximum = 10 * MIB
     """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
-    stored completely; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]`."""
+    stored completely; in the compat profile it is cut, with `... [result truncated]`."""
     sleep_ms: Maximum = 30_000
     """Maximum time of one `sleep()`, in milliseconds. Longer ones are shortened to it."""
     memory_bytes: Maximum = 256 * MIB

@@ -153,6 +153,24 @@ def ellipsis(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else f"{text[: max_chars - 3]}..."
 
 
+def cut_text(text: str, max_chars: int) -> str:
+    """Return a text, or its beginning and its full length."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: max(max_chars, 0)]}... [truncated: {len(text)} characters in all]"
+
+
+def cut_middle(text: str, max_chars: int, mark: str = " [... {} not shown ...] ") -> str:
+    """Return a text, or its head and tail, with a mark between them that says how much is missing."""
+    if len(text) <= max_chars:
+        return text
+    from paddock.model.base import count  # not needed to report an error
+
+    half = max_chars // 2
+    left_out = count(len(text) - 2 * half, "character")
+    return f"{text[:half]}{mark.format(left_out)}{text[len(text) - half :]}"
+
+
 def has_escaped_line_ends(code: str) -> bool:
     """Return whether a program is one line with a backslash and an `n` outside of strings, in place of line ends."""
     line = code.strip()

@@ -265,7 +265,7 @@ def _expand_path(path: Path) -> Path:
 
 
 class Repository(Value):
-    """One `[[mcp.repos]]`: a further workspace that `repoId` of `sdl.runtime.execute` may name.
+    """One `[[mcp.repos]]`: a further workspace that programs under the compat names may select.
 
     Programs there run under the settings of that workspace. A workspace may not register any.
     """
@@ -282,7 +282,7 @@ class McpSettings(Value):
     answer_characters: Maximum = 40_000
     """Maximum size of one result, in characters, as text and as data. The rest is left out, and the answer says so."""
     repos: Annotated[tuple[Repository, ...], Mark.JOINED, Mark.OWNERS_ONLY] = ()
-    """Workspaces that `repoId` may name, of all files together."""
+    """Workspaces that programs under the compat names may select, of all files together."""
     shutdown_grace_ms: Count = 5_000
     """Maximum time that running calls have to finish after SIGTERM or Ctrl-C, in milliseconds. Calls that run longer
     end as `cancelled`, and their clients are answered."""
