@@ -16,7 +16,7 @@ from paddock.surfaces.http_api.bodies import read_model
 from paddock.surfaces.http_api.context import ThisCall
 from paddock.surfaces.http_api.models import AnswerBody, ApprovalList, GivenVerdict
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_door.problems import (
     ALREADY_ANSWERED,
     BODY_TOO_LARGE,
     INVALID_REQUEST,

@@ -9,8 +9,8 @@ from paddock.model.artifact import Stream
 from paddock.model.errors import ArtifactError, InvalidHandle, UnknownArtifact
 from paddock.surfaces.http_api.context import ThisCall
 from paddock.surfaces.http_api.openapi import describe_problems
-from paddock.surfaces.http_api.problems import INVALID_REQUEST, NOT_FOUND, Problem
 from paddock.surfaces.http_api.sessions import DOWNLOAD_HEADERS
+from paddock.surfaces.http_door.problems import INVALID_REQUEST, NOT_FOUND, Problem
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts

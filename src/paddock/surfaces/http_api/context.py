@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.tenants import Tenant
 
 TENANT_KEY: Final = "paddock.tenant"
-"""Where the entry keeps the caller of a request, in its scope."""
-HOP_KEY: Final = "paddock.hop"
-"""In the scope of a request: whether another replica has passed it on."""
+"""In the scope of a request: its caller."""
 
 
 @dataclass(frozen=True)

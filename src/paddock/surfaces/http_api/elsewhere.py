@@ -11,8 +11,8 @@ from paddock.model.ids import find_mint_time
 from paddock.model.numbers import dumps
 from paddock.surfaces.http_api.context import HttpCall
 from paddock.surfaces.http_api.idempotency import explain_lost
-from paddock.surfaces.http_api.problems import EXECUTION_LOST, UNAVAILABLE, Problem
-from paddock.surfaces.mcp_server.http.abandoned import Receive, Scope, Send
+from paddock.surfaces.http_door.asgi import Receive, Scope, Send
+from paddock.surfaces.http_door.problems import EXECUTION_LOST, UNAVAILABLE, Problem
 from paddock.surfaces.mcp_server.http.inbound import FORWARDING_KEY, Forwarder
 
 

@@ -29,7 +29,8 @@ from paddock.surfaces.http_api.models import (
     list_misplaced,
 )
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_api.running import RunningExecution, Send
+from paddock.surfaces.http_door.problems import (
     BODY_TOO_LARGE,
     CANCELLED,
     EXECUTION_LOST,
@@ -43,7 +44,6 @@ from paddock.surfaces.http_api.problems import (
     reject_fields,
     reject_invalid,
 )
-from paddock.surfaces.http_api.running import RunningExecution, Send
 
 if TYPE_CHECKING:
     from paddock.surfaces.client.attached import AttachedPaddock

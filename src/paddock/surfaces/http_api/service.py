@@ -11,11 +11,13 @@ from paddock.surfaces.http_api.app import build_api
 from paddock.surfaces.http_api.bodies import BodyBuffer
 from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.downloads import Downloads
-from paddock.surfaces.http_api.entry import HttpEndpoint
+from paddock.surfaces.http_api.entry import ApiEntry, respond
 from paddock.surfaces.http_api.mcp import McpServers
 from paddock.surfaces.http_api.running import Executions
-from paddock.surfaces.mcp_server.http.app import serve_application
-from paddock.surfaces.mcp_server.http.idle_connections import IdleConnections
+from paddock.surfaces.http_api.service_routes import OPEN_PATHS
+from paddock.surfaces.http_door.door import FrontDoor
+from paddock.surfaces.http_door.idle_connections import IdleConnections
+from paddock.surfaces.http_door.serving import serve_application
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.service import Service, SettingsOf
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
     from paddock.record.telemetry.metrics import Metrics
     from paddock.surfaces.http_api.forwarding import Forwarding
-    from paddock.surfaces.mcp_server.http.endpoint import Endpoint
+    from paddock.surfaces.http_door.asgi import App
+    from paddock.surfaces.http_door.endpoint import Endpoint
     from paddock.surfaces.tenants import Tenant, Tenants
 
 KEEP_ALIVE_S = 75.0
@@ -71,17 +74,19 @@ class HttpService:
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
         _raise_open_files()
-        entry = HttpEndpoint(
-            build_api(self._server),  # pyright: ignore[reportArgumentType] - the same protocol, other names
-            self._mcp,
-            names=endpoint.names,
-            callers=self._tenants,
-            requests=self._requests,
-            forwarding=self._forwarding,
+        api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
+        entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._forwarding)
+        door = FrontDoor(
+            entry,
+            entry,
+            endpoint.names,
+            public=api,
+            public_paths=OPEN_PATHS,
             metrics=self._server.metrics,
+            respond=respond,
         )
         idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
-        async with serve_application(entry, endpoint, idle, None) as serving:
+        async with serve_application(door, endpoint, idle, None) as serving:
             stopping = asyncio.create_task(stop.wait())
             try:
                 await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -27,7 +27,7 @@ from paddock.surfaces.http_api.executions import (
 from paddock.surfaces.http_api.idempotency import KeyedRequest, read_key
 from paddock.surfaces.http_api.models import FileList, SessionBody, SessionExecutionBody, SessionList
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_door.problems import (
     BODY_TOO_LARGE,
     DENIED,
     EXECUTION_LOST,
