@@ -289,7 +289,7 @@ def pass_on(app: App, settings: Settings, cluster: Cluster) -> App:
     peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
     cluster.repeat("the leases of other replicas are not read", peers.replicas.refresh)
     forwarding = Forwarding(peers, InFlightRequests(), lambda _tenant, _id: False)
-    forwarded = forwarding.wrap(app)
+    forwarded = forwarding.wrap_mcp(app)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -14,6 +14,7 @@ from paddock.surfaces.mcp_server.requests import InFlightRequests
 if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
     from paddock.record.telemetry.metrics import Metrics
+    from paddock.surfaces.http_api.forwarding import Forwarding
     from paddock.surfaces.tenants import Tenant
 
 TENANT_KEY: Final = "paddock.tenant"
@@ -33,6 +34,8 @@ class ServerContext:
     """Those of all callers; None if they are off."""
     cluster: "Cluster | None" = None
     """What it shares with other replicas."""
+    forwarding: "Forwarding | None" = None
+    """Passes requests on to other replicas; None if they cannot be reached."""
 
 
 class HttpCall(NamedTuple):

@@ -48,8 +48,8 @@ class ApiEntry:
         forwarding: "Forwarding | None",
     ) -> None:
         """Answer the requests of `tenants`."""
-        self._api = api if forwarding is None else forwarding.wrap(api)
-        self._mcp = mcp if forwarding is None else forwarding.wrap(mcp)
+        self._api = api
+        self._mcp = mcp if forwarding is None else forwarding.wrap_mcp(mcp)
         self._forwarding = forwarding
         self._tenants = tenants
         self._requests = requests
@@ -67,10 +67,10 @@ class ApiEntry:
 
     async def identify(self, scope: Scope, token: str) -> Scope:
         """Return a request with its caller. Raises what `Tenants.identify` raises."""
-        hop = scope[HOP_KEY]
         # Whether something is here is known without a session, which would take seconds to open on a busy machine.
-        asks = hop and self._forwarding is not None and self._forwarding.is_question(scope)
-        return {**scope, TENANT_KEY: await self._tenants.identify(token, counts=not hop, opens=not asks)}
+        opens = self._forwarding is None or not self._forwarding.is_question(scope)
+        tenant = await self._tenants.identify(token, counts=not scope[HOP_KEY], opens=opens)
+        return {**scope, TENANT_KEY: tenant}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of a caller. Raises Problem."""
@@ -92,6 +92,9 @@ class ApiEntry:
                     await self._mcp(scope, receive, send)
                     return
                 flight.enter_context(self._requests.in_flight(object()))
+                if self._forwarding is not None and self._forwarding.is_question(scope):
+                    await self._forwarding.answer_question(scope, send)
+                    return
                 await self._api(scope, receive, send)
         finally:
             active[token] -= 1

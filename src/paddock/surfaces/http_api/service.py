@@ -65,8 +65,8 @@ class HttpService:
         self._requests = InFlightRequests()
         self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         own = workspace, self._requests, self._executions
-        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster)
-        self._forwarding = self._make_forwarding(settings, cluster)
+        forwarding = self._make_forwarding(settings, cluster)
+        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster, forwarding)
         mark = "" if cluster is None else cluster.node.mark
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))
         self._drain_s = settings.serve.drain_ms / 1000
@@ -75,7 +75,7 @@ class HttpService:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
         _raise_open_files()
         api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
-        entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._forwarding)
+        entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._server.forwarding)
         door = FrontDoor(
             entry,
             entry,
@@ -98,8 +98,8 @@ class HttpService:
                 stopping.cancel()
                 await self._executions.close()
                 await self._mcp.close()
-                if self._forwarding is not None:
-                    await self._forwarding.close()
+                if self._server.forwarding is not None:
+                    await self._server.forwarding.close()
         serving.result()
 
     def _make_forwarding(self, settings: Settings, cluster: "Cluster | None") -> "Forwarding | None":

@@ -15,7 +15,7 @@ from paddock.model.work_files import InputFile
 from paddock.surfaces.client.arguments import make_value
 from paddock.surfaces.http_api.bodies import MAX_FILE_BYTES, read_model
 from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
-from paddock.surfaces.http_api.elsewhere import find_elsewhere
+from paddock.surfaces.http_api.elsewhere import OneReplicaRoute, find_elsewhere, list_everywhere
 from paddock.surfaces.http_api.executions import (
     RUN_PROBLEMS,
     RUN_RESPONSES,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.http_api.running import RunningExecution
     from paddock.surfaces.tenants import Tenant
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=OneReplicaRoute)
 
 SessionId = Annotated[str, Path(description="The handle of the session.")]
 FilePath = Annotated[str, Path(description="Path of the file, relative to the working directory.")]
@@ -69,7 +69,7 @@ async def list_sessions(call: ThisCall) -> Response:
     """Return the open sessions of this caller, the oldest first."""
     tenant = call.tenant
     found = [info.model_dump(mode="json") for info in tenant.opened.programs.list_sessions(tenant.actor)]
-    return _respond({"sessions": found})
+    return _respond({"sessions": await list_everywhere(call, "sessions", found)})
 
 
 @router.post(
