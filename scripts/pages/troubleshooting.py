@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from paddock.model.outcome import Status
-from paddock.surfaces.http_door.problems import TYPES
+from paddock.surfaces.http_server.problems import TYPES
 from pages.messages import arguments_of, constants, table_of
 from pages.text import described, spoken, table
 

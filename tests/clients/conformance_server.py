@@ -25,9 +25,9 @@ from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.memory import MemoryAudit
 from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.forwarding import Forwarding
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send
-from paddock.surfaces.http_door.door import HOP_KEY, FrontDoor, OneToken
-from paddock.surfaces.http_door.hosts import HostNames
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.entry import HOP_KEY, HttpEntry, OneToken
+from paddock.surfaces.http_server.hosts import HostNames
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application
 from paddock.surfaces.mcp_server.http.probes import PROBE_PATHS, Probes
@@ -261,7 +261,7 @@ async def main(directory: Path, replica: list[str]) -> None:
             app = pass_on(app, settings, cluster)
         callers = OneToken(TOKEN, Refusals(MemoryAudit(), None))
         probes = Probes(app, lambda: True)
-        app = add_token(FrontDoor(app, callers, names, public=probes, public_paths=PROBE_PATHS))
+        app = add_token(HttpEntry(app, callers, names, public=probes, public_paths=PROBE_PATHS))
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()
         await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])

@@ -17,7 +17,7 @@ from paddock.surfaces.http_api.openapi import build_document
 from paddock.surfaces.http_api.running import explain_fault
 from paddock.surfaces.http_api.sandboxfusion import routes as sandboxfusion_routes
 from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
-from paddock.surfaces.http_door.problems import (
+from paddock.surfaces.http_server.problems import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     UNAUTHORIZED,

@@ -17,7 +17,7 @@ from paddock.surfaces.http_api.context import ThisCall
 from paddock.surfaces.http_api.elsewhere import EveryReplicaRoute
 from paddock.surfaces.http_api.models import AnswerBody, ApprovalList, GivenVerdict
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_door.problems import (
+from paddock.surfaces.http_server.problems import (
     ALREADY_ANSWERED,
     BODY_TOO_LARGE,
     INVALID_REQUEST,

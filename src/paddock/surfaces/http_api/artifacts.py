@@ -11,7 +11,7 @@ from paddock.surfaces.http_api.context import ThisCall
 from paddock.surfaces.http_api.elsewhere import EveryReplicaRoute
 from paddock.surfaces.http_api.openapi import describe_problems
 from paddock.surfaces.http_api.sessions import DOWNLOAD_HEADERS
-from paddock.surfaces.http_door.problems import INVALID_REQUEST, NOT_FOUND, Problem
+from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_FOUND, Problem
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts

@@ -17,9 +17,9 @@ from paddock.model.ids import find_mint_time
 from paddock.model.numbers import dumps
 from paddock.surfaces.http_api.context import HttpCall, find_call
 from paddock.surfaces.http_api.idempotency import explain_lost
-from paddock.surfaces.http_door.asgi import Receive, Scope, Send
-from paddock.surfaces.http_door.door import HOP_KEY
-from paddock.surfaces.http_door.problems import EXECUTION_LOST, UNAVAILABLE, Problem
+from paddock.surfaces.http_server.asgi import Receive, Scope, Send
+from paddock.surfaces.http_server.entry import HOP_KEY
+from paddock.surfaces.http_server.problems import EXECUTION_LOST, UNAVAILABLE, Problem
 
 if TYPE_CHECKING:
     from paddock.cluster.replicas import Replica

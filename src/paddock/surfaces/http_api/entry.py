@@ -14,10 +14,10 @@ from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.sandboxfusion.errors import answer_problem
 from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
 from paddock.surfaces.http_api.service_routes import METRICS_PATH
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send
-from paddock.surfaces.http_door.door import HOP_KEY, refuse
-from paddock.surfaces.http_door.endpoint import MCP_PATH
-from paddock.surfaces.http_door.problems import NOT_PERMITTED, SERVER_BUSY, Problem
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.endpoint import MCP_PATH
+from paddock.surfaces.http_server.entry import HOP_KEY, refuse
+from paddock.surfaces.http_server.problems import NOT_PERMITTED, SERVER_BUSY, Problem
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.tenants.refusals import Refusals
 
@@ -37,7 +37,7 @@ once and wait; their bodies are bounded together."""
 
 
 class ApiEntry:
-    """The application behind the front door, and the callers that the door asks about."""
+    """The application behind `HttpEntry`, and the callers that it knows."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from paddock.surfaces.http_api.models import (
 )
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
 from paddock.surfaces.http_api.running import RunningExecution, Send
-from paddock.surfaces.http_door.problems import (
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     CANCELLED,
     EXECUTION_LOST,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from paddock.foundation.cancellation import cancel_all
 from paddock.surfaces.http_api.context import TENANT_KEY
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.mcp_server.elicitation import ACTOR_KEY
 
 if TYPE_CHECKING:

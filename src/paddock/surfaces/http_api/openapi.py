@@ -11,7 +11,7 @@ from paddock.model.outcome import Outcome
 from paddock.surfaces.http_api import models
 from paddock.surfaces.http_api.sandboxfusion import models as grading
 from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
-from paddock.surfaces.http_door.problems import (
+from paddock.surfaces.http_server.problems import (
     FOREIGN_ORIGIN,
     INTERNAL_ERROR,
     INVALID_REQUEST,

@@ -15,9 +15,9 @@ from paddock.surfaces.http_api.entry import ApiEntry, respond
 from paddock.surfaces.http_api.mcp import McpServers
 from paddock.surfaces.http_api.running import Executions
 from paddock.surfaces.http_api.service_routes import OPEN_PATHS
-from paddock.surfaces.http_door.door import FrontDoor
-from paddock.surfaces.http_door.idle_connections import IdleConnections
-from paddock.surfaces.http_door.serving import serve_application
+from paddock.surfaces.http_server.entry import HttpEntry
+from paddock.surfaces.http_server.idle_connections import IdleConnections
+from paddock.surfaces.http_server.serving import serve_application
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.service import Service, SettingsOf
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
     from paddock.record.telemetry.metrics import Metrics
     from paddock.surfaces.http_api.forwarding import Forwarding
-    from paddock.surfaces.http_door.asgi import App
-    from paddock.surfaces.http_door.endpoint import Endpoint
+    from paddock.surfaces.http_server.asgi import App
+    from paddock.surfaces.http_server.endpoint import Endpoint
     from paddock.surfaces.tenants import Tenant, Tenants
 
 KEEP_ALIVE_S = 75.0
@@ -75,10 +75,10 @@ class HttpService:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
         _raise_open_files()
         api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
-        entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._server.forwarding)
-        door = FrontDoor(
-            entry,
-            entry,
+        api_entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._server.forwarding)
+        entry = HttpEntry(
+            api_entry,
+            api_entry,
             endpoint.names,
             public=api,
             public_paths=OPEN_PATHS,
@@ -86,7 +86,7 @@ class HttpService:
             respond=respond,
         )
         idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
-        async with serve_application(door, endpoint, idle, None) as serving:
+        async with serve_application(entry, endpoint, idle, None) as serving:
             stopping = asyncio.create_task(stop.wait())
             try:
                 await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)

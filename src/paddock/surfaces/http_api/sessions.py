@@ -27,7 +27,7 @@ from paddock.surfaces.http_api.executions import (
 from paddock.surfaces.http_api.idempotency import KeyedRequest, read_key
 from paddock.surfaces.http_api.models import FileList, SessionBody, SessionExecutionBody, SessionList
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_door.problems import (
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     DENIED,
     EXECUTION_LOST,
@@ -167,8 +167,9 @@ def _find(tenant: "Tenant", handle: str) -> "OpenSession":
 
 
 def _explain_absence(tenant: "Tenant", handle: str) -> Problem:
-    why = tenant.opened.programs.sessions.explain_end(tenant.actor, handle)
-    kind = SESSION_LOST if "is lost" in why else NOT_FOUND
+    sessions = tenant.opened.programs.sessions
+    kind = NOT_FOUND if sessions.find_reason(tenant.actor, handle) is None else SESSION_LOST
+    why = sessions.explain_end(tenant.actor, handle)
     return Problem(kind, f"{why[0].upper()}{why[1:]}. Open another one with POST /v1/sessions.")
 
 

@@ -13,7 +13,7 @@ from paddock.gate.open_paddock import OpenPaddock, open_paddock
 from paddock.gate.questions import Questions, open_local_questions
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
-from paddock.surfaces.http_door.endpoint import Endpoint
+from paddock.surfaces.http_server.endpoint import Endpoint
 from paddock.surfaces.mcp_server.compat.profile import build_compat_profile
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
     from paddock.record.telemetry.metrics import Metrics
-    from paddock.surfaces.http_door.asgi import App
+    from paddock.surfaces.http_server.asgi import App
     from paddock.surfaces.mcp_server.toolbox import Admit
 
 _log = logging.getLogger("paddock.mcp")

@@ -15,7 +15,7 @@ from paddock.surfaces.http_api.sandboxfusion.files import PaddingError, check_fe
 from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES
 from paddock.surfaces.http_api.sandboxfusion.models import Language, RunCodeRequest, RunJupyterRequest
 from paddock.surfaces.http_api.sandboxfusion.programs import make_limits, make_program
-from paddock.surfaces.http_door.problems import (
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     SERVER_BUSY,
     SERVER_ENDING,

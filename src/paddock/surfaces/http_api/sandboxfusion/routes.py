@@ -42,7 +42,7 @@ from paddock.surfaces.http_api.sandboxfusion.program_tests import run_assert_tes
 from paddock.surfaces.http_api.sandboxfusion.run_code import run_code
 from paddock.surfaces.http_api.sandboxfusion.run_jupyter import run_jupyter
 from paddock.surfaces.http_api.sandboxfusion.running import PureRunner
-from paddock.surfaces.http_door.problems import BODY_TOO_LARGE, Problem
+from paddock.surfaces.http_server.problems import BODY_TOO_LARGE, Problem
 
 router = APIRouter(tags=["sandboxfusion"])
 

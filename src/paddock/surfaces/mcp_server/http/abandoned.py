@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import MutableMapping
 from typing import Any
 
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 
 GRACE_S = 5.0
 """Seconds in which a client can reconnect."""

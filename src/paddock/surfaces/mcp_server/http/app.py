@@ -1,7 +1,7 @@
 """MCP over streamable HTTP, for clients that have the token and use one of the server's names.
 
-`http_door` checks both before a body is read. Therefore a web page in a browser cannot reach a server on loopback (DNS
-rebinding).
+`http_server` checks both before a body is read. Therefore a web page in a browser cannot reach a server on loopback
+(DNS rebinding).
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send
-from paddock.surfaces.http_door.door import FrontDoor, OneToken
-from paddock.surfaces.http_door.endpoint import MCP_PATH, Endpoint
-from paddock.surfaces.http_door.idle_connections import IdleConnections
-from paddock.surfaces.http_door.serving import serve_application
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.endpoint import MCP_PATH, Endpoint
+from paddock.surfaces.http_server.entry import HttpEntry, OneToken
+from paddock.surfaces.http_server.idle_connections import IdleConnections
+from paddock.surfaces.http_server.serving import serve_application
 from paddock.surfaces.mcp_server.exact_numbers import AllDigits
 from paddock.surfaces.mcp_server.http.abandoned import AbandonedSessions
 from paddock.surfaces.mcp_server.http.inbound import Inbound
@@ -71,7 +71,7 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
         max_sessions=MAX_SESSIONS,
         transport_security=TransportSecuritySettings(
             enable_dns_rebinding_protection=False
-        ),  # the door protects
+        ),  # HttpEntry protects
     )
     places = SessionLimit(AllDigits(library), MAX_SESSIONS)
     inbound = Inbound(AbandonedSessions(places), requests, retry_s)
@@ -92,12 +92,12 @@ async def http_service(
     """
     if metrics is not None:
         app = MetricsEndpoint(app, metrics)
-    door = FrontDoor(
+    entry = HttpEntry(
         app,
         OneToken(endpoint.token, refusals),
         endpoint.names,
         public=Probes(app, lambda: not requests.ending),
         public_paths=PROBE_PATHS,
     )
-    async with serve_application(door, endpoint, IdleConnections(), MAX_CONNECTIONS) as serving:
+    async with serve_application(entry, endpoint, IdleConnections(), MAX_CONNECTIONS) as serving:
         yield serving

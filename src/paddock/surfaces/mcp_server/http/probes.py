@@ -9,7 +9,7 @@ that a server listens, which the error for any other path reveals, too.
 
 from collections.abc import Callable
 
-from paddock.surfaces.http_door.asgi import CLOSE_HEADER, App, Receive, Scope, Send, send_text
+from paddock.surfaces.http_server.asgi import CLOSE_HEADER, App, Receive, Scope, Send, send_text
 
 _LIVENESS_PATH = "/livez"
 PROBE_PATHS = frozenset({_LIVENESS_PATH, "/readyz", "/health"})

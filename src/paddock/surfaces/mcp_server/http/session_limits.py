@@ -11,7 +11,7 @@ from typing import Any
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER, end_session
 
 _VERSION_HEADER = b"mcp-protocol-version"

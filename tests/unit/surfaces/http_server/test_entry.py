@@ -1,4 +1,4 @@
-"""The door of every server over HTTP: in which order it checks, and how it answers when something ends early."""
+"""What every server over HTTP has before its application: in which order it checks, and how what ends early is answered."""
 
 import asyncio
 import base64
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from paddock.record.ledger.memory import MemoryAudit
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send, send_text
-from paddock.surfaces.http_door.door import PIECE_BYTES, FrontDoor, OneToken
-from paddock.surfaces.http_door.hosts import HostNames
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, send_text
+from paddock.surfaces.http_server.entry import PIECE_BYTES, HttpEntry, OneToken
+from paddock.surfaces.http_server.hosts import HostNames
 from paddock.surfaces.tenants.refusals import Refusals
 
 TOKEN = "correct-horse-battery-staple"
@@ -62,14 +62,14 @@ class Exchange:
         names = HostNames.of(["127.0.0.1"], 80)
         refusals = Refusals(self.audit, None, "mcp")
         callers = OneToken(TOKEN, refusals)
-        door = FrontDoor(app, callers, names, public=answer_in_public, public_paths={"/livez"})
+        entry = HttpEntry(app, callers, names, public=answer_in_public, public_paths={"/livez"})
         scope = {"type": "http", "method": "GET", "path": path, "headers": [*headers]}
 
         async def receive() -> MutableMapping[str, Any]:
             return {"type": "http.disconnect"}
 
         try:
-            await door(scope, receive, self.send)
+            await entry(scope, receive, self.send)
         finally:
             refusals.close()
 

@@ -9,9 +9,9 @@ from math import ceil
 
 import uvicorn
 
-from paddock.surfaces.http_door.asgi import App
-from paddock.surfaces.http_door.endpoint import Endpoint
-from paddock.surfaces.http_door.idle_connections import IdleConnections, TimedConnection
+from paddock.surfaces.http_server.asgi import App
+from paddock.surfaces.http_server.endpoint import Endpoint
+from paddock.surfaces.http_server.idle_connections import IdleConnections, TimedConnection
 
 _MUTED_LOG_LINES = {
     "uvicorn.error": ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"),

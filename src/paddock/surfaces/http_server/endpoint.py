@@ -11,7 +11,7 @@ from typing import NamedTuple
 from paddock.foundation.own_files import read_trusted
 from paddock.model.addresses import MAX_PORT
 from paddock.model.errors import ConfigurationError
-from paddock.surfaces.http_door.hosts import HostNames
+from paddock.surfaces.http_server.hosts import HostNames
 
 MCP_PATH = "/mcp"
 _MIN_TOKEN_CHARS = 16

@@ -22,9 +22,9 @@ from collections.abc import Callable, Collection, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from paddock.model.errors import PaddockError
-from paddock.surfaces.http_door.asgi import App, Receive, Scope, Send, header_values
-from paddock.surfaces.http_door.endpoint import MCP_PATH
-from paddock.surfaces.http_door.problems import (
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values
+from paddock.surfaces.http_server.endpoint import MCP_PATH
+from paddock.surfaces.http_server.problems import (
     FOREIGN_ORIGIN,
     INTERNAL_ERROR,
     UNAUTHORIZED,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from paddock.record.telemetry.metrics import Metrics
-    from paddock.surfaces.http_door.hosts import HostNames
+    from paddock.surfaces.http_server.hosts import HostNames
 
 HOP_KEY: Final = "paddock.hop"
 """In the scope of a request: whether another replica has passed it on."""
@@ -78,7 +78,7 @@ class OneToken:
         self.refusals = refusals
         self._expected = token.encode()
 
-    def accept_hop(self, _scope: Scope) -> bool:
+    def accept_hop(self, scope: Scope) -> bool:
         """Return False: such a server has no replicas."""
         return False
 
@@ -89,7 +89,7 @@ class OneToken:
         return scope
 
 
-class FrontDoor:
+class HttpEntry:
     """The outermost application of a server."""
 
     def __init__(
@@ -207,7 +207,7 @@ def _read_token(scope: Scope) -> str | None:
 
 
 class _HttpExchange:
-    """One request and its answer, as they pass through the door."""
+    """One request and its answer, as they pass through the entry."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.begun = False
