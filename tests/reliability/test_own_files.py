@@ -32,7 +32,7 @@ from paddock.model.errors import PaddockError
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings, Settings
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 from paddock.record.output.artifacts import Artifacts
 from paddock.surfaces.http_server.endpoint import read_token
 

@@ -23,6 +23,17 @@ _MAX_ESCAPED_CHARS = 4000
 """Maximum length of a line that is searched for strings, because the search takes quadratic time."""
 _STRING_PATTERN = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`""")
 _UNCHANGED: Mapping[str, str] = {}
+FAULT_TEXTS: Mapping[str, str] = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "must be an object"),
+}
+"""What is wrong with a value, by pydantic's kind of error. Some surfaces replace a few of them."""
 
 
 class FieldFault(NamedTuple):

@@ -44,6 +44,7 @@ from paddock.surfaces.http_server.problems import (
     reject_fields,
     reject_invalid,
 )
+from paddock.surfaces.tenants.tenant import SlotNeeds
 
 if TYPE_CHECKING:
     from paddock.surfaces.client.attached import AttachedPaddock
@@ -135,9 +136,10 @@ async def run_body(
     kind, given = _complete(call.tenant, body, given)
     call.server.downloads.check_room()
     language = "javascript" if kind in ("run", "compute") else str(given.get("language") or "")
+    needs = SlotNeeds(language, in_session=given.get("session") is not None)
     watched = answering != Answering(streams=False, at_once=False) or keyed is not None
     sending = make_send(kind, body, given, watched=watched)
-    execution, old = executions.start(call.tenant, sending, keyed, size=read.size, language=language)
+    execution, old = executions.start(call.tenant, sending, keyed, size=read.size, needs=needs)
     headers = {"Location": f"/v1/executions/{execution.id}", **({REPLAYED_HEADER: "true"} if old else {})}
     if answering.streams:
         events = _stream(call, execution)

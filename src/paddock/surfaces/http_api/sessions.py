@@ -40,6 +40,7 @@ from paddock.surfaces.http_server.problems import (
     Problem,
 )
 from paddock.surfaces.rendering.render import explain_outcome
+from paddock.surfaces.tenants.tenant import SlotNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -100,7 +101,7 @@ async def open_session(call: ThisCall, key: KeyHeader) -> Response:
             return await paddock.execute("", session=NEW)
         return await paddock.exec(language, "", session=NEW, **given)
 
-    outcome = await _run(call, send, keyed, size=size)
+    outcome = await _run(call, send, read_guest_language(language) or language, keyed, size=size)
     session = outcome["session"]
     info = next(
         (each for each in tenant.opened.programs.list_sessions(tenant.actor) if each.id == session["id"]),
@@ -125,6 +126,7 @@ def _refuse_options(given: "Sequence[str]") -> None:
 async def _run(
     call: HttpCall,
     send: "Callable[[AttachedPaddock], Awaitable[Outcome]]",
+    language: str,
     keyed: KeyedRequest | None = None,
     *,
     size: int = 0,
@@ -134,7 +136,9 @@ async def _run(
     async def send_and_check(paddock: "AttachedPaddock", _execution: "RunningExecution") -> Outcome:
         return await send(paddock)
 
-    execution, _ = call.server.executions.start(call.tenant, send_and_check, keyed, size=size)
+    execution, _ = call.server.executions.start(
+        call.tenant, send_and_check, keyed, size=size, needs=SlotNeeds(language, in_session=True)
+    )
     text = await call.server.executions.wait(execution, partial(await_disconnect, call.request))
     outcome = Outcome.model_validate_json(text)
     if outcome.ok:
@@ -302,7 +306,7 @@ async def write_file(id: SessionId, path: FilePath, call: ThisCall) -> Response:
         async def send(paddock: "AttachedPaddock") -> Outcome:
             return await paddock.exec(language, "", session=id, files=(file,))
 
-        await _run(call, send)
+        await _run(call, send, language)
     return Response(status_code=204)
 
 

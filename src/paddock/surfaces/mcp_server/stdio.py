@@ -130,7 +130,7 @@ def explain_double_id(number: str) -> str:
 
 
 async def _parse_any_message(line: bytes) -> SessionMessage:
-    """Return the message in a line. Raises UnreadableError for too many values, ValueError without a message."""
+    """Return the message in a line. Raises UnreadableError, and ValueError for a line without a message."""
     if len(line) <= COUNTED_BYTES:
         return _parse_message(line)
     meter = await count_in_slices(line, MAX_CLIENT_VALUES)

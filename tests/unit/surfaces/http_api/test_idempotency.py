@@ -8,7 +8,7 @@ import pytest
 
 from paddock.model.errors import AlreadyClaimed, LedgerError
 from paddock.model.ids import find_mint_time
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.http_api.idempotency import KeyedRequest, check_unclaimed, derive_id
 from paddock.surfaces.http_server.problems import OUTCOME_LOST, Problem
 

@@ -10,6 +10,7 @@ from typing import NoReturn, Self, TypeVar
 import httpx2
 
 from paddock._version import __version__
+from paddock.confinement.network.http_transport import ProxyTransport
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import MIB
@@ -65,11 +66,16 @@ class ApiConnection:
                 "User-Agent": f"paddock/{__version__}",
             },
             timeout=httpx2.Timeout(SILENCE_S, connect=_CONNECT_S, pool=None),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=8),
+            transport=self._open_transport(),
             follow_redirects=False,
-            trust_env=self._address.scheme == "https",  # a proxy would see the token of plain http
         )
         return self
+
+    def _open_transport(self) -> httpx2.AsyncBaseTransport:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=8)
+        if self._address.scheme == "https":
+            return ProxyTransport(self._address, limits)
+        return httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)  # a proxy would see the token
 
     async def __aexit__(self, *_: object) -> None:
         client, self._client = self._client, None
