@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from paddock.gate.runtime_service import BUSY_ERROR_NAME
 from paddock.model.outcome import Status
-from paddock.surfaces.http_api.problems import TYPES
+from paddock.surfaces.http_server.problems import TYPES
 from pages.messages import arguments_of, constants, table_of
 from pages.text import described, spoken, table
 
@@ -165,7 +166,7 @@ def _section(entry: Entry, hints: dict[str, str]) -> str:
     return f"{heading}\n{table(entry.columns[:used], [tuple(map(_cell, row[:used])) for row in rows])}"
 
 
-def _rows(anchor: str) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 (a table)
+def _rows(anchor: str) -> Iterator[tuple[str, str]]:
     """Yield the messages of a section, each with its remedy, beside its hints."""
     match anchor:
         case "hidden":
@@ -179,7 +180,9 @@ def _rows(anchor: str) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 (a t
             yield from _calls("PackagesError", "engines/programs/package_environment.py")
         case "busy":
             yield constants("model/starvation.py")["STARVED"], ""
-            yield from _calls("QueueFullError", "engines/programs/admission_queue.py")
+            for said, name in arguments_of("ErrorInfo", "gate/runtime_service.py", "message", "name"):
+                if name == BUSY_ERROR_NAME:
+                    yield said, ""
         case "sessions":
             yield from ((text, "") for text in constants("engines/sessions/table.py").values() if " " in text)
         case "pins":

@@ -9,9 +9,9 @@ import struct
 from pathlib import Path
 
 from paddock.engines.javascript.engine import GuestEngine
-from paddock.engines.javascript.job import GuestJob, HostReply, OnReply
 from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.source_map import SourceMap
+from paddock.engines.javascript.task import GuestTask, HostReply, OnReply
 from paddock.engines.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
@@ -83,7 +83,7 @@ async def play(script, host=None, work=PROGRAM, sink=None, **limits):
     loop = asyncio.get_running_loop()
     await loop.create_connection(lambda: worker, sock=ours)
     worker.ready.set_result(None)
-    job = GuestJob(
+    job = GuestTask(
         work,
         GuestLimits(**{"timeout_ms": 5_000, "frame_bytes": FRAME_BYTES, **limits}),
         Grants(),

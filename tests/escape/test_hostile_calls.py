@@ -7,7 +7,7 @@ import struct
 from tests.escape import puppet
 from tests.escape.puppet import CALL, DONE, Echo, message, play, saying
 
-from paddock.engines.javascript.job import HostReply, OnReply
+from paddock.engines.javascript.task import HostReply, OnReply
 from paddock.model.outcome import Status
 
 

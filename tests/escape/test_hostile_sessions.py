@@ -21,7 +21,7 @@ from tests.escape.puppet import (
 
 from paddock.engines.javascript import held_worker
 from paddock.engines.javascript.engine import GuestEngine
-from paddock.engines.javascript.job import GuestJob
+from paddock.engines.javascript.task import GuestTask
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import RawResult
 
@@ -49,7 +49,7 @@ async def play(
     reader, writer = await asyncio.open_connection(sock=theirs)
     engine = GuestEngine(OneWorker(worker), NoIntake(), 1)
     limits = GuestLimits(timeout_ms=timeout_ms, frame_bytes=FRAME_BYTES)
-    job = GuestJob(PROGRAM, limits, Grants(), Path("/"))
+    job = GuestTask(PROGRAM, limits, Grants(), Path("/"))
     held = await engine.hold(jit=False)
 
     async def attack() -> None:

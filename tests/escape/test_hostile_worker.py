@@ -23,7 +23,7 @@ from tests.escape.puppet import (
 
 from paddock.engines.javascript import frames
 from paddock.engines.javascript.engine import GuestEngine
-from paddock.engines.javascript.job import GuestJob
+from paddock.engines.javascript.task import GuestTask
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.request import GuestRun
 
@@ -245,7 +245,7 @@ def test_a_worker_that_was_gone_before_it_was_asked():
         theirs.close()
         while worker.is_alive():  # noqa: ASYNC110 - the loop reads the end of the stream in a step of its own
             await asyncio.sleep(0)
-        job = GuestJob(GuestRun(source="1"), GuestLimits(timeout_ms=60_000), Grants(), Path("/"))
+        job = GuestTask(GuestRun(source="1"), GuestLimits(timeout_ms=60_000), Grants(), Path("/"))
         return await GuestEngine(OneWorker(worker), NoIntake(), 1).run(job, Echo())
 
     result = asyncio.run(scenario())

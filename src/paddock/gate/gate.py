@@ -59,12 +59,14 @@ from paddock.policy.decisions.decision import Policy
 from paddock.policy.redaction.outgoing import OnCall, OutgoingRedaction
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.best_effort import BestEffortSink
+from paddock.record.ledger.forwarding import RedactedSink
 from paddock.record.ledger.sink import AuditSink, Field
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from paddock.engines.servers.person import Person
+    from paddock.foundation.fair_slots import Slot
     from paddock.gate.claims import SessionClaims
     from paddock.record.output.recorder import OnOutput
 
@@ -111,10 +113,12 @@ class Gate:
         self._claims = claims
         self._policy = Policy(settings, KINDS, engines.programs.executables)
         self._network = settings.network
-        self.audit = audit
-        self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
+        self.audit = RedactedSink(audit, outgoing.facts)
+        self._audit_of_computations = (
+            self.audit if settings.audit.required == "all" else BestEffortSink(self.audit)
+        )
         self._outgoing = outgoing
-        self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
+        self.approvals = Approvals(settings.approvals, self._policy, self.audit, outgoing, asker)
         self.make_tool_run = engines.scripts.make_work
         self._context = Context(
             engines=engines,
@@ -159,6 +163,7 @@ class Gate:
         patient: bool = False,
         max_wait_ms: int | None = None,
         on_workdir: "Callable[[Path], None] | None" = None,
+        slot: "Slot | None" = None,
     ) -> Outcome:
         """Run a request and return its outcome.
 
@@ -168,7 +173,8 @@ class Gate:
         `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
         A `patient` program is not refused under load: it waits for its slot. Any other one waits for `max_wait_ms`, by
         default as long as the settings say. `on_raw_stdout` receives its standard output with its secrets, for
-        comparisons within Paddock; `on_workdir` its working directory, before that is removed.
+        comparisons within Paddock; `on_workdir` its working directory, before that is removed. `slot` is one that its
+        caller took for it: a request waits for no other with the same bound.
         Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
         PaddockError after `aclose`.
         """
@@ -181,6 +187,8 @@ class Gate:
             patient=patient,
             max_wait_ms=max_wait_ms,
             on_workdir=on_workdir,
+            slot=slot,
+            waits=None if slot is None else {"queue_ms": slot.waited_ms},
         )
         if request.parent is not None:
             return await self._make_outcome(request, watchers)
@@ -268,7 +276,8 @@ class Gate:
             return await self._run_decided(request, decision, watchers)
         queued = time.perf_counter()
         async with admission as admitted:
-            waits = {"queue_ms": _count_ms(queued)}
+            waits = dict(watchers.waits or {})
+            waits["queue_ms"] = round(waits.get("queue_ms", 0) + _count_ms(queued), 3)
             if isinstance(admitted, RawResult):
                 return self._end_without_run(request, decision, admitted, waits)
             return await self._run_decided(request, admitted, watchers._replace(waits=waits))
@@ -330,7 +339,7 @@ class Gate:
             return self._rehearse_request(request, decision)
         if request.key is not None and self._claims is None:
             return self._end_without_run(request, decision, _NO_CLUSTER)
-        facts = self._outgoing.facts(identity_facts(request, decision))
+        facts = identity_facts(request, decision)
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
         waits: dict[str, float] = {} if watchers.waits is None else watchers.waits
@@ -356,8 +365,6 @@ class Gate:
             queued_ms = waits.get("queue_ms", 0) - queued_before_ms  # an engine may have a queue, too
             ms = round(_count_ms(started) - queued_ms, 3)
             end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
-            if end.get("violations"):  # a program chooses these paths
-                end |= self._outgoing.facts({"violations": end["violations"]})
             if shown.redactions:
                 end["redactions"] = shown.redactions
             # An end needs no separate flush. The next record writes it, or the end of its parent.
@@ -380,11 +387,11 @@ class Gate:
 
     def _record_lookup(self, request: ExecutionRequest, allowed: bool) -> None:
         """Record that a program lists a server's tools: the server may be started for it."""
-        facts = self._outgoing.facts(identity_facts(request, self._policy.decide(request)))
+        facts = identity_facts(request, self._policy.decide(request))
         status = Status.OK if allowed else Status.DENIED
         self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
-    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
+    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink:
         """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self.audit
@@ -401,7 +408,7 @@ class Gate:
             end: dict[str, Field] = {"status": "replayed", "replays": result.id}
         else:
             end = {"status": "planned" if result.status is Status.OK else result.status.value}
-        facts = {**self._outgoing.facts(identity_facts(request, decision)), **end, **wait_facts(waits or {})}
+        facts = {**identity_facts(request, decision), **end, **wait_facts(waits or {})}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
         return _RequestEnd(request, result, decision, audit, None)

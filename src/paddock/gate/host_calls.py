@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from paddock.engines.javascript.job import HostReply, OnReply
 from paddock.engines.javascript.result_hints import ResultShape
+from paddock.engines.javascript.task import HostReply, OnReply
 from paddock.engines.sdk.requests import ENDED_STATUSES, MakeToolRun, make_child_request, render_ended
 from paddock.engines.servers.result import find_culprit
 from paddock.gate.visible_tools import METHODS, NotVisible, VisibleTools, suggest_call

@@ -24,6 +24,7 @@ from paddock.engines.javascript.pool import WorkerPool
 from paddock.engines.sdk.events import Events
 from paddock.engines.sdk.service import Services, SessionFacts
 from paddock.foundation.cancellation import run_shielded
+from paddock.foundation.fair_slots import FairSlots
 from paddock.foundation.forced_exit import do_before
 from paddock.gate.confined_servers import ConfinedServers
 from paddock.gate.gate import Engines, Gate
@@ -39,8 +40,8 @@ from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import AuditSettings, Settings
 from paddock.record.ledger.best_effort import UnavailableSink
 from paddock.record.ledger.checked import CheckedSink
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.sink import AuditSink
+from paddock.record.ledger.writer import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -185,6 +186,8 @@ class Server(NamedTuple):
     """Records the requests of all sessions. The server closes it."""
     user: str
     """Whose session it is: an actor."""
+    slots: FairSlots
+    """In which the requests of all sessions wait."""
 
 
 @contextmanager
@@ -214,10 +217,11 @@ def _make_programs(
     server: Server | None,
     *,
     mark: str,
+    slots: FairSlots,
 ) -> ProgramService:
     engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
     sessions = partial(_make_sessions, settings, outgoing, mark)
-    return ProgramService(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
+    return ProgramService(settings.runtimes, engine, output.artifacts, outgoing.text, sessions, slots=slots)
 
 
 def _make_processes(
@@ -306,10 +310,11 @@ async def open_paddock(
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, pool.close, parser.close]
         try:
-            guest = GuestEngine(pool, parser, settings.guest.max_workers)
+            slots = FairSlots() if server is None else server.slots
+            guest = GuestEngine(pool, parser, settings.guest.max_workers, slots)
             output = StoredOutput(settings, outgoing.output, parts.artifacts)
             mark = "" if cluster is None else cluster.node.mark
-            programs = _make_programs(settings, processes, output, outgoing, server, mark=mark)
+            programs = _make_programs(settings, processes, output, outgoing, server, mark=mark, slots=slots)
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)

@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddock.engines.programs.admission_queue import AdmissionQueue, QueueFullError
 from paddock.engines.programs.task import ProgramTask, Sink, Sinks
+from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError
 from paddock.gate.host_access import ConnectionWatch, HostAccess, HostTurn, RequestHosts
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
-from paddock.model.limits import KIB
+from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 BUSY_ERROR_NAME = "Busy"
-"""Error of a program that was cancelled before it got a slot."""
+"""Error of a program that got no slot."""
+MAX_WAITING_BYTES = 256 * MIB
+"""Maximum size of all waiting programs together, with their arguments and standard input, in bytes."""
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
@@ -58,8 +60,13 @@ class ProgramService:
         artifacts: "Callable[[], Artifacts]",
         hide: Callable[[str], str],
         sessions: "Callable[[Callable[[], RuntimeEngine]], ProgramSessions]",
+        *,
+        slots: FairSlots,
     ) -> None:
-        """Use `hide` to remove secrets from texts of requests; `sessions` makes what keeps interpreters."""
+        """Use `hide` to remove secrets from texts of requests; `sessions` makes what keeps interpreters.
+
+        Programs wait in `slots`.
+        """
         self._session_hosts: dict[str, HostAccess] = {}
         """The access of open sessions to hosts, by handle."""
         self._added = settings.recipes
@@ -69,9 +76,10 @@ class ProgramService:
         self._hide = hide
         self._make_sessions = sessions
         self._sessions: ProgramSessions | None = None
-        self._queue = AdmissionQueue(
-            settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms
-        )
+        self._slots = slots
+        self._max_wait_ms = settings.max_wait_ms
+        self.bound = Bound(settings.max_jobs, settings.max_waiting, MAX_WAITING_BYTES)
+        """Bounds the programs that run and wait."""
 
     @cached_property
     def _engine(self) -> "RuntimeEngine":
@@ -96,7 +104,7 @@ class ProgramService:
     @property
     def waiting(self) -> int:
         """Number of programs that wait for a slot."""
-        return self._queue.waiting
+        return self.bound.waiting
 
     def executables(self, runtime: str) -> Executables:
         """Return the executables that can run programs of a runtime."""
@@ -116,26 +124,54 @@ class ProgramService:
     async def admit(
         self, actor: str, work: RuntimeRun, watchers: "Watchers"
     ) -> AsyncGenerator[RawResult | None]:
-        """Wait for a slot for a program. Enters with its result if it was stopped or got no slot."""
+        """Wait for a slot for a program, unless its caller waited for one already.
+
+        Enters with its result if it was stopped or got no slot.
+        """
+        if watchers.slot is not None and self.bound in watchers.slot.bounds:
+            yield None
+            return
+        asked_ms = watchers.max_wait_ms
+        wait_ms = self._max_wait_ms if asked_ms is None else min(asked_ms, self._max_wait_ms)
         try:
-            is_in = await self._queue.enter(
+            slot = await self._slots.enter(
                 actor,
-                watchers.stop,
+                self.bound,
+                stop=watchers.stop,
                 size=_count_waiting_bytes(work),
                 patient=watchers.patient,
-                max_wait_ms=watchers.max_wait_ms,
+                max_wait_ms=wait_ms,
             )
-        except QueueFullError as error:
-            fault = ErrorInfo(name=BUSY_ERROR_NAME, message=str(error), hint=error.hint, phase="decide")
-            yield RawResult(status=Status.UNAVAILABLE, error=fault)
+        except NoSlotError as error:
+            yield RawResult(status=Status.UNAVAILABLE, error=self._explain_busy(error, wait_ms))
             return
-        if not is_in:
+        if slot is None:
             yield RawResult(status=Status.CANCELLED, error=_WITHDRAWN)
             return
         try:
             yield None
         finally:
-            self._queue.leave()
+            slot.end()
+
+    def _explain_busy(self, error: NoSlotError, wait_ms: int) -> ErrorInfo:
+        bound, setting = self.bound, ""
+        match error.why:
+            case "number":
+                setting = "runtimes.max_waiting"
+                why = f"the queue is full ({setting} = {bound.max_waiting})"
+            case "bytes":
+                why = f"the waiting programs already use {MAX_WAITING_BYTES // MIB} MiB"
+            case "time":
+                setting = "runtimes.max_wait_ms"
+                limit = f"{setting} = {wait_ms}" if wait_ms == self._max_wait_ms else f"{wait_ms} ms"
+                why = f"the job waited too long ({limit})"
+        return ErrorInfo(
+            name=BUSY_ERROR_NAME,
+            message=f"Concurrency limit reached ({bound.active}/{bound.max_active} active jobs): {why}. Nothing "
+            "started; it is safe to retry.",
+            hint=f"raise {setting} or runtimes.max_jobs" if setting else "raise runtimes.max_jobs",
+            phase="decide",
+        )
 
     async def check(self, request: ExecutionRequest, work: RuntimeRun) -> RawResult | None:
         """Return why a program cannot run, for what is known before it starts; None if it may."""

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from paddock.foundation.fair_slots import Slot
     from paddock.gate.claims import RequestClaim
     from paddock.gate.host_calls import OnResult
     from paddock.model.outcome import OnConsole
@@ -32,6 +33,8 @@ class Watchers(NamedTuple):
     """Whether a program waits for its slot as long as that takes."""
     max_wait_ms: int | None = None
     """Maximum wait of a program for its slot, in milliseconds; None for the maximum of the settings."""
+    slot: "Slot | None" = None
+    """A slot that its caller took for it; the request waits for no other with the same bound."""
     on_workdir: "Callable[[Path], None] | None" = None
     """Receives the separate working directory of a program that has ended, in a thread, before it is removed. The
     program may have left anything in it. Then no files are listed."""

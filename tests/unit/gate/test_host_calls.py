@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.engines.javascript.job import HostReply
+from paddock.engines.javascript.task import HostReply
 from paddock.gate.host_calls import HostCalls
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import (

@@ -5,20 +5,19 @@ output and the end of the program. Any other message breaks the protocol, so tha
 server.
 """
 
-import asyncio
 import hashlib
 import os
 import re
 import struct
 
 from paddock.engines.javascript import frames
-from paddock.engines.javascript.job import GuestJob
-from paddock.engines.javascript.outcome_mapping import POSITION_PATTERN, STOPPED, End, HostEnd, OutcomeMapping
+from paddock.engines.javascript.guest_turn import GuestTurn
+from paddock.engines.javascript.outcome_mapping import POSITION_PATTERN, HostEnd, OutcomeMapping
 from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.source_map import SourceMap
-from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
+from paddock.engines.javascript.task import GuestTask
+from paddock.engines.javascript.worker_client import Worker, WorkerUsage
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
-from paddock.model.starvation import STARVED
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
 """On a separate line, so that it cannot turn an invalid text into a program."""
@@ -48,25 +47,31 @@ _NEVER_SETTLED = ErrorInfo(
 )
 
 
-class Computation(WorkerListener):
+class Computation(GuestTurn):
     """The parent's side of one computation."""
 
-    def __init__(self, worker: Worker, job: GuestJob) -> None:
-        self._worker = worker
-        self._job = job
-        source = job.work.source
-        self._program = ParsedProgram(
-            source=source, code=source + _SOURCE_URL, language="javascript", positions=SourceMap(prefix=0)
+    noun = "computation"
+    reports = (
+        frames.Done,
+        frames.Overflow,
+        frames.EngineFailure,
+        frames.Failed,
+        frames.UnsettledPromise,
+    )
+
+    def __init__(self, worker: Worker, task: GuestTask) -> None:
+        source, code = task.work.source, task.work.source + _SOURCE_URL
+        program = ParsedProgram(
+            source=source, code=code, language="javascript", positions=SourceMap(prefix=0)
         )
-        self._ended = asyncio.get_running_loop().create_future()
+        super().__init__(worker, task, program)
         self._emitted: list[str] = []
         self._bytes = 0
         self._warnings: list[ConsoleLine] = []
-        self._end: End = None
 
     async def run(self) -> None:
         """Send the program and wait until it or the worker has ended."""
-        limits, work = self._job.limits, self._job.work
+        limits, work = self._task.limits, self._task.work
         *seed, instant = derive_seeds(work.source, _text(work.input)) if work.deterministic else _draw_seeds()
         settings = {
             "input": _text(work.input),
@@ -93,9 +98,9 @@ class Computation(WorkerListener):
                 self._take(text)
             case frames.Done(value=str(text)):
                 self._take(text)
-                self._finish(message)
+                self._conclude(message)
             case frames.Overflow() | frames.EngineFailure() | frames.Failed() | frames.UnsettledPromise():
-                self._finish(message)
+                self._conclude(message)
             case ConsoleLine(level="warn", text=text) if (
                 len(self._warnings) < _MAX_WARNINGS and len(text) <= _WARNING_CHARS
             ):
@@ -105,53 +110,14 @@ class Computation(WorkerListener):
             case _:
                 self._refuse("a message that no computation may send")
 
-    def on_protocol_error(self, error: frames.FrameError) -> None:
-        """End the computation, because its worker broke the protocol."""
-        self._finish(error)
+    def _explain_timeout(self, limit_ms: int) -> HostEnd:
+        error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit_ms} ms")
+        return self._explain_starvation(limit_ms) or HostEnd(Status.TIMEOUT, error)
 
-    def on_disconnect(self) -> None:
-        """End the computation, because its worker died."""
-        self._finish(None)
-
-    async def stop_calls(self) -> None:
-        """Do nothing: a computation makes no calls."""
-
-    def time_is_up(self) -> None:
-        """Record that the wall limit has passed."""
-        limit = self._job.limits.timeout_ms
-        if hint := self._worker.explain_starvation(limit):
-            end = HostEnd(
-                Status.UNAVAILABLE,
-                ErrorInfo(name="Timeout", message=f"The computation {STARVED}", hint=hint),
-            )
-        else:
-            error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
-            end = HostEnd(Status.TIMEOUT, error)
-        self._end = self._end or end
-
-    def stop(self) -> None:
-        """End the program, because its caller cancelled it."""
-        self._finish(STOPPED)
-
-    @property
-    def has_end(self) -> bool:
-        """Whether the end is known without the worker's exit status: by a message, a timeout or a cancellation."""
-        return self._end is not None
-
-    @property
-    def has_word(self) -> bool:
-        """Whether the program itself reported its end, so that its worker is idle."""
-        reports = (
-            frames.Done | frames.Overflow | frames.EngineFailure | frames.Failed | frames.UnsettledPromise
-        )
-        return isinstance(self._end, reports)
-
-    def result(self, cost: WorkerUsage | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+    def result(self, cost: WorkerUsage, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the computation, with the output before an error if the request asked for it."""
         status, error = self._map_outcome()
-        if cost is None:
-            cost = self._worker.death.result().cost if self._worker.death.done() else WorkerUsage(0.0, 0)
-        has_value = status in (Status.OK, Status.OUTPUT_LIMIT) or self._job.work.partial
+        has_value = status in (Status.OK, Status.OUTPUT_LIMIT) or self._task.work.partial
         return RawResult(
             status=status,
             value="".join(self._emitted) if has_value else None,
@@ -173,27 +139,18 @@ class Computation(WorkerListener):
         except UnicodeEncodeError:
             self._refuse("half of a character")
             return
-        if self._bytes + size > self._job.limits.output_bytes:
+        if self._bytes + size > self._task.limits.output_bytes:
             self._refuse("more output than allowed")  # the bootstrap keeps this limit unless it is breached
             return
         self._bytes += size
         self._emitted.append(text)
-
-    def _refuse(self, what: str) -> None:
-        self._worker.kill()
-        self._finish(frames.FrameError(what))
-
-    def _finish(self, end: End) -> None:
-        if not self._ended.done():
-            self._end = end
-            self._ended.set_result(None)
 
     def _map_outcome(self) -> tuple[Status, ErrorInfo | None]:
         if isinstance(self._end, frames.EngineFailure):
             return Status.FAILED, self._read_error(self._end.text)
         if isinstance(self._end, frames.UnsettledPromise):
             return Status.FAILED, _NEVER_SETTLED
-        return OutcomeMapping(self._job, self._program, self._worker).on(self._end)
+        return OutcomeMapping(self._task, self._program, self._worker).on(self._end)
 
     def _read_error(self, text: str) -> ErrorInfo:
         """Read V8's report about a program. A program that forges one affects only its own result."""

@@ -9,31 +9,31 @@ passed: the parent kills the worker and keeps what it had received.
 
 import asyncio
 import re
-import time
 from collections import defaultdict
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from paddock.confinement.sandbox.child import lockdown
 from paddock.engines.javascript.busy_poll import BusyPoll
 from paddock.engines.javascript.computation import Computation
 from paddock.engines.javascript.execution import GuestExecution
 from paddock.engines.javascript.held_worker import HeldWorker
-from paddock.engines.javascript.job import GuestJob, Host
 from paddock.engines.javascript.parse import Parser, ProgramError
 from paddock.engines.javascript.pool import WorkerPool
+from paddock.engines.javascript.task import GuestTask, Host
 from paddock.engines.javascript.worker_client import Worker
 from paddock.foundation.cancellation import call_when_set
-from paddock.model.errors import PaddockError
+from paddock.foundation.fair_slots import Bound, FairSlots, Slot
 from paddock.model.outcome import ErrorInfo, OnConsole, RawResult, SandboxFacts, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from paddock.engines.javascript.guest_turn import GuestTurn
     from paddock.engines.javascript.launch import EngineProfile
     from paddock.model.sandbox import Tier
-
-_REAP_TIMEOUT_S = 5.0
 
 _LONE_SURROGATE = ErrorInfo(
     name="SyntaxError",
@@ -43,51 +43,31 @@ _LONE_SURROGATE = ErrorInfo(
 """As parse.js words it. A computation goes to V8 as UTF-8, which cannot encode a lone surrogate."""
 
 
-class _WorkerSlots(asyncio.Semaphore):
-    """Slots for running programs; counts how many programs wait for one."""
-
-    waiting = 0
-
-    async def acquire(self) -> Literal[True]:
-        self.waiting += 1
-        try:
-            return await super().acquire()
-        finally:
-            self.waiting -= 1
-
-
 class _Placed:
-    """A worker with a slot, which it gives up while it is paused: a program that waits for a person blocks no other."""
+    """A worker with a slot, given back while it is paused: a program that waits for a person blocks no other."""
 
-    def __init__(self, slots: _WorkerSlots, worker: Worker) -> None:
-        self._slots = slots
+    def __init__(self, slot: Slot, worker: Worker) -> None:
+        self._slot = slot
         self._worker = worker
-        self._has_slot = True
 
     def stop(self) -> None:
         self._worker.stop()
-        self.leave()
+        self._slot.give_back()
 
     async def ready(self) -> None:
-        if not self._has_slot:
-            await self._slots.acquire()
-            self._has_slot = True
+        await self._slot.take_again()
 
     def go_on(self) -> None:
         self._worker.go_on()
-
-    def leave(self) -> None:
-        """Give up the slot, if it has one."""
-        if self._has_slot:
-            self._has_slot = False
-            self._slots.release()
 
 
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
-    def __init__(self, pool: WorkerPool, parser: Parser, max_programs: int) -> None:
-        """Run at most `max_programs` at a time; further ones wait in order of arrival.
+    def __init__(
+        self, pool: WorkerPool, parser: Parser, max_programs: int, slots: FairSlots | None = None
+    ) -> None:
+        """Run at most `max_programs` at a time; further ones wait in `slots`.
 
         Each depth of nested programs has its own `max_programs` slots. A program that holds a slot therefore never
         waits for one that needs a slot of the same depth.
@@ -96,12 +76,18 @@ class GuestEngine:
         self._parser = parser
         self._busy_poll = BusyPoll()
         self._running: set[Worker] = set()
-        self._slots: defaultdict[int, _WorkerSlots] = defaultdict(lambda: _WorkerSlots(max_programs))
+        self._slots = slots or FairSlots()
+        self._bounds: defaultdict[int, Bound] = defaultdict(lambda: Bound(max_programs))
 
     @property
     def waiting(self) -> int:
         """Number of programs that wait for a slot."""
-        return sum(slots.waiting for slots in list(self._slots.values()))
+        return sum(bound.waiting for bound in list(self._bounds.values()))
+
+    @property
+    def bound(self) -> Bound:
+        """Bounds the programs that no other program waits for."""
+        return self._bounds[0]
 
     @property
     def workers(self) -> int:
@@ -118,7 +104,7 @@ class GuestEngine:
 
     async def run(
         self,
-        job: GuestJob,
+        task: GuestTask,
         host: Host,
         on_console: OnConsole | None = None,
         stop: asyncio.Event | None = None,
@@ -129,67 +115,68 @@ class GuestEngine:
 
         Raises EngineError if Paddock's own machinery fails before the program starts, PaddockError afterwards.
         """
-        profile = _profile(job.grants.jit)
-        if job.work.computes:
-            if re.search("[\ud800-\udfff]", job.work.source):
+        profile = _profile(task.grants.jit)
+        if task.work.computes:
+            if re.search("[\ud800-\udfff]", task.work.source):
                 return RawResult(status=Status.FAILED, error=_LONE_SURROGATE)
-            return await self._run(job, profile, lambda worker: Computation(worker, job), stop)
+            return await self._run(task, profile, lambda worker: Computation(worker, task), stop)
         try:
-            program = await self._parser.parse(job.work.source, job.work.language)
+            program = await self._parser.parse(task.work.source, task.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
         return await self._run(
-            job,
+            task,
             profile,
-            lambda worker: GuestExecution(worker, job, program, host, on_console, busy_poll=self._busy_poll),
+            lambda worker: GuestExecution(worker, task, program, host, on_console, busy_poll=self._busy_poll),
             stop,
         )
 
     async def _run(
         self,
-        job: GuestJob,
+        task: GuestTask,
         profile: "EngineProfile",
-        begin: "Callable[[Worker], GuestExecution | Computation]",
+        make_turn: "Callable[[Worker], GuestTurn]",
         stop: asyncio.Event | None,
     ) -> RawResult:
-        slots = await self._take_turn(job)
-        try:
+        async with self._take_slot(task) as slot:
             worker = await self._pool.take(profile)
-        except BaseException:
-            slots.release()
-            raise
-        placed = _Placed(slots, worker)
-        self._begin(worker)
+            try:
+                facts, turn = _facts(task.grants.jit, self._pool.landlock_abi(profile)), make_turn(worker)
+                with self._occupy(worker), call_when_set(stop, turn.stop):
+                    return await turn.run_in_own_worker(_Placed(slot, worker), facts)
+            finally:
+                # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
+                # and the result need not wait for that.
+                asyncio.get_running_loop().call_soon(worker.end)
+
+    @asynccontextmanager
+    async def _take_slot(self, task: GuestTask) -> AsyncGenerator[Slot]:
+        """Wait for a slot, unless the task has one, and add that time to its waits. Hold it during the context."""
+        bound = self._bounds[task.depth]
+        if task.slot is not None and bound in task.slot.bounds:
+            yield task.slot
+            return
+        slot = await self._slots.enter(task.actor, bound, patient=True)
+        assert slot is not None  # nothing stops the wait
+        if task.waits is not None:
+            task.waits["queue_ms"] = round(task.waits.get("queue_ms", 0) + slot.waited_ms, 3)
         try:
-            facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
-            execution = begin(worker)
-            with call_when_set(stop, execution.stop):
-                return await _run(execution, worker, placed, job, facts)
+            yield slot
         finally:
-            placed.leave()
-            self._end(worker)
-            # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
-            # and the result need not wait for that.
-            asyncio.get_running_loop().call_soon(worker.end)
+            slot.end()
 
-    async def _take_turn(self, job: GuestJob) -> _WorkerSlots:
-        """Wait for a slot, and add that time to the job's waits. Return the slots that it belongs to."""
-        slots, queued = self._slots[job.depth], time.perf_counter()
-        await slots.acquire()
-        if job.waits is not None:
-            own_ms = round((time.perf_counter() - queued) * 1000, 3)
-            job.waits["queue_ms"] = job.waits.get("queue_ms", 0) + own_ms
-        return slots
-
-    def _begin(self, worker: Worker) -> None:
+    @contextmanager
+    def _occupy(self, worker: Worker) -> Generator[None]:
+        """Run a program in a worker during the context; those that have run for long make way."""
         self._busy_poll.programs += 1
         for other in self._running:
             other.make_way()
         self._running.add(worker)
-
-    def _end(self, worker: Worker) -> None:
-        self._busy_poll.programs -= 1
-        self._running.remove(worker)
+        try:
+            yield
+        finally:
+            self._busy_poll.programs -= 1
+            self._running.remove(worker)
 
     async def hold(self, *, jit: bool) -> HeldWorker:
         """Return a worker for the programs of one session. Raises EngineError if none can start."""
@@ -201,7 +188,7 @@ class GuestEngine:
         self,
         held: HeldWorker,
         number: int,
-        job: GuestJob,
+        task: GuestTask,
         *,
         host: Host,
         on_console: OnConsole | None = None,
@@ -212,17 +199,14 @@ class GuestEngine:
         Setting `stop`, or cancelling the task, interrupts the program. Raises as `run` does.
         """
         try:
-            program = await self._parser.parse(job.work.source, job.work.language, session=True)
+            program = await self._parser.parse(task.work.source, task.work.language, session=True)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
-        slots = await self._take_turn(job)
         worker = held.worker
-        placed = _Placed(slots, worker)
-        self._begin(worker)
-        try:
+        async with self._take_slot(task) as slot:
             execution = GuestExecution(
                 worker,
-                job,
+                task,
                 program,
                 host,
                 on_console,
@@ -230,41 +214,8 @@ class GuestEngine:
                 number=number,
                 listener=held,
             )
-            with call_when_set(stop, execution.stop):
-                return await held.run(execution, placed, job)
-        finally:
-            placed.leave()
-            self._end(worker)
-
-
-async def _run(
-    execution: GuestExecution | Computation,
-    worker: Worker,
-    placed: _Placed,
-    job: GuestJob,
-    facts: SandboxFacts,
-) -> RawResult:
-    started = time.perf_counter()
-    try:
-        async with job.clock.limit(job.limits.timeout_ms / 1000, placed):
-            await execution.run()
-    except TimeoutError:
-        execution.time_is_up()
-    finally:
-        cost = worker.cost()
-        worker.listener = None
-        if not execution.has_word:
-            worker.kill()
-        await execution.stop_calls()
-    wall_ms = (time.perf_counter() - started) * 1000
-    if not execution.has_end:  # it crashed; the fork server reports its exit status
-        try:
-            async with asyncio.timeout(_REAP_TIMEOUT_S):
-                await worker.death
-        except TimeoutError as error:
-            # Not an EngineError, which means that nothing ran and that it is safe to try again.
-            raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
-    return execution.result(cost, wall_ms, facts)
+            with self._occupy(worker), call_when_set(stop, execution.stop):
+                return await held.run(execution, _Placed(slot, worker))
 
 
 def _profile(jit: bool) -> "EngineProfile":

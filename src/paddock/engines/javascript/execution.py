@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from paddock.engines.javascript import frames
 from paddock.engines.javascript.busy_poll import SOON_S, BusyPoll
-from paddock.engines.javascript.job import GuestJob, Host, HostReply
+from paddock.engines.javascript.guest_turn import GuestTurn
 from paddock.engines.javascript.outcome_mapping import (
     PROGRAM_NAME,
-    STOPPED,
     End,
     HostEnd,
     OutcomeMapping,
@@ -25,8 +24,10 @@ from paddock.engines.javascript.outcome_mapping import (
     rejection_text,
 )
 from paddock.engines.javascript.parse import ParsedProgram
+from paddock.engines.javascript.task import GuestTask, Host, HostReply
 from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.foundation.large_json import count_in_slices, let_others_run
+from paddock.model.compat import SDK_ALIAS
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
 from paddock.model.outcome import (
@@ -39,7 +40,6 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
-from paddock.model.starvation import STARVED
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
@@ -63,13 +63,22 @@ _OUT_OF_PLACE: dict[type, str] = {
 }
 
 
-class GuestExecution(WorkerListener):
+class GuestExecution(GuestTurn):
     """The parent's side of one running program."""
+
+    noun = "program"
+    reports = (
+        frames.Done,
+        frames.OversizedResult,
+        frames.Failed,
+        frames.UnsettledPromise,
+        frames.EngineFailure,
+    )
 
     def __init__(
         self,
         worker: Worker,
-        job: GuestJob,
+        task: GuestTask,
         program: ParsedProgram,
         host: Host,
         on_console: OnConsole | None,
@@ -79,6 +88,7 @@ class GuestExecution(WorkerListener):
         listener: WorkerListener | None = None,
     ) -> None:
         """Prepare a program. In a session it has a `number` from 1, and `listener` passes on the worker's messages."""
+        super().__init__(worker, task, program)
         self._busy_poll = busy_poll
         self._number = number
         self._listener = listener or self
@@ -87,12 +97,8 @@ class GuestExecution(WorkerListener):
         """When the last reply was sent to the program."""
         self._quick = False
         """Whether its last call arrived soon after a reply."""
-        self._worker = worker
-        self._job = job
-        self._program = program
         self._host = host
         self._on_console = on_console
-        self._ended = asyncio.get_running_loop().create_future()
         self._console: list[ConsoleLine] = []
         self._console_bytes = 0
         self._messages = 0
@@ -104,15 +110,14 @@ class GuestExecution(WorkerListener):
         self._pending_values = 0
         self._fault: BaseException | None = None
         self._waiting: deque[frames.ServerCallFrame | frames.SdkCallFrame] = deque()
-        self._tasks: dict[asyncio.Task[None] | None, frames.ServerCallFrame | frames.SdkCallFrame] = {}
-        self._end: End = None
+        self._open_calls: dict[asyncio.Task[None] | None, frames.ServerCallFrame | frames.SdkCallFrame] = {}
         self._in_flight = 0
-        self._room = 0 if job.sink is None else job.sink.limit
+        self._room = 0 if task.sink is None else task.sink.limit
         """Number of further characters that are accepted of a result over its limit."""
 
     async def run(self) -> None:
         """Send the program and wait until it or the worker has ended."""
-        limits, work = self._job.limits, self._job.work
+        limits, work = self._task.limits, self._task.work
         settings = {
             "output": limits.output_bytes,
             "lines": _MAX_CONSOLE_LINES,
@@ -124,8 +129,9 @@ class GuestExecution(WorkerListener):
             "seed": _SEED.unpack(os.urandom(_SEED.size)),
             "raw": work.raw_results,
             "vars": work.vars,
-            "commands": self._job.commands,
-            "workspace": str(self._job.workspace),
+            "commands": self._task.commands,
+            "workspace": str(self._task.workspace),
+            "alias": SDK_ALIAS,
         }
         if work.input is not None:
             settings["input"] = work.input
@@ -164,12 +170,12 @@ class GuestExecution(WorkerListener):
 
     async def _refuse_input(self, settings: "dict[str, Json]") -> HostEnd | None:
         """Return the end of a program whose input has too many values; None if it may start."""
-        max_values = self._job.limits.frame_values
+        max_values = self._task.limits.frame_values
         await let_others_run()  # writing it took long
         meter = await count_in_slices(frames.encode_value(settings), max_values)
         if meter.values <= max_values:
             return None
-        what = "variables" if self._job.work.input is None else "input"
+        what = "variables" if self._task.work.input is None else "input"
         message = f"The {what} of the program holds more than {max_values} values"
         error = ErrorInfo(name="RangeError", message=message, hint=f"pass less, or raise `{self._key}`")
         return HostEnd(Status.INVALID, error)
@@ -177,7 +183,7 @@ class GuestExecution(WorkerListener):
     @property
     def _key(self) -> str:
         """The setting that bounds the values in a message."""
-        return f"limits.{self._job.work.profile}.frame_values"
+        return f"limits.{self._task.work.profile}.frame_values"
 
     def on_message(self, message: frames.Message) -> None:
         """Handle a message. Messages after the end are ignored."""
@@ -188,7 +194,7 @@ class GuestExecution(WorkerListener):
             return
         self._messages += 1
         self._busy_poll.end()
-        if self._messages > _MAX_CONSOLE_LINES + 2 * self._job.limits.host_calls + _MAX_OTHER_MESSAGES:
+        if self._messages > _MAX_CONSOLE_LINES + 2 * self._task.limits.host_calls + _MAX_OTHER_MESSAGES:
             self._refuse("too many messages")
             return
         match message:
@@ -207,15 +213,14 @@ class GuestExecution(WorkerListener):
             case frames.Ready() | frames.Emitted() | frames.Overflow() | frames.Idle():
                 self._refuse(_OUT_OF_PLACE.get(type(message), "a message that only computations may send"))
             case _:
-                self._conclude(message)
+                self._report(message)
 
-    def _conclude(self, message: End) -> None:
+    def _report(self, message: End) -> None:
         if self._number:
             message = self._rename_in(message)
-        if isinstance(message, frames.Done) and not self._job.work.raw_results:
+        if isinstance(message, frames.Done) and not self._task.work.raw_results:
             self._warn(describe_uncalled(self._program))
-        self._end = self._end or message
-        self._finish()
+        self._conclude(message)
 
     def _rename_in(self, end: End) -> End:
         if isinstance(end, frames.Failed):
@@ -226,36 +231,18 @@ class GuestExecution(WorkerListener):
             return end._replace(text=self._name_plainly(end.text))
         return end
 
-    def on_protocol_error(self, error: frames.FrameError) -> None:
-        """End the execution, because its worker broke the protocol."""
-        self._end = self._end or error
-        self._finish()
-
-    def on_disconnect(self) -> None:
-        """End the execution, because its worker died."""
-        self._finish()
-
     def _take(self, text: str) -> None:
         self._room -= len(text)
-        if self._job.sink is None or self._room < 0:
+        if self._task.sink is None or self._room < 0:
             self._refuse("a result larger than may be kept")  # the bootstrap itself keeps this limit
         else:
-            self._job.sink.take(text)
-
-    def _refuse(self, what: str) -> None:
-        """Kill a worker that sent what the bootstrap never sends."""
-        self._worker.kill()
-        self.on_protocol_error(frames.FrameError(what))
-
-    def _finish(self) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
+            self._task.sink.take(text)
 
     def _print(self, line: ConsoleLine) -> None:
         self._console_bytes += len(line.text.encode("utf-8", "surrogatepass"))
-        if self._cut or self._console_bytes > self._job.limits.output_bytes:
+        if self._cut or self._console_bytes > self._task.limits.output_bytes:
             self._print_cut()  # the bootstrap keeps this budget unless it is breached
-            if self._console_bytes > 2 * self._job.limits.output_bytes:
+            if self._console_bytes > 2 * self._task.limits.output_bytes:
                 self._refuse("too much output")
             return
         self._keep(line)
@@ -265,7 +252,7 @@ class GuestExecution(WorkerListener):
         if not text:
             return
         line = ConsoleLine(level="warn", text=text)
-        if self._console_bytes + len(text.encode("utf-8", "surrogatepass")) <= self._job.limits.output_bytes:
+        if self._console_bytes + len(text.encode("utf-8", "surrogatepass")) <= self._task.limits.output_bytes:
             self._print(line)
         else:
             self._print_cut()
@@ -284,15 +271,15 @@ class GuestExecution(WorkerListener):
         except Exception as error:  # noqa: BLE001 - the listener is the caller's code
             self._fault = self._fault or error
             self._on_console = None
-            self._finish()
+            self._conclude(None)
 
     def _call(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
         self._asked += 1
         self._quick = time.perf_counter() < self._answered + SOON_S
-        if self._asked > self._job.limits.host_calls:  # the bootstrap itself keeps this limit
+        if self._asked > self._task.limits.host_calls:  # the bootstrap itself keeps this limit
             self._refuse("calls beyond their limit")
             return
-        limits = self._job.limits
+        limits = self._task.limits
         if self._pending_bytes + call.size > (max_bytes := _MAX_PENDING_FRAMES * limits.frame_bytes):
             text = f"The arguments of the calls in flight are larger than {max_bytes} bytes"
             self._reply_error(call.number, "LimitError", text)
@@ -304,7 +291,7 @@ class GuestExecution(WorkerListener):
             return
         self._pending_bytes += call.size
         self._pending_values += call.values
-        if len(self._tasks) < self._job.limits.parallel_calls:
+        if len(self._open_calls) < self._task.limits.parallel_calls:
             self._begin(call)
         else:
             self._waiting.append(call)
@@ -312,11 +299,11 @@ class GuestExecution(WorkerListener):
     def _refuse_call(self, call: frames.RefusedCall) -> None:
         """Reject a call whose arguments were not decoded, because they have too many values."""
         self._asked += 1
-        if self._asked > self._job.limits.host_calls:
+        if self._asked > self._task.limits.host_calls:
             self._refuse("calls beyond their limit")
             return
         what = f"{'' if call.server == 'paddock' else 'servers.'}{call.server}"
-        max_values = self._job.limits.frame_values
+        max_values = self._task.limits.frame_values
         text = f"{what}: the arguments of {call.name} hold more than {max_values} values"
         how = f"Pass less at once, or raise `{self._key}`."
         if max_values >= MAX_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
@@ -329,17 +316,17 @@ class GuestExecution(WorkerListener):
         self._worker.send(frames.encode_reply(number, ok=False, value=error))
 
     def _begin(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
-        self._tasks[asyncio.create_task(self._serve(call))] = call
+        self._open_calls[asyncio.create_task(self._serve(call))] = call
 
     async def _serve(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
         try:
             await self._answer(call)
         except Exception as fault:  # noqa: BLE001 - a fault of Paddock, not of the program
             self._fault = self._fault or fault
-            self._finish()
+            self._conclude(None)
         finally:
             # A callback of the task would cost each call a turn of the event loop.
-            self._tasks.pop(asyncio.current_task(), None)
+            self._open_calls.pop(asyncio.current_task(), None)
             self._pending_bytes -= call.size
             self._pending_values -= call.values
             if self._waiting and not self._ended.done():
@@ -364,7 +351,7 @@ class GuestExecution(WorkerListener):
             self._warn(reply.warning)
         good, status = reply.status is Status.OK, reply.status
         frame = frames.encode_reply(call.number, ok=good, value=reply.value if good else reply.error or {})
-        if len(frame) > self._job.limits.frame_bytes:
+        if len(frame) > self._task.limits.frame_bytes:
             status = Status.OUTPUT_LIMIT
             frame = frames.encode_reply(call.number, ok=False, value=self._too_large(call, len(frame)))
         self._worker.send(frame)
@@ -379,7 +366,7 @@ class GuestExecution(WorkerListener):
             if isinstance(call, frames.ServerCallFrame)
             else "{0}: the result of {1}"
         )
-        max_bytes, profile = self._job.limits.frame_bytes, self._job.work.profile
+        max_bytes, profile = self._task.limits.frame_bytes, self._task.work.profile
         text = (
             f"{whose.format(*_names(call))} takes {size} bytes, and a program can receive at most {max_bytes}"
         )
@@ -393,70 +380,37 @@ class GuestExecution(WorkerListener):
 
     async def stop_calls(self) -> None:
         """Cancel the program's open calls, so that none continues after its end."""
-        self._in_flight = len(self._tasks) + len(self._waiting)
+        self._in_flight = len(self._open_calls) + len(self._waiting)
         self._waiting.clear()
-        if tasks := [task for task in self._tasks if task is not None]:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=_STOP_TIMEOUT_S)
+        if calls := [call for call in self._open_calls if call is not None]:
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls, timeout=_STOP_TIMEOUT_S)
 
-    def time_is_up(self) -> None:
-        """Record what the program was doing when the wall limit passed."""
-        limit = self._job.limits.timeout_ms
-        if hint := self._worker.explain_starvation(limit):
-            # A call may have changed something, and a program of a session its variables.
-            status = Status.TIMEOUT if self._asked or self._number else Status.UNAVAILABLE
-            error = ErrorInfo(name="Timeout", message=f"The program {STARVED}", hint=hint)
-            self._end = self._end or HostEnd(status, error)
-            return
+    def _explain_timeout(self, limit_ms: int) -> HostEnd:
+        # A call may have changed something, and a program of a session its variables.
+        status = Status.TIMEOUT if self._asked or self._number else Status.UNAVAILABLE
+        if (starved := self._explain_starvation(limit_ms, status)) is not None:
+            return starved
         if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
-            text = f"Script execution timed out after {limit}ms"
+            text = f"Script execution timed out after {limit_ms}ms"
             hint = "it was computing when its time was up"
-        elif self._tasks:
-            waited = sorted(".".join(_names(call)) for call in (*self._tasks.values(), *self._waiting))
+        elif self._open_calls:
+            waited = sorted(".".join(_names(call)) for call in (*self._open_calls.values(), *self._waiting))
             text, hint = "Execution timeout", f"it was waiting for {', '.join(waited)}"
         else:
             text, hint = "Execution timeout", "it was waiting for a timer"
-        error = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms")
-        self._end = self._end or HostEnd(Status.TIMEOUT, error)
-
-    def stop(self) -> None:
-        """End the program, because its caller cancelled it."""
-        self._end = self._end or STOPPED
-        self._finish()
+        error = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit_ms} ms")
+        return HostEnd(Status.TIMEOUT, error)
 
     @property
     def has_begun(self) -> bool:
         """Whether its worker has received the program."""
         return self._has_begun
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it takes no further messages."""
-        return self._ended.done()
-
-    @property
-    def has_end(self) -> bool:
-        """Whether the end is known without the worker's exit status: by a message, a timeout or a cancellation."""
-        return self._end is not None
-
-    @property
-    def has_word(self) -> bool:
-        """Whether the program itself reported its end, so that its worker is idle."""
-        reports = (
-            frames.Done
-            | frames.OversizedResult
-            | frames.Failed
-            | frames.UnsettledPromise
-            | frames.EngineFailure
-        )
-        return isinstance(self._end, reports)
-
-    def result(self, cost: WorkerUsage | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
-        """Return the facts of the execution; `cost` is None if the worker ended before it could be read."""
-        status, error = OutcomeMapping(self._job, self._program, self._worker).on(self._end)
-        if cost is None:
-            cost = self._worker.death.result().cost if self._worker.death.done() else WorkerUsage(0.0, 0)
+    def result(self, cost: WorkerUsage, wall_ms: float, facts: SandboxFacts) -> RawResult:
+        """Return the facts of the execution."""
+        status, error = OutcomeMapping(self._task, self._program, self._worker).on(self._end)
         done = self._end if isinstance(self._end, frames.Done) and status is Status.OK else None
         return RawResult(
             status=status,

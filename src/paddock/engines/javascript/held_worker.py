@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 from paddock.engines.javascript import frames
 from paddock.engines.javascript.execution import GuestExecution
-from paddock.engines.javascript.job import GuestJob
 from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.foundation.cancellation import run_shielded
-from paddock.model.errors import PaddockError
 from paddock.model.outcome import RawResult, SandboxFacts, Status
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ ROUND_S = 0.1
 """Time between two interruptions of a program, in seconds. One can come too early: just before JavaScript runs."""
 MAX_ROUNDS = 5
 """Number of rounds in which a program must end."""
-_REAP_TIMEOUT_S = 5.0
 _UNSTOPPABLE = "its program did not end when it was interrupted"
 _LOSSES = {Status.MEMORY_LIMIT: "it needed more memory than its limit"}
 _BROKEN = "its worker broke down"
@@ -54,7 +51,7 @@ class HeldWorker(WorkerListener):
         """Whether its process has ended, or ends now."""
         return not self.worker.is_alive()
 
-    async def run(self, execution: GuestExecution, placed: "Pausable", job: GuestJob) -> RawResult:
+    async def run(self, execution: GuestExecution, placed: "Pausable") -> RawResult:
         """Run a program and return its result. Raises PaddockError if Paddock's own machinery fails."""
         worker = self.worker
         started, before = time.perf_counter(), worker.cost() or WorkerUsage(0.0, 0)
@@ -62,19 +59,14 @@ class HeldWorker(WorkerListener):
         self._idle = asyncio.get_running_loop().create_future()
         worker.take_turn()
         try:
-            async with job.clock.limit(job.limits.timeout_ms / 1000, placed):
-                await execution.run()
-        except TimeoutError:
-            execution.time_is_up()
+            await execution.run_within_limit(placed)
         finally:
             wall_ms = (time.perf_counter() - started) * 1000
             await run_shielded(self._pause(execution))
         if not execution.has_end:
-            await self._await_death()
-        used = worker.cost()
-        if used is None and worker.death.done():
-            used = worker.death.result().cost
-        cost = None if used is None else used._replace(cpu_ms=max(0.0, used.cpu_ms - before.cpu_ms))
+            await worker.await_death()
+        used = worker.complete_cost(worker.cost())
+        cost = used._replace(cpu_ms=max(0.0, used.cpu_ms - before.cpu_ms))
         result = execution.result(cost, wall_ms, self._facts)
         if self.lost and self.loss != _UNSTOPPABLE:
             self.loss = _LOSSES.get(result.status, _BROKEN)
@@ -94,7 +86,7 @@ class HeldWorker(WorkerListener):
         if execution.has_begun and not self.lost and not await self._becomes_idle(execution):
             self.loss = _UNSTOPPABLE if not self.lost else _BROKEN
             worker.kill()
-            await self._await_death()
+            await worker.await_death()
         self._execution = None
         worker.stop()
         self.resident_bytes = worker.resident_bytes()
@@ -115,13 +107,6 @@ class HeldWorker(WorkerListener):
         # The signal first: when the worker reads the message, it has taken the signal.
         self.worker.interrupt()
         self.worker.send(frames.END)
-
-    async def _await_death(self) -> None:
-        try:
-            async with asyncio.timeout(_REAP_TIMEOUT_S):
-                await asyncio.shield(self.worker.death)
-        except TimeoutError as error:
-            raise PaddockError(f"guest worker {self.worker.pid} did not end after SIGKILL") from error
 
     def on_message(self, message: frames.Message) -> None:
         """Pass a message to the running program. Kill a worker that sends something between two programs."""

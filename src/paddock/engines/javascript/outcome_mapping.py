@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from paddock.engines.javascript import frames
 from paddock.engines.javascript.child.v8 import EXIT_MEMORY
-from paddock.engines.javascript.job import GuestJob
 from paddock.engines.javascript.parse import ParsedProgram
+from paddock.engines.javascript.task import GuestTask
 from paddock.engines.javascript.worker_client import Worker
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Frame, Status
@@ -130,7 +130,7 @@ def describe_uncalled(program: ParsedProgram) -> str:
 class OutcomeMapping(NamedTuple):
     """Maps the end of one program."""
 
-    job: GuestJob
+    task: GuestTask
     program: ParsedProgram
     worker: Worker
 
@@ -156,7 +156,7 @@ class OutcomeMapping(NamedTuple):
                 return self._map_crash()
 
     def _too_large(self, end: frames.Overflow | frames.OversizedResult) -> str:
-        profile, limits = self.job.work.profile, self.job.limits
+        profile, limits = self.task.work.profile, self.task.limits
         if isinstance(end, frames.Overflow):
             kib, odd = divmod(limits.output_bytes, KIB)
             return f"output exceeded {limits.output_bytes} bytes" if odd else f"output exceeded {kib} KB"
@@ -173,12 +173,12 @@ class OutcomeMapping(NamedTuple):
             return Status.FAILED, ErrorInfo(name="RangeError", message=message, hint="flatten the value")
         if isinstance(error, frames.TooManyValues):
             message = f"The program returned or passed {error}"
-            hint = f"return or print less at once, or raise `limits.{self.job.work.profile}.frame_values`"
+            hint = f"return or print less at once, or raise `limits.{self.task.work.profile}.frame_values`"
             return Status.FAILED, ErrorInfo(name="RangeError", message=message, hint=hint)
         return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
 
     def _map_value(self, done: frames.Done) -> Judgement:
-        if not done.open_calls or self.job.work.raw_results:
+        if not done.open_calls or self.task.work.raw_results:
             return Status.OK, None
         names = ", ".join(sorted(set(done.open_calls))[:_MAX_CALLS])
         message = f"the program ended without waiting for {names}"
@@ -187,16 +187,16 @@ class OutcomeMapping(NamedTuple):
 
     def _map_error(self, failed: frames.Failed) -> Judgement:
         info = thrown_error(self.program, failed)
-        if not self.job.work.raw_results:
+        if not self.task.work.raw_results:
             info = info.model_copy(update={"frames": call_path(self.program, failed.stack)})
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         causes = "; ".join(cause[:_MAX_CAUSE_CHARS] for cause in failed.causes[:_MAX_CAUSES])
         hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
-        if not hint and not self.job.work.raw_results:
+        if not hint and not self.task.work.raw_results:
             from paddock.engines.javascript.hints import advice_for_computations, write_hint
 
-            hint = (advice_for_computations if self.job.work.computes else write_hint)(
+            hint = (advice_for_computations if self.task.work.computes else write_hint)(
                 info, self.program.source
             )
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
@@ -215,7 +215,7 @@ class OutcomeMapping(NamedTuple):
         words = self.worker.last_words()
         # V8 prints why it crashes, but its allocator crashes silently when the data segment is used up.
         mute = death.code == -signal.SIGTRAP and not words.strip()
-        starved = mute and _JSON_MEMORY_FACTOR * death.cost.peak_bytes >= self.job.limits.memory_bytes
+        starved = mute and _JSON_MEMORY_FACTOR * death.cost.peak_bytes >= self.task.limits.memory_bytes
         if starved or death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
             hint = self._memory_hint()
             return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message="Out of memory", hint=hint)
@@ -227,4 +227,4 @@ class OutcomeMapping(NamedTuple):
         )
 
     def _memory_hint(self) -> str:
-        return f"the memory limit is {self.job.limits.memory_bytes} bytes"
+        return f"the memory limit is {self.task.limits.memory_bytes} bytes"

@@ -12,12 +12,13 @@ from typing import NamedTuple, Protocol, cast
 
 from paddock.confinement.sandbox.processors import count_processors
 from paddock.engines.javascript import frames
-from paddock.model.errors import NO_MORE_FILES, EngineError
+from paddock.model.errors import NO_MORE_FILES, EngineError, PaddockError
 from paddock.model.limits import GuestLimits
 from paddock.model.starvation import UNSPENT, Spent, describe_starvation, is_starved
 
 _STDERR_BYTES = 4096
 _READ_BYTES = 64 * 1024
+_REAP_TIMEOUT_S = 5.0
 _GREETING_BYTES = 4096
 """Maximum size of the ready message, in bytes; a worker sends no other message before it has a program."""
 SHORT_S = 0.05
@@ -25,7 +26,7 @@ SHORT_S = 0.05
 NICENESS = 10
 """The lower priority (setpriority(2)): beside a process of 0 it gets a tenth of a processor."""
 _INTERRUPT = signal.SIGUSR1
-"""Ends the JavaScript that runs; child/interrupt.py has the same number."""
+"""Ends the JavaScript that runs; child/v8_native.py has the same number."""
 _RESIDENT_PATTERN = re.compile(rb"RssAnon:\s*(\d+) kB")
 _PEAK_PATTERN = re.compile(rb"VmHWM:\s*(\d+) kB")
 
@@ -140,6 +141,21 @@ class Worker(asyncio.BufferedProtocol):
         except OSError:
             return None
         return WorkerUsage(now.cpu_ms, int(peak[1]) * 1024) if peak and now else None
+
+    def complete_cost(self, measured: WorkerUsage | None) -> WorkerUsage:
+        """Return what `cost` measured, or else what wait4(2) reported; nothing if neither is known."""
+        if measured is not None:
+            return measured
+        return self.death.result().cost if self.death.done() else WorkerUsage(0.0, 0)
+
+    async def await_death(self) -> None:
+        """Wait for the exit status of a process that ends. Raises PaddockError if the kernel does not end it."""
+        try:
+            async with asyncio.timeout(_REAP_TIMEOUT_S):
+                await asyncio.shield(self.death)
+        except TimeoutError as error:
+            # Not an EngineError, which means that nothing ran and that it is safe to try again.
+            raise PaddockError(f"guest worker {self.pid} did not end after SIGKILL") from error
 
     def explain_starvation(self, wall_ms: float) -> str:
         """Return the hint for a program that others kept from running until its time was up; "" for any other.

@@ -5,7 +5,7 @@
     before      recipe -> toolchain (toolchain_cache, inventory, environments, package_environment, install)
     a program   task: the interface to the gate -> running_task -> styles, steps, in_place, workdir, limits, cache
     its result  outcome_mapping, path_rewrite, shown_values, safe_copy; hints: closed_files, package_commands
-    around it   admission_queue: slots and turns; warm, directories: what makes starts fast
+    around it   warm, directories: what makes starts fast
 
 `recipes.toml` has the languages as data; `python_display` runs in the programs themselves.
 """

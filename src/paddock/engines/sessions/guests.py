@@ -6,11 +6,11 @@ from functools import partial
 
 from paddock.engines.javascript.engine import GuestEngine
 from paddock.engines.javascript.held_worker import HeldWorker
-from paddock.engines.javascript.job import GuestJob, Host
+from paddock.engines.javascript.task import GuestTask, Host
 from paddock.engines.sessions.table import OpenSession, SessionTable, refuse
 from paddock.foundation.cancellation import run_shielded
 from paddock.model.limits import Grants
-from paddock.model.outcome import OnConsole, RawResult, Status
+from paddock.model.outcome import OnConsole, RawResult
 from paddock.model.session import NEW, Result
 
 
@@ -49,8 +49,7 @@ def check_session(table: SessionTable, actor: str, handle: str) -> RawResult | N
 async def run_guest(
     table: SessionTable,
     engine: GuestEngine,
-    actor: str,
-    job: GuestJob,
+    task: GuestTask,
     *,
     host: Host,
     on_console: OnConsole | None = None,
@@ -60,11 +59,12 @@ async def run_guest(
 
     Setting `stop`, or cancelling the task, interrupts the program. Raises EngineError if no worker can start.
     """
-    run = partial(_run_in, table, engine, job=job, host=host, on_console=on_console, stop=stop)
-    handle = job.work.session or NEW
+    actor = task.actor
+    run = partial(_run_in, table, engine, task=task, host=host, on_console=on_console, stop=stop)
+    handle = task.work.session or NEW
     if handle == NEW:
-        start = partial(engine.hold, jit=job.grants.jit)
-        opened = await table.open(actor, start, partial(_make_session, job.grants))
+        start = partial(engine.hold, jit=task.grants.jit)
+        opened = await table.open(actor, start, partial(_make_session, task.grants))
         if isinstance(opened, RawResult):
             return opened
         try:
@@ -84,24 +84,19 @@ async def _run_in(
     engine: GuestEngine,
     session: GuestSession,
     *,
-    job: GuestJob,
+    task: GuestTask,
     host: Host,
     on_console: OnConsole | None,
     stop: asyncio.Event | None,
 ) -> RawResult:
-    async with session.lock:
-        if session.worker.lost:
-            await table.end(session, session.worker.loss)
-        elif session.grants.jit and not job.grants.jit:
-            await table.end(session, "policy grants less than it was opened with")
-        if table.find_open(session.actor, session.id) is None:  # it may have ended while this one waited
-            return table.explain_absence(session.actor, session.id)
-        if stop is not None and stop.is_set():
-            return RawResult(status=Status.CANCELLED)
+    covers = task.grants.jit or not session.grants.jit
+    async with table.turn(session, covers=covers, stop=stop) as refused:
+        if refused is not None:
+            return refused
 
         async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:
-            timeout_ms = min(job.limits.timeout_ms, left_ms)
-            limited = replace(job, limits=job.limits.model_copy(update={"timeout_ms": timeout_ms}))
+            timeout_ms = min(task.limits.timeout_ms, left_ms)
+            limited = replace(task, limits=task.limits.model_copy(update={"timeout_ms": timeout_ms}))
             result = await engine.run_held(
                 session.worker, number, limited, host=host, on_console=on_console, stop=stop
             )

@@ -2,8 +2,8 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -18,7 +18,7 @@ from paddock.engines.sessions.table import OpenSession, SessionTable, refuse
 from paddock.foundation.cancellation import run_shielded
 from paddock.model.errors import PaddockError, RequestError
 from paddock.model.network import NETWORKS
-from paddock.model.outcome import RawResult, Status
+from paddock.model.outcome import RawResult
 from paddock.model.program import ACCESSES, ProgramGrants
 from paddock.model.request import RuntimeRun
 from paddock.model.session import NEW, Result
@@ -49,6 +49,9 @@ class ProgramSession(OpenSession):
     @property
     def executor(self) -> Interpreter:
         return self.interpreter
+
+    def hold_still(self) -> AbstractAsyncContextManager[None]:
+        return self.interpreter.hold_still()
 
 
 class ProgramSessions(SessionTable):
@@ -96,44 +99,29 @@ class ProgramSessions(SessionTable):
         if why := self.check(actor, job.work):
             return why
         if session := self.find(actor, job.work.session or ""):
-            return await self._run_next(session, job, sinks, stop)
+            return await self._run_in(session, job, sinks, stop)
         opened = await self._open_session(actor, job, stop)
         if isinstance(opened, RawResult):
             return opened
         known = False
         try:
-            result = await self._run_next(opened, job, sinks, stop)
+            result = await self._run_in(opened, job, sinks, stop)
             known = result.session is not None
             return result
         finally:
             if not known:  # nobody has its handle
                 await run_shielded(self.end(opened, "its first program did not run"))
 
-    async def _run_next(
-        self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
-    ) -> RawResult:
-        async with self._hold(session):
-            if session.id not in self._open:  # it ended while this one waited
-                return self.explain_absence(session.actor, session.id)
-            return await self._run_in(session, job, sinks, stop)
-
-    @asynccontextmanager
-    async def _hold(self, session: ProgramSession) -> AsyncGenerator[None]:
-        """Wait until nothing runs in a session, and keep others out of it."""
-        async with session.lock, session.interpreter.hold_still():
-            yield
-
     async def _run_in(
         self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
     ) -> RawResult:
-        if stop is not None and stop.is_set():
-            return RawResult(status=Status.CANCELLED)
-        if session.interpreter.lost:
-            await self.end(session, session.interpreter.loss)
-            return self.explain_absence(session.actor, session.id)
-        if not _covers(job.terms.grants, session.grants):
-            await self.end(session, "policy grants less than it was opened with")
-            return self.explain_absence(session.actor, session.id)
+        covers = _covers(job.terms.grants, session.grants)
+        async with self.turn(session, covers=covers, stop=stop) as refused:
+            return refused or await self._run_now(session, job, sinks, stop)
+
+    async def _run_now(
+        self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
+    ) -> RawResult:
         if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
             return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
         if job.hosts is not None:
@@ -186,12 +174,14 @@ class ProgramSessions(SessionTable):
 
     async def read_file(self, actor: str, handle: str, path: str) -> bytes:
         """Return the content of a file of a session, once nothing runs in it. Raises as `read_file_now`."""
-        async with self._hold(self._require_session(actor, handle)):
+        session = self._require_session(actor, handle)
+        async with session.lock, session.hold_still():
             return await asyncio.to_thread(self.read_file_now, actor, handle, path)
 
     async def remove_file(self, actor: str, handle: str, path: str) -> None:
         """Remove a file of a session, once nothing runs in it. Raises as `read_file_now`."""
-        async with self._hold(self._require_session(actor, handle)):
+        session = self._require_session(actor, handle)
+        async with session.lock, session.hold_still():
             folder = self._require_session(actor, handle).interpreter.workdir
             with _refuse_wrong_path(path):
                 await asyncio.to_thread(remove_below, folder, path)
@@ -200,7 +190,8 @@ class ProgramSessions(SessionTable):
         self, actor: str, handle: str, read: Callable[[Iterator[LeftFile], Mapping[str, str]], None]
     ) -> None:
         """Have `read` read all files of a session, in a thread, once nothing runs in it. Raises PaddockError."""
-        async with self._hold(self._require_session(actor, handle)):
+        session = self._require_session(actor, handle)
+        async with session.lock, session.hold_still():
             folder = self._require_session(actor, handle).interpreter.workdir
             await asyncio.to_thread(read, walk_files(folder), {})
 

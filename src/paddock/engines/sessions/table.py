@@ -9,7 +9,8 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -89,6 +90,10 @@ class OpenSession(ABC):
         """Whether it runs between two programs, too."""
         return False
 
+    def hold_still(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which nothing of it runs, except the program of a turn."""
+        return nullcontext()
+
     @property
     def idle(self) -> bool:
         """Whether nothing runs in it and nobody waits for it."""
@@ -143,6 +148,25 @@ class SessionTable:
         self._open[session.id] = session
         return session
 
+    @asynccontextmanager
+    async def turn(
+        self, session: OpenSession, *, covers: bool, stop: asyncio.Event | None
+    ) -> AsyncGenerator[RawResult | None]:
+        """Wait until nothing runs in a session, and keep other programs out of it during the context.
+
+        Enters with the result of a program that does not run: the session is lost, policy no longer `covers` what it
+        was opened with, or `stop` was set; with None for any other.
+        """
+        async with session.lock, session.hold_still():
+            if session.executor.lost:
+                await self.end(session, session.executor.loss)
+            elif not covers:
+                await self.end(session, "policy grants less than it was opened with")
+            if session.id not in self._open:  # it may have ended while this program waited
+                yield self.explain_absence(session.actor, session.id)
+            else:
+                yield RawResult(status=Status.CANCELLED) if stop is not None and stop.is_set() else None
+
     async def execute(
         self,
         session: OpenSession,
@@ -150,7 +174,7 @@ class SessionTable:
         *,
         counts: bool = True,
     ) -> RawResult:
-        """Execute a program in a session, whose lock the caller has.
+        """Execute a program in a session, in its turn.
 
         `run` gets the number of the execution and the time that the session has left, in milliseconds. An execution
         that does not count leaves its number to the next one.
@@ -283,10 +307,10 @@ class SessionTable:
 
     def explain_end(self, actor: str, handle: str) -> str:
         """Return why there is no session of a handle."""
-        why = self._find_reason(actor, handle)
+        why = self.find_reason(actor, handle)
         return _UNKNOWN if why is None else f"the session is lost: {why}"
 
-    def _find_reason(self, actor: str, handle: str) -> str | None:
+    def find_reason(self, actor: str, handle: str) -> str | None:
         """Return why a session has ended; None if this actor never had one of this handle here."""
         if has_other_mark(handle, self._mark):  # its replica would have answered
             return self._others_ended
@@ -295,7 +319,7 @@ class SessionTable:
 
     def explain_absence(self, actor: str, handle: str) -> RawResult:
         """Return the result of a program whose session has ended, or never was."""
-        why = self._find_reason(actor, handle)
+        why = self.find_reason(actor, handle)
         if why is None:
             error = ErrorInfo(name="Invalid", message=_UNKNOWN, hint=_ANEW, phase="decide")
             return RawResult(status=Status.INVALID, error=error)

@@ -1,11 +1,10 @@
 """JavaScript and TypeScript programs: scripts, agents' programs, computations."""
 
-import asyncio
 import hashlib
 from collections.abc import Iterator
 
-from paddock.engines.javascript.job import GuestJob
 from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
+from paddock.engines.javascript.task import GuestTask
 from paddock.gate.host_calls import HostCalls
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.ends import CANCELLED
@@ -139,7 +138,7 @@ class GuestPrograms(Kind[GuestRun]):
         watchers: Watchers,
     ) -> RawResult:
         sink = None if work.computes or work.raw_results else context.engines.results.sink()
-        job = GuestJob(
+        task = GuestTask(
             work,
             decision.limits,
             decision.grants,
@@ -149,6 +148,8 @@ class GuestPrograms(Kind[GuestRun]):
             clock=context.clock_of(request),
             sink=sink,
             waits=watchers.waits,
+            actor=request.actor,
+            slot=watchers.slot,
         )
         calls = HostCalls(
             context.carry_out_child,
@@ -162,15 +163,13 @@ class GuestPrograms(Kind[GuestRun]):
         try:
             async with relay_console(context.outgoing, watchers.on_console) as console:
                 if work.session is None:
-                    result = await context.engines.guest.run(job, calls, console, watchers.stop)
+                    result = await context.engines.guest.run(task, calls, console, watchers.stop)
                 else:
-                    result = await _run_in_session(
-                        context.engines,
-                        request.actor,
-                        job,
-                        host=calls,
-                        on_console=console,
-                        stop=watchers.stop,
+                    from paddock.engines.sessions.guests import run_guest  # most programs have no session
+
+                    table, stop = context.engines.programs.sessions, watchers.stop
+                    result = await run_guest(
+                        table, context.engines.guest, task, host=calls, on_console=console, stop=stop
                     )
                 if result.ok and not result.has_value and not work.raw_results:
                     result = _note_nothing(result, work, calls, console)
@@ -182,21 +181,6 @@ class GuestPrograms(Kind[GuestRun]):
         if result.status is Status.FAILED and not work.raw_results:
             result = await _add_hint(result, work, calls)
         return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
-
-
-async def _run_in_session(
-    engines: Engines,
-    actor: str,
-    job: GuestJob,
-    *,
-    host: HostCalls,
-    on_console: OnConsole | None,
-    stop: asyncio.Event | None,
-) -> RawResult:
-    from paddock.engines.sessions.guests import run_guest  # most programs have no session
-
-    table = engines.programs.sessions
-    return await run_guest(table, engines.guest, actor, job, host=host, on_console=on_console, stop=stop)
 
 
 def _encode(source: str) -> bytes:

@@ -593,4 +593,5 @@ class Paddock:
             on_output=on_output,
             on_call=on_call,
             stop=stop or self._caller.stop,
+            slot=self._caller.slot,
         )

@@ -12,6 +12,7 @@ from paddock.model.errors import PaddockError, RequestError
 from paddock.surfaces.client.arguments import check_listeners, check_type
 
 if TYPE_CHECKING:
+    from paddock.foundation.fair_slots import Slot
     from paddock.gate.approvals import Asker
     from paddock.gate.open_paddock import OpenPaddock
     from paddock.model.outcome import OnConsole, Outcome
@@ -45,6 +46,8 @@ class LibraryCaller(NamedTuple):
     """Ends each request as `cancelled` when it is set."""
     key: "RequestKey | None" = None
     """The key of the only request that is sent."""
+    slot: "Slot | None" = None
+    """The slot that was taken for the only request that is sent."""
 
 
 class LoopOrigin:
@@ -80,6 +83,7 @@ class RunningSession(LoopOrigin):
         stop: asyncio.Event | None = None,
         on_raw_stdout: Callable[[bytes], None] | None = None,
         patient: bool = False,
+        slot: "Slot | None" = None,
     ) -> "Outcome":
         """Run a request and return its outcome. An exception of a listener ends it and is raised here.
 
@@ -112,6 +116,7 @@ class RunningSession(LoopOrigin):
                 stop=stop,
                 on_raw_stdout=on_raw_stdout,
                 patient=patient,
+                slot=slot,
             )
         )
         try:

@@ -35,7 +35,7 @@ from paddock.surfaces.http_api.idempotency import (
     derive_id,
     explain_lost,
 )
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     CANCELLED,
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from paddock.surfaces.tenants import Tenant
+    from paddock.surfaces.tenants.tenant import SlotNeeds
 
 _log = logging.getLogger("paddock.http")
 
@@ -80,9 +81,9 @@ class RunningExecution:
     """One execution."""
 
     def __init__(
-        self, id_: str, actor: str, keyed: KeyedRequest | None, held_bytes: int = 0, language: str = ""
+        self, id_: str, actor: str, keyed: KeyedRequest | None, held_bytes: int, needs: "SlotNeeds"
     ) -> None:
-        self.language = language
+        self.needs = needs
         self.id = id_
         self.held_bytes = held_bytes
         """Size of its body, which is in memory until it ends."""
@@ -151,8 +152,8 @@ class Executions:
         send: Send,
         keyed: KeyedRequest | None,
         *,
-        size: int = 0,
-        language: str = "",
+        size: int,
+        needs: "SlotNeeds",
     ) -> tuple[RunningExecution, bool]:
         """Start an execution, or find the one that the same key has started; return it and whether it is an old one.
 
@@ -166,7 +167,7 @@ class Executions:
         if size + sum(each.held_bytes for each in self._running.values()) > MAX_HELD_BYTES:
             raise Problem(SERVER_BUSY, "Too many large requests wait or run just now. Send it again later.")
         id_ = mint_id() if keyed is None or self._shared else derive_id(keyed, current_time())
-        execution = RunningExecution(id_, tenant.actor, keyed, size, language)
+        execution = RunningExecution(id_, tenant.actor, keyed, size, needs)
         if keyed is not None:
             self._by_key[keyed.actor, keyed.key] = execution
         self._running[id_] = execution
@@ -231,7 +232,7 @@ class Executions:
     async def _send(self, execution: RunningExecution, tenant: "Tenant", send: Send) -> Outcome:
         async with AsyncExitStack() as admitted:
             entering = admitted.enter_async_context(
-                tenant.admit(asker=_Asking(execution, tenant.questions).ask, language=execution.language)
+                tenant.admit(asker=_Asking(execution, tenant.questions).ask, needs=execution.needs)
             )
             admission = await unless_stopped(entering, execution.stop)
             if admission is None:
@@ -244,7 +245,9 @@ class Executions:
                 await asyncio.to_thread(check_unclaimed, sink, execution.keyed, now)
             asker = ClientAsker(tenant.actor, admission.ask)
             key = execution.keyed.to_request_key() if execution.keyed and self._shared else None
-            caller = LibraryCaller(tenant.actor, "http", asker, execution.id, execution.stop, key)
+            caller = LibraryCaller(
+                tenant.actor, "http", asker, execution.id, execution.stop, key, admission.slot
+            )
             paddock = AttachedPaddock(tenant.opened, tenant.settings, self._workspace, caller)
             return await send(paddock, execution)
 

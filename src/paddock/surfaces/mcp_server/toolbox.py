@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 from mcp.shared.exceptions import MCPError
@@ -26,10 +27,9 @@ from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import RedactionSettings
 from paddock.surfaces.mcp_server.arguments import NamedTwiceError, read_arguments
-from paddock.surfaces.mcp_server.icons import list_icons
 from paddock.surfaces.rendering.terminal import make_encodable
 from paddock.surfaces.tenants import TenantBusy
-from paddock.surfaces.tenants.tenant import find_language
+from paddock.surfaces.tenants.tenant import SlotNeeds
 
 if TYPE_CHECKING:
     from mcp_types import InputRequests
@@ -38,7 +38,27 @@ if TYPE_CHECKING:
     from paddock.model.outcome import Outcome
     from paddock.model.request import ExecutionRequest, RequestKey
     from paddock.record.output.recorder import OnOutput
-    from paddock.surfaces.tenants.admission import Admission
+    from paddock.surfaces.tenants.tenant import Admission
+
+_SHAPES = {
+    "execute_code": "M2 1l6 3-6 3z",
+    "call_tool": "M1 4h4V2l3 3-3 3V6H1z",
+    "search_tools": "M1 1h4v4l3 3H6L4 6H1z",
+    "describe_tools": "M2 1h5v7H2z",
+    "provision_server": "M4 1h1v3h3v1H5v3H4V5H1V4h3z",
+    "run_program": "M1 1l3 3-3 3zM5 7h3v1H5z",
+    "query_output": "M1 2h7v1H1zM1 4h5v1H1zM1 6h3v1H1z",
+    "compute": "M1 1h7L5 4l3 4H1l3-4z",
+}
+_DEFAULT_SHAPE = "M1 1h7v7H1z"
+
+
+def list_icons(tool: str) -> list[Json]:
+    """Return the icons of a tool; tools without their own icon share one."""
+    path = _SHAPES.get(tool, _DEFAULT_SHAPE)
+    svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path d='{path}'/></svg>"
+    return [{"src": "data:image/svg+xml," + quote(svg, safe="='/:")}]
+
 
 Admit = Callable[..., AbstractAsyncContextManager["Admission"]]
 """See `Tenant.admit`."""
@@ -95,19 +115,19 @@ class McpCaller:
 
         async def run(stop: asyncio.Event) -> "Outcome":
             async with AsyncExitStack() as admitted:
-                asker = self.asker
+                asker, slot = self.asker, None
                 if self.admit is not None:
-                    language = find_language(request.work)
-                    entering = admitted.enter_async_context(self.admit(asker=asker, language=language))
+                    admitting = self.admit(asker=asker, needs=SlotNeeds.from_work(request.work))
+                    entering = admitted.enter_async_context(admitting)
                     admission = await unless_stopped(entering, stop)
                     if admission is None:
                         raise TenantBusy(
                             "The call was cancelled while it waited for a slot. Nothing started."
                         )
                     client = asker.client if isinstance(asker, ClientAsker) else ""
-                    asker = ClientAsker(client, admission.ask)
+                    asker, slot = ClientAsker(client, admission.ask), admission.slot
                 return await gate.execute(
-                    request, on_console=on_console, on_output=on_output, asker=asker, stop=stop
+                    request, on_console=on_console, on_output=on_output, asker=asker, stop=stop, slot=slot
                 )
 
         return await cancel_gracefully(run, self.stop)

@@ -8,9 +8,9 @@ A tenant is one token. Users are kept apart by construction: each token has its 
 work, and each user a directory of its own for stored output, questions and signals. The ledger is shared, because one
 chain proves more than many; a user reads only the records of its own actor.
 
-`tenants` and `tenant` are the heart. A request passes `tokens`, `rate`, `slots` and `admission`; `refusals` counts
-what does not. `narrowing` makes the settings of one token. What is stored: `stores`, `token_store`, `token_file`,
-`questions`, `shared_rates`; `errors` is what a caller reads.
+`tenants` and `tenant` are the heart. A request passes `tokens` and `rate`, and waits in `foundation.fair_slots`;
+`refusals` counts what does not pass. `narrowing` makes the settings of one token. What is stored: `stores`,
+`token_store`, `token_file`, `questions`, `shared_rates`; `errors` is what a caller reads.
 """
 
 from importlib import import_module

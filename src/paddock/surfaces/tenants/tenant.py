@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from paddock.foundation.cancellation import run_shielded
+from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError, Slot
+from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock
 from paddock.gate.questions import Questions, QuestionStore, ask_and_wait
 from paddock.model.approval import Answer, Question, WaitingQuestion
@@ -20,10 +22,8 @@ from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
 from paddock.record.ledger.search import RecordFilter, find
 from paddock.record.ledger.sink import AuditRecord
-from paddock.surfaces.tenants.admission import Admission, Asker
 from paddock.surfaces.tenants.errors import NotPermitted, TenantBusy, UnknownToken
 from paddock.surfaces.tenants.refusals import Refusals
-from paddock.surfaces.tenants.slots import Share, Slots
 
 if TYPE_CHECKING:
     from paddock.policy.redaction.outgoing import OnCall
@@ -35,11 +35,50 @@ _MAX_RECORDS = 1000
 _log = logging.getLogger("paddock.surfaces.tenants")
 
 
-def find_language(work: Work) -> str:
-    """Return the language of a program; empty for other work."""
-    if isinstance(work, GuestRun):
-        return "javascript"
-    return work.runtime if isinstance(work, RuntimeRun) else ""
+class SlotNeeds(NamedTuple):
+    """What a request needs a slot for."""
+
+    language: str = ""
+    """The language of a program; empty for other work."""
+    in_session: bool = False
+    """Whether the program runs in a session."""
+
+    @classmethod
+    def from_work(cls, work: Work) -> "SlotNeeds":
+        """Return what work needs."""
+        match work:
+            case GuestRun():
+                return cls("javascript", work.session is not None)
+            case RuntimeRun():
+                return cls(work.runtime, work.session is not None)
+            case _:
+                return cls()
+
+
+_NO_PROGRAM = SlotNeeds()
+
+
+class Admission:
+    """An admitted request: it has a slot, except while it waits for a person."""
+
+    def __init__(self, slot: Slot, ask: Asker) -> None:
+        self.slot = slot
+        self._ask = ask
+        self._questions = 0
+
+    async def ask(self, question: Question) -> Answer:
+        """Ask a person. Pass it to the gate as `asker`: until there is an answer, other requests use the slot."""
+        self._questions += 1
+        self.slot.give_back()
+        try:
+            answer = await self._ask(question)
+            if self._questions == 1:
+                await self.slot.take_again()
+            return answer
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                self.slot.take_now()  # cancelled or expired: it must not wait now
 
 
 class Tenant:
@@ -49,13 +88,17 @@ class Tenant:
         self,
         token: ServeToken,
         settings: Settings,
-        slots: Slots,
+        slots: FairSlots,
+        everybody: Bound,
         asked: QuestionStore,
         opening: OpenSession,
         flush: Callable[[], object],
         refusals: Refusals,
     ) -> None:
-        """Use the narrowed `settings` of the token. `flush` writes the records that are still in memory."""
+        """Use the narrowed `settings` of the token. `everybody` bounds the requests of all users.
+
+        `flush` writes the records that are still in memory.
+        """
         self._refusals = refusals
         self.token = token
         self.actor = token.actor_name
@@ -64,9 +107,8 @@ class Tenant:
         self._open_paddock = opening
         self._flush = flush
         self._slots = slots
-        max_jobs = min(token.max_jobs or settings.serve.max_jobs, settings.serve.max_jobs)
-        limits = settings.runtimes
-        self._share = Share(self.actor, max_jobs, limits.max_waiting, limits.max_wait_ms)
+        self._everybody = everybody
+        self._own = Bound(token.max_jobs or everybody.max_active, settings.runtimes.max_waiting)
         self.questions: Questions = asked.of_actor(self.actor)
         """The questions of its own requests."""
         self._others = asked.of_others(self.actor)
@@ -93,13 +135,13 @@ class Tenant:
 
     @property
     def running(self) -> int:
-        """Number of its jobs that have a slot."""
-        return self._share.active
+        """Number of its requests that have a slot."""
+        return self._own.active
 
     @property
     def waiting(self) -> int:
-        """Number of its jobs that wait for a slot."""
-        return self._share.waiting
+        """Number of its requests that wait for a slot."""
+        return self._own.waiting
 
     @property
     def idle_s(self) -> float:
@@ -125,31 +167,51 @@ class Tenant:
 
     @asynccontextmanager
     async def admit(
-        self, max_wait_ms: int | None = None, asker: Asker | None = None, language: str = ""
+        self,
+        max_wait_ms: int | None = None,
+        asker: Asker | None = None,
+        needs: SlotNeeds = _NO_PROGRAM,
     ) -> AsyncGenerator[Admission]:
         """Wait for a slot among all users, and hold it during the context.
 
-        The questions of the job go to `asker`; by default they wait for another user or `paddock approve`. A refusal
-        names the `language`. Raises
-        TenantBusy if too many jobs of the token wait, or after `max_wait_ms`; and UnknownToken if it was revoked.
+        Passed to the gate, the slot of a program serves there, too. The questions of the request go to `asker`; by
+        default they wait for another user or `paddock approve`. Raises TenantBusy if too many requests of the token
+        wait, or after `max_wait_ms`; and UnknownToken if it was revoked.
         """
         with self.in_use():
-            waiting = time.monotonic()
+            await self.open()
+            slot = await self._take_slot(max_wait_ms, needs)
             try:
-                entered = await self._slots.enter(self._share, max_wait_ms, self.revoked)
-            except TenantBusy:
-                self._refusals.note("no-slot", self.actor, language)
-                raise
+                yield Admission(slot, asker or self._ask)
             finally:
-                self._refusals.observe_wait(time.monotonic() - waiting)
-            if not entered:
-                raise UnknownToken
-            admission = Admission(self._slots, self._share, asker or self._ask)
-            try:
-                await self.open()
-                yield admission
-            finally:
-                admission.end()
+                slot.end()
+
+    def _list_bounds(self, needs: SlotNeeds) -> list[Bound]:
+        bounds = [self._own, self._everybody]
+        if needs.language == "javascript":
+            # In a session it waits for the earlier ones first, and takes no worker's slot meanwhile.
+            return bounds if needs.in_session else [*bounds, self.opened.gate.engines.guest.bound]
+        return [*bounds, self.opened.programs.bound] if needs.language else bounds
+
+    async def _take_slot(self, max_wait_ms: int | None, needs: SlotNeeds) -> Slot:
+        """Return a slot. Raises TenantBusy and UnknownToken."""
+        bounds = self._list_bounds(needs)
+        limits = self.settings.runtimes
+        wait_ms = limits.max_wait_ms if max_wait_ms is None else min(max_wait_ms, limits.max_wait_ms)
+        waiting = time.monotonic()
+        try:
+            slot = await self._slots.enter(self.actor, *bounds, stop=self.revoked, max_wait_ms=wait_ms)
+        except NoSlotError as error:
+            self._refusals.note("no-slot", self.actor, needs.language)
+            why = f"no slot became free within {wait_ms} ms"
+            if error.why != "time":
+                why = f"too many requests of this token wait already (runtimes.max_waiting = {limits.max_waiting})"
+            raise TenantBusy(f"{why}. Nothing started; it is safe to retry.") from None
+        finally:
+            self._refusals.observe_wait(time.monotonic() - waiting)
+        if slot is None:
+            raise UnknownToken
+        return slot
 
     async def execute(
         self,
@@ -167,7 +229,7 @@ class Tenant:
         Raises UnknownToken if the token is revoked meanwhile; the request then ends, and its record says `cancelled`.
         """
         own = request.model_copy(update={"actor": self.actor})
-        async with self.admit(max_wait_ms, asker, find_language(request.work)) as admission:
+        async with self.admit(max_wait_ms, asker, SlotNeeds.from_work(request.work)) as admission:
             running = asyncio.ensure_future(
                 self.opened.gate.execute(
                     own,
@@ -176,6 +238,7 @@ class Tenant:
                     on_call=on_call,
                     asker=admission.ask,
                     stop=stop,
+                    slot=admission.slot,
                 )
             )
             try:

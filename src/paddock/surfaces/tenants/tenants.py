@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from paddock.engines.javascript.launch import Launcher
 from paddock.foundation.cancellation import cancel_all, run_shielded
+from paddock.foundation.fair_slots import Bound, FairSlots
 from paddock.foundation.files import make_private
+from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_paddock
 from paddock.gate.stored_output import open_artifacts
 from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavailable
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
-from paddock.surfaces.tenants.admission import Asker
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.surfaces.tenants.rate import RateLimit
 from paddock.surfaces.tenants.refusals import Refusals
-from paddock.surfaces.tenants.slots import Slots
 from paddock.surfaces.tenants.stores import open_stores
 from paddock.surfaces.tenants.tenant import Tenant
 from paddock.surfaces.tenants.tokens import find_token, hash_token
@@ -81,7 +81,8 @@ class Tenants:
         self._tokens, self._questions, self._shared_rates = open_stores(settings, cluster)
         self._stored: tuple[StoredToken, ...] = ()
         """The tokens of the store when it was last read."""
-        self._slots = Slots(settings.serve.max_jobs)
+        self._slots = FairSlots()
+        self._bound = Bound(settings.serve.max_jobs)
         self._tenants: dict[str, Tenant] = {}
         """By the hash of the token."""
         self._rates: dict[str, RateLimit] = {}
@@ -114,13 +115,13 @@ class Tenants:
 
     @property
     def running(self) -> int:
-        """Number of jobs of all tenants that have a slot."""
-        return self._slots.active
+        """Number of requests of all tenants that have a slot."""
+        return self._bound.active
 
     @property
     def waiting(self) -> int:
-        """Number of jobs of all tenants that wait for a slot."""
-        return self._slots.waiting
+        """Number of requests of all tenants that wait for a slot."""
+        return self._bound.waiting
 
     async def identify(self, token: str, *, counts: bool = True, opens: bool = True) -> Tenant:
         """Return the tenant of a token, with an open session, and count the request.
@@ -207,7 +208,14 @@ class Tenants:
             raise UnknownToken from None
         _make_directories(self._settings, settings)
         tenant = Tenant(
-            entry, settings, self._slots, self._questions, self._open_paddock, self._flush, self.refusals
+            entry,
+            settings,
+            self._slots,
+            self._bound,
+            self._questions,
+            self._open_paddock,
+            self._flush,
+            self.refusals,
         )
         before = self._tenants.get(entry.sha256)
         if before is not None:  # its limits were changed
@@ -224,7 +232,7 @@ class Tenants:
             launcher=self._launcher,
             asker=asker,
             metrics=self._metrics,
-            server=Server(self._settings, self._audit, user),
+            server=Server(self._settings, self._audit, user, self._slots),
             cluster=self._cluster,
         )
 

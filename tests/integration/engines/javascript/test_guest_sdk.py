@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from paddock.engines.javascript.job import GuestJob, HostReply
+from paddock.engines.javascript.task import GuestTask, HostReply
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
 from paddock.model.request import GuestRun
@@ -55,7 +55,7 @@ def run(guest):
     def run(source, **limits):
         async def job():
             host = Host()
-            job = GuestJob(
+            job = GuestTask(
                 GuestRun(source=source),
                 GuestLimits(**{"timeout_ms": 60_000, **limits}),
                 Grants(),
@@ -151,7 +151,7 @@ def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
         limits = GuestLimits(timeout_ms=2_000)
         work = GuestRun(source="try { paddock.vault.get('a') } finally { console.log('no') }")
         return await guest.session.gate.engines.guest.run(
-            GuestJob(work, limits, Grants(), guest.workspace), Silent()
+            GuestTask(work, limits, Grants(), guest.workspace), Silent()
         )
 
     result = guest.runner.run(job())

@@ -207,9 +207,9 @@ ATTEMPTS: Mapping[str, Attempt] = {
     "find the session in its owner's name": now(
         lambda t, own: _sessions(t).find_open(own.tenant.actor, own.session)
     ),
-    "list sessions": now(lambda t, _own: t.session.programs.list_sessions(t.actor)),
+    "list sessions": now(lambda t, _own: t.opened.programs.list_sessions(t.actor)),
     "list sessions in their owner's name": now(
-        lambda t, own: t.session.programs.list_sessions(own.tenant.actor)
+        lambda t, own: t.opened.programs.list_sessions(own.tenant.actor)
     ),
     "interrupt the session": now(lambda t, own: _sessions(t).interrupt(own.tenant.actor, own.session)),
     "close the session": now(lambda t, own: _sessions(t).close_session(own.tenant.actor, own.session)),
@@ -220,7 +220,7 @@ ATTEMPTS: Mapping[str, Attempt] = {
         lambda t, own: _sessions(t).read_file(own.tenant.actor, own.session, "secret.txt")
     ),
     "list files of the session": now(
-        lambda t, own: t.session.programs.list_session_files(own.tenant.actor, own.session)
+        lambda t, own: t.opened.programs.list_session_files(own.tenant.actor, own.session)
     ),
     "remove a file of the session": now(
         lambda t, own: _sessions(t).remove_file(own.tenant.actor, own.session, "secret.txt")

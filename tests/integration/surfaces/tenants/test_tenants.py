@@ -14,6 +14,7 @@ from tests.support.tenants import TenantsRunner, make_settings
 
 from paddock.model.errors import ConfigurationError
 from paddock.model.request import RuntimeRun
+from paddock.policy.settings.schema import RuntimeSettings
 from paddock.policy.settings.serve import ServeToken
 from paddock.record.ledger.verify import verify
 from paddock.surfaces.tenants import RateExceeded, Tenant, TenantBusy, Tenants, UnknownToken
@@ -271,6 +272,37 @@ def test_jobs_are_bounded_for_a_token_and_for_all(runner: TenantsRunner) -> None
     assert runner.tenants.running == 0
 
 
+def test_a_request_too_many_of_a_token_is_refused(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path, serve={"max_jobs": 1}, runtimes=RuntimeSettings(max_waiting=0))
+    with TenantsRunner(tmp_path, settings) as runner:
+        alice = runner.enter("alice")
+        begin(runner, alice)
+        with pytest.raises(TenantBusy) as busy:
+            runner.run(alice.execute(runner.make_request(COUNT)))
+        assert str(busy.value) == (
+            "too many requests of this token wait already (runtimes.max_waiting = 0). Nothing started; it is safe to "
+            "retry."
+        )
+
+
+def test_a_program_waits_once_and_keeps_no_slot_of_the_server_meanwhile(tmp_path: Path) -> None:
+    """Its wait for a slot of its kind is in the record."""
+    settings = make_settings(tmp_path, serve={"max_jobs": 2}, runtimes=RuntimeSettings(max_jobs=1))
+    with TenantsRunner(tmp_path, settings) as runner:
+        alice, bob = runner.enter("alice"), runner.enter("bob")
+        running = begin(runner, alice)
+        waiting = runner.begin(alice.execute(runner.make_request(COUNT)))
+        runner.wait_until(lambda: alice.waiting == 1)
+        assert (runner.tenants.running, alice.opened.programs.waiting) == (1, 1)
+        assert runner.run(bob.execute(runner.make_request(COUNT))).status == "ok"
+        running.cancel()
+        outcome = runner.run(waiting)
+        assert outcome.status == "ok"
+        records = runner.run(alice.find_records(name=outcome.id, event="finished"))
+        assert [each.fields["queue_ms"] >= 1 for each in records] == [True]
+        assert runner.tenants.running == 0
+
+
 def test_a_user_with_many_jobs_does_not_starve_another(runner: TenantsRunner) -> None:
     alice, bob = runner.enter("alice"), runner.enter("bob")
     order: list[str] = []
@@ -300,7 +332,7 @@ def test_sessions_of_a_token_are_bounded(runner: TenantsRunner) -> None:
     first, second = (runner.execute(alice, opening).session for _ in range(2))
     assert first is not None
     assert second is not None
-    assert [each.id for each in alice.session.programs.list_sessions(alice.actor)] == [second.id]
+    assert [each.id for each in alice.opened.programs.list_sessions(alice.actor)] == [second.id]
 
 
 def test_an_idle_session_is_closed_and_opened_again(tmp_path: Path) -> None:
@@ -314,7 +346,7 @@ def test_an_idle_session_is_closed_and_opened_again(tmp_path: Path) -> None:
         assert opened is not None
         runner.run(runner.tenants.close_idle())
         assert alice.is_open  # an interpreter is open
-        runner.run(alice.session.programs.sessions.close_session(alice.actor, opened.id))
+        runner.run(alice.opened.programs.sessions.close_session(alice.actor, opened.id))
         runner.wait_until(lambda: not alice.is_open)
         assert runner.execute(alice, COUNT).status == "ok"
         assert runner.identify(token) is alice
@@ -325,10 +357,10 @@ def test_tokens_of_one_user_share_stored_output_and_no_interpreter(runner: Tenan
     printed = runner.execute(laptop, COUNT)
     assert printed.program is not None
     assert printed.program.artifact is not None
-    assert phone.session.output.artifacts().read(printed.program.artifact, runner.workspace) == b"42\n"
+    assert phone.opened.output.artifacts().read(printed.program.artifact, runner.workspace) == b"42\n"
     opened = runner.execute(laptop, RuntimeRun(runtime="python", code="1", session="new")).session
     assert opened is not None
-    assert phone.session.programs.list_sessions(phone.actor) == ()
+    assert phone.opened.programs.list_sessions(phone.actor) == ()
 
 
 def test_all_users_have_one_ledger_whose_chain_is_whole(runner: TenantsRunner) -> None:

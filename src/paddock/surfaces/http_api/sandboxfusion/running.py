@@ -18,7 +18,7 @@ from paddock.policy.redaction.stream import StreamRedactor
 from paddock.surfaces.http_api.sandboxfusion.errors import Refused
 from paddock.surfaces.http_api.sandboxfusion.responses import ProgramOutput
 from paddock.surfaces.tenants.errors import TenantBusy, UnknownToken
-from paddock.surfaces.tenants.tenant import find_language
+from paddock.surfaces.tenants.tenant import SlotNeeds
 
 if TYPE_CHECKING:
     from paddock.model.artifact import Stream
@@ -72,8 +72,8 @@ class PureRunner:
             pieces[stream].append(data)
 
         try:
-            wait_ms, language = None if patient else self._wait_ms, find_language(request.work)
-            async with self.tenant.admit(wait_ms, _refuse_question, language) as admission:
+            wait_ms, needs = None if patient else self._wait_ms, SlotNeeds.from_work(request.work)
+            async with self.tenant.admit(wait_ms, _refuse_question, needs) as admission:
                 outcome = await self.tenant.opened.gate.execute(
                     request,
                     on_output=collect,
@@ -82,6 +82,7 @@ class PureRunner:
                     patient=patient,
                     max_wait_ms=wait_ms,
                     on_workdir=on_workdir,
+                    slot=admission.slot,
                 )
         except TenantBusy as error:
             raise Refused(504, str(error)) from None

@@ -1,4 +1,4 @@
-"""The interface between the guest engine and the gate: a job, and the calls that the engine makes to the host."""
+"""The interface between the guest engine and the gate: a task, and the calls that the engine makes to the host."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from paddock.engines.javascript.clock import GuestClock
+from paddock.foundation.fair_slots import Slot
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
@@ -62,7 +63,7 @@ class ResultSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class GuestJob:
+class GuestTask:
     """One program with the limits and grants that policy decided."""
 
     work: GuestRun
@@ -71,6 +72,8 @@ class GuestJob:
     workspace: Path
     commands: tuple[str, ...] = ()
     """Methods of the SDK that the settings add, as `namespace.function`."""
+    actor: str = ""
+    """Whose turn it takes where programs wait."""
     depth: int = 0
     """Number of programs that wait for this one, each for the next."""
     clock: GuestClock = field(default_factory=GuestClock)
@@ -79,3 +82,5 @@ class GuestJob:
     """Stores a result over its limit."""
     waits: dict[str, float] | None = None
     """Receives how long it waited for its turn, `queue_ms`, in milliseconds."""
+    slot: Slot | None = None
+    """A slot that its caller took for it."""
