@@ -7,7 +7,7 @@ import pytest
 
 from paddock.confinement.sandbox import job as job_module
 from paddock.confinement.sandbox.child.messages import JobReport, JobSpec
-from paddock.confinement.sandbox.job import RunningProcess, Streams
+from paddock.confinement.sandbox.process import RunningProcess, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessLimits
 
