@@ -11,8 +11,8 @@ from statistics import median
 
 from benchmarks.measure import Line, Scale, interleaved, ratio
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 TITLE = "The ledger"
 

@@ -14,8 +14,8 @@ from statistics import median
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio
 from paddock.model.ids import mint_id
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.search import RecordFilter, find
+from paddock.record.ledger.writer import Ledger
 
 TITLE = "The record at scale"
 
@@ -25,7 +25,7 @@ _START = """
 import sys
 from pathlib import Path
 from paddock.model.ids import mint_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 with Ledger(Path(sys.argv[1])) as ledger:
     ledger.claim(mint_id(), {})
 """

@@ -22,7 +22,7 @@ from paddock.cluster.ship import Shipper
 from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import verify_record
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 TITLE = "The ledgers of many writers"
 

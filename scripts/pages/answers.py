@@ -43,7 +43,12 @@ def page() -> str:
     statuses = table(
         ("status", "what it means", "`run`", "`exec`", "code of `compute`"),
         [
-            (f"`{status}`", spoken(texts[status.name]), *exits(status), f"`{code(status)}`")
+            (
+                f"`{status}`",
+                spoken(texts[status.name]),
+                *exits(status),
+                f"`{code(status)}`" if status is not Status.OK else "",
+            )
             for status in Status
         ],
     )

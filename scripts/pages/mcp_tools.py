@@ -19,24 +19,16 @@ Change the descriptions in src/paddock/mcp_server. -->
 `run_program` can keep variables and files from one call to the next: [sessions](sessions.md).
 
 This page lists the tools of `paddock serve mcp`. After them the server lists the enabled [script
-tools](tools.md) of the workspace.
+tools](tools.md) of the workspace. `--tool-names compat` lists [the names of other systems](compat.md)
+instead.
 
-The first word of an answer's text is its [status](answers.md). For `run_program` it is one of `success`,
-`failure`, `timeout`, `cancelled`, `denied`, `unavailable` and `invalid`. `call_tool`, `compute` and script
-tools return their result unchanged. An error of `compute` begins with its code. `isError` is true for every
-status except `ok` and `success`. It is false for a call with the status `waiting`, which waits for [a
+The first word of an answer's text is its [status](answers.md), and so is `status` in its data. `call_tool`,
+`compute` and script tools return their result unchanged, and begin with the status only after a failure.
+`isError` is true for every status except `ok`. It is false for a call with the status `waiting`, which waits for [a
 person](approvals.md#from-another-terminal).
 
 Paddock checks the arguments before it runs anything. Camel case is accepted too (`timeoutMs` for
 `timeout_ms`), and `null` means that an argument was not given.
-
-"""
-SEED = """\
-## Compatible names
-
-`paddock serve mcp --tool-names compat` lists these tools instead, with the names and texts that existing prompts
-expect.
-The server accepts calls of both sets in either mode.
 
 """
 _PADDOCK = Path(sys.executable).with_name("paddock")
@@ -44,20 +36,20 @@ _PADDOCK = Path(sys.executable).with_name("paddock")
 
 def page() -> str:
     """Return the page."""
-    (native, prompts), (seed, _) = asyncio.run(asked())
+    native, prompts = asked("default")
     index = "".join(f"| [`{tool['name']}`](#{tool['name']}) | {tool['description']} |\n" for tool in native)
     parts = ["| tool | what it is for |\n|---|---|\n" + index, *(section(tool, "##") for tool in native)]
     parts += [
         "## Prompts\n",
         "| prompt | arguments | what it is for |\n|---|---|---|\n" + "".join(prompted(prompts)),
     ]
-    return HEAD + "\n".join([*parts, SEED + "\n".join(section(tool, "###") for tool in seed)])
+    return HEAD + "\n".join(parts)
 
 
-async def asked() -> list[tuple[list[Any], list[Any]]]:
-    """Return the tools and prompts that are listed under their own names and under those of the seed."""
+def asked(names: str) -> tuple[list[Any], list[Any]]:
+    """Return the tools and prompts that a server lists with `--tool-names`."""
     with TemporaryDirectory() as place:
-        return await asyncio.gather(listed(place, "default"), listed(place, "compat"))
+        return asyncio.run(listed(place, names))
 
 
 async def listed(place: str, names: str) -> tuple[list[Any], list[Any]]:

@@ -132,6 +132,9 @@ def members(kind: type) -> Iterator[tuple[str, str, str]]:
 class _Plain(ast.NodeTransformer):
     """Takes the bounds out of an annotation: they are checked, and would hide the type."""
 
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name("PositiveInt") if node.id == "Maximum" else node
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
         match node:

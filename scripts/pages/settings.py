@@ -11,6 +11,7 @@ from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
 from paddock.model.base import Value
+from paddock.policy.settings.keys import find_item_type
 from paddock.policy.settings.merge import OWNERS_ONLY
 from paddock.policy.settings.recipes import Recipe, RecipeVariant
 from paddock.policy.settings.schema import Settings
@@ -79,7 +80,7 @@ def sections(group: type[Value], prefix: str) -> Iterator[str]:
     texts = described(group)
     fields = {prefix + name: field for name, field in group.model_fields.items()}
     groups = {key: kind for key, field in fields.items() if (kind := group_of(field)) is not None}
-    listed = {key: items for key, field in fields.items() if (items := listed_group_of(field)) is not None}
+    listed = {key: items for key, field in fields.items() if (items := find_item_type(field)) is not None}
     plain = {key: field for key, field in fields.items() if key not in groups and key not in listed}
     if plain:
         yield f"## `[{prefix.rstrip('.')}]`\n"
@@ -159,12 +160,6 @@ def group_of(field: FieldInfo) -> type[Value] | None:
     """Return the model of a setting that is a table."""
     kind = field.annotation
     return kind if inspect.isclass(kind) and issubclass(kind, Value) else None
-
-
-def listed_group_of(field: FieldInfo) -> type[Value] | None:
-    """Return the model of the members of a setting that is a list of tables."""
-    members = get_args(field.annotation)
-    return members[0] if members and inspect.isclass(members[0]) and issubclass(members[0], Value) else None
 
 
 def summary(group: type[Value]) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from paddock.gate.runtime_service import BUSY_ERROR_NAME
 from paddock.model.outcome import Status
-from paddock.surfaces.http_api.problems import TYPES
+from paddock.surfaces.http_server.problems import TYPES
 from pages.messages import arguments_of, constants, table_of
 from pages.text import described, spoken, table
 
@@ -166,7 +166,7 @@ def _section(entry: Entry, hints: dict[str, str]) -> str:
     return f"{heading}\n{table(entry.columns[:used], [tuple(map(_cell, row[:used])) for row in rows])}"
 
 
-def _rows(anchor: str) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 (a table)
+def _rows(anchor: str) -> Iterator[tuple[str, str]]:
     """Yield the messages of a section, each with its remedy, beside its hints."""
     match anchor:
         case "hidden":

@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 
 from paddock import BlockingPaddock as Paddock
 from paddock.model.artifact import LineRange, OutputQuery, RunFacts
-from paddock.policy.redaction.removal import Removal
+from paddock.policy.redaction.outgoing import Removal
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import (
     ArtifactSettings,

@@ -24,8 +24,8 @@ from paddock.policy.settings.recipes import Recipe, RecipeVariant
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import RedactionPattern, Repository, Settings
 from paddock.policy.settings.serve import ServeToken
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.sink import RECOVERED, STARTED
+from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]

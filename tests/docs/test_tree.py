@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 600
-LONGEST_FUNCTION = 60
+LONGEST_FUNCTION = 100
 CODE = {".py", ".js", ".ts"}
 GENERATED = {"clients/typescript/src/schema.ts"}
 """Code that a program writes and nobody reads from top to bottom."""

@@ -17,8 +17,8 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 from paddock.record.output.artifacts import Artifacts
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

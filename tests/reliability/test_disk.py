@@ -96,7 +96,7 @@ find "$XDG_STATE_HOME/paddock" -name "*stdout*"
 say audit verify
 """)
     told = json.loads(lines[0])
-    assert (told["status"], told["artifactHandle"]) == ("success", None)
+    assert (told["status"], told["artifactHandle"]) == ("ok", None)
     assert lines[1] == "exit 0"
     assert lines[2].startswith("ok: ")  # nothing was found before it
     assert lines[-1] == "exit 0"

@@ -11,9 +11,9 @@ from mcp.shared.message import SessionMessage
 
 from paddock.confinement.sandbox.child import cgroup
 from paddock.engines.servers.calls.stdio import parse_message
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.mcp_server.stdio import LineReader, LineWriter
 
 KEYS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "code", "message", "2.0"])

@@ -1,4 +1,4 @@
-# ruff: noqa: T201, PTH110, PTH123, C901, PLR0911, PLR0912
+# ruff: noqa: T201, PTH110, PTH123, PLR0911
 """An MCP server over stdio that misbehaves on request. Standard library only, so that it starts at once.
 
 usage: odd.py [--starts FILE] [--modern] [--late] [--handshake-first] [--silent] [--stubborn] [--grandchild FILE] [--exit STATUS]

@@ -16,7 +16,7 @@ from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import RecordFinding
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 
 def write_records(directory: Path, count: int, *, at: float | None = None) -> None:

@@ -18,7 +18,13 @@ from tests.support.command import PADDOCK, make_environment
 from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_entry, write_servers
 
-from paddock.surfaces.mcp_server import output_schemas
+from paddock.surfaces.mcp_server.output_schemas import build_schema
+from paddock.surfaces.mcp_server.query_reply import StoredOutputAnswer
+from paddock.surfaces.mcp_server.replies import CodeAnswer
+from paddock.surfaces.mcp_server.tools.compute import ComputationAnswer
+from paddock.surfaces.mcp_server.tools.discovery import DescribedTools, FoundTools
+from paddock.surfaces.mcp_server.tools.provision import ServersAnswer
+from paddock.surfaces.rendering.program_response import ProgramAnswer
 
 ERAS = ("legacy", "auto")
 """What a client of the library opens with: `initialize` of 2025-11-25, or whatever is newest, here 2026-07-28."""
@@ -35,13 +41,13 @@ MODERN: dict[str, Any] = {
 
 SCHEMAS = MappingProxyType(
     {
-        "execute_code": output_schemas.OUTCOME_SCHEMA,
-        "search_tools": output_schemas.FOUND_TOOLS,
-        "describe_tools": output_schemas.DESCRIBED_TOOLS,
-        "provision_server": output_schemas.SERVERS_SCHEMA,
-        "run_program": output_schemas.PROGRAM_SCHEMA,
-        "query_output": output_schemas.STORED_OUTPUT_SCHEMA,
-        "compute": output_schemas.COMPUTATION_SCHEMA,
+        "execute_code": build_schema(CodeAnswer),
+        "search_tools": build_schema(FoundTools),
+        "describe_tools": build_schema(DescribedTools),
+        "provision_server": build_schema(ServersAnswer),
+        "run_program": build_schema(ProgramAnswer),
+        "query_output": build_schema(StoredOutputAnswer),
+        "compute": build_schema(ComputationAnswer),
     }
 )
 """The schema of the data of each native tool that declares one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from paddock.cluster.database import Database
 from paddock.cluster.ship import Shipper
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 
 async def main(url: str, directory: Path, node: str) -> None:

@@ -1,30 +1,23 @@
 """Read the lines of a ledger in the order of its chain, as they are on disk, from any position on."""
 
 import os
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from paddock.record.ledger.line_format import (
     GENESIS_HASH,
-    DamagedError,
-    LedgerHead,
-    Line,
     explain_failed_call,
-    lines,
-    lines_backwards,
-    list_dated_files,
-    open_regular,
-    parse_record,
+    find_record,
+    find_seq,
+    read_lines,
     read_published_head,
+    stat_files,
 )
 from paddock.record.ledger.sink import AuditRecord
 
 CHAIN_DIGITS: Final = 16
 """Length of a chain's name: the first hexadecimal digits of the hash of its first record."""
 MAX_SEQ: Final = 2**63 - 1
-_SEQ_PATTERN = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
 
 
 class Position(NamedTuple):
@@ -58,8 +51,8 @@ class LedgerLines:
     def find_chain(self) -> str | None:
         """Return the name of the chain; None if its first record is not there."""
         for name, size in self._list_files():
-            for line in self._read(name, 0, size):
-                record = _parse_line(line)
+            for line in read_lines(self._directory, name, 0, size):
+                record = find_record(line.data, whole=line.whole)
                 if record is not None:
                     return record.hash[:CHAIN_DIGITS] if record.seq == 1 else None
         return None
@@ -70,9 +63,9 @@ class LedgerLines:
             self._file, self._offset, self.position = "", 0, position
             return True
         for name, size in reversed(self._list_files()):
-            for line in self._read_backwards(name, size):
-                seq = int(match[1]) if (match := _SEQ_PATTERN.match(line.data)) else None
-                if seq is None or seq > position.seq + 1 or (record := _parse_line(line)) is None:
+            for line in read_lines(self._directory, name, end=size, backwards=True):
+                seq = find_seq(line.data)
+                if seq is None or seq > position.seq + 1 or (record := find_record(line.data)) is None:
                     continue
                 # The record itself may be missing after a crash; then the next one names it.
                 is_next = seq == position.seq + 1
@@ -86,7 +79,7 @@ class LedgerLines:
 
     def find_end(self) -> int:
         """Return the number of the last record that no writer takes back; 0 without one."""
-        return self._read_head().seq
+        return read_published_head(self._directory).seq
 
     def went_back(self) -> bool:
         """Return whether the chain ends before the last record that was read: its directory was replaced."""
@@ -99,15 +92,15 @@ class LedgerLines:
         """
         batch: list[ChainLine] = []
         # The writer syncs every fifth of a second. What it has synced is read first, and the rest is synced here.
-        synced = self._read_head().synced
+        synced = read_published_head(self._directory).synced
         last = synced if synced > self.position.seq else MAX_SEQ
         taken = 0
         for name, size in self._list_files():
             start = self._offset if name == self._file else 0
             if name < self._file or start >= size:
                 continue
-            for line in self._read(name, start, size):
-                record = _parse_line(line)
+            for line in read_lines(self._directory, name, start, size):
+                record = find_record(line.data, whole=line.whole)
                 if record is not None and record.seq > last:
                     return batch
                 self._file, self._offset = name, line.end
@@ -126,43 +119,12 @@ class LedgerLines:
 
     def _list_files(self) -> list[tuple[str, int]]:
         """Return the files, oldest first, with the size that no writer takes back."""
-        head = self._read_head()
-        try:
-            names = [name for name in list_dated_files(self._directory) if name <= head.file]
-            sizes = [
-                head.size if name == head.file else (self._directory / name).lstat().st_size for name in names
-            ]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise explain_failed_call(error, self._directory, "read") from error
-        return list(zip(names, sizes, strict=True))
-
-    def _read_head(self) -> LedgerHead:
-        try:
-            return read_published_head(self._directory)
-        except OSError as error:
-            raise explain_failed_call(error, self._directory, "read") from error
-
-    def _read(self, name: str, start: int, end: int) -> Iterator[Line]:
-        if (fd := open_regular(self._directory, name)) is None:
-            return
-        try:
-            yield from lines(fd, start, end)
-        except OSError as error:
-            raise explain_failed_call(error, self._directory, "read") from error
-        finally:
-            os.close(fd)
-
-    def _read_backwards(self, name: str, end: int) -> Iterator[Line]:
-        if (fd := open_regular(self._directory, name)) is None:
-            return
-        try:
-            yield from lines_backwards(fd, end)
-        except OSError as error:
-            raise explain_failed_call(error, self._directory, "read") from error
-        finally:
-            os.close(fd)
+        head = read_published_head(self._directory)
+        return [
+            (name, head.size if name == head.file else facts.st_size)
+            for name, facts in stat_files(self._directory).items()
+            if name <= head.file
+        ]
 
     def _sync(self, name: str, *, new: bool) -> None:
         for path in (self._directory / name, *([self._directory] if new else [])):
@@ -174,10 +136,3 @@ class LedgerLines:
                     os.close(fd)
             except OSError as error:
                 raise explain_failed_call(error, self._directory, "synced") from error
-
-
-def _parse_line(line: Line) -> AuditRecord | None:
-    try:
-        return parse_record(line.data, whole=line.whole)
-    except DamagedError:
-        return None

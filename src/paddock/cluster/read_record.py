@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from paddock.cluster.database import Database
 from paddock.model import ids
 from paddock.model.base import Json
-from paddock.record.ledger.line_format import DamagedError, parse_record
+from paddock.record.ledger.line_format import find_record
 from paddock.record.ledger.search import RecordFilter
 from paddock.record.ledger.sink import AuditRecord
 
@@ -74,7 +74,7 @@ class RecordReader:
             cursor.itersize = _FETCHED_ROWS
             await cursor.execute(query.encode(), values)
             async for ts, node, chain, seq, line in cursor:
-                if (record := _parse_record(line)) is not None and wanted.matches(record):
+                if (record := find_record(line)) is not None and wanted.matches(record):
                     yield _Key(ts, node, chain, seq), NodeRecord(node, record)
 
 
@@ -110,8 +110,8 @@ class RecordFollower:
                 "order by seq limit %s",
                 (node, chain, known, _FOLLOWED_ROWS),
             )
-            records = ((_parse_record(line), number) for number, line in rows)
-            found += (NodeRecord(node, record) for record, _ in records if record is not None)
+            records = (find_record(line) for _, line in rows)
+            found += (NodeRecord(node, record) for record in records if record is not None)
             self._known[chain] = rows[-1][0] if rows else seq
         return sorted(found, key=lambda each: (each.record.ts, each.node, each.record.seq))
 
@@ -169,10 +169,3 @@ def _add_name(name: str, add: Callable[..., None]) -> None:
         minted + _ID_WINDOW_S,
         f'"id":"{name}"',
     )
-
-
-def _parse_record(line: bytes) -> AuditRecord | None:
-    try:
-        return parse_record(line)
-    except DamagedError:
-        return None

@@ -27,9 +27,9 @@ from paddock.cluster.database import Database
 from paddock.cluster.ledger_lines import LedgerLines
 from paddock.cluster.merkle import MerkleTree
 from paddock.cluster.signed_note import MAX_NOTE_CHARS, NoteError, VerificationKey, open_note
-from paddock.cluster.verify_chain import ChainCheck, LocalComparison, OnFinding, RecordRow
+from paddock.cluster.verify_chain import LocalComparison, OnFinding, RecordRow, RowCheck
 from paddock.model.base import Value, count
-from paddock.record.ledger.verify import MAX_FINDINGS
+from paddock.record.ledger.verify import add_finding
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -56,6 +56,9 @@ class RecordFinding(Value):
     """Number of the checkpoint concerned."""
     message: str
     """What is wrong, worded to follow node, record or checkpoint."""
+
+
+_MORE_FINDINGS: Final = RecordFinding(message="there are more than are listed here")
 
 
 class RecordReport(Value):
@@ -124,7 +127,7 @@ async def check_record(
     await signed.read_all(known)
     if bucket is not None:
         await signed.compare_bucket(bucket)
-    chains = _ChainPass(connection, findings, signed, directory)
+    chains = _RecordPass(connection, findings, signed, directory)
     await chains.read_all()
     if chains.records and not signed.count:
         findings.add_problem(message="the record has no checkpoint: nothing is signed")
@@ -150,17 +153,10 @@ class _Findings:
         self.notes: list[RecordFinding] = []
 
     def add_problem(self, **facts: str | int | None) -> None:
-        _add(self.problems, RecordFinding.model_validate(facts))
+        add_finding(self.problems, RecordFinding.model_validate(facts), _MORE_FINDINGS)
 
     def add_note(self, **facts: str | int | None) -> None:
-        _add(self.notes, RecordFinding.model_validate(facts))
-
-
-def _add(findings: list[RecordFinding], finding: RecordFinding) -> None:
-    if len(findings) < MAX_FINDINGS - 1:
-        findings.append(finding)
-    elif len(findings) == MAX_FINDINGS - 1:
-        findings.append(RecordFinding(message="there are more than are listed here"))
+        add_finding(self.notes, RecordFinding.model_validate(facts), _MORE_FINDINGS)
 
 
 class _CheckpointRow(NamedTuple):
@@ -365,7 +361,7 @@ class _ChainRow(NamedTuple):
     signed: int
 
 
-class _ChainPass:
+class _RecordPass:
     """Reads all records, chain by chain."""
 
     def __init__(
@@ -390,7 +386,7 @@ class _ChainPass:
         self._directory = directory
         self._local_chain: str | None = None
         self._local: LocalComparison | None = None
-        self._check: ChainCheck | None = None
+        self._check: RowCheck | None = None
         self._found: set[tuple[str, str]] = set()
         self._listed: dict[str, _ChainRow] = {}
         """The table of chains."""
@@ -433,7 +429,7 @@ class _ChainPass:
 
     def _begin_chain(self, row: RecordRow) -> None:
         on_problem, on_note = self._make_reporters(row.node, row.chain)
-        self._check = ChainCheck(row.node, row.chain, on_problem, on_note)
+        self._check = RowCheck(row.node, row.chain, on_problem, on_note)
         self._found.add((row.node, row.chain))
         self.nodes.add(row.node)
         self.chains += 1
@@ -446,7 +442,7 @@ class _ChainPass:
         self._check = self._local = None
         if check is None:
             return
-        self.records += check.intact
+        self.records += check.records
         self._compare_list(check)
         if self._late:
             text = f"{count(self._late, 'record')} older than the last checkpoint not signed"
@@ -482,7 +478,7 @@ class _ChainPass:
             if fault is not None:
                 self._findings.add_problem(node=node, chain=chain, message=f"reports: {fault}")
 
-    def _compare_list(self, check: ChainCheck) -> None:
+    def _compare_list(self, check: RowCheck) -> None:
         """Report what the table of chains says wrongly, so that replicas would not sign the chain any further."""
         on_problem, _ = self._make_reporters(check.node, check.chain)
         row, head = self._listed.get(check.chain), self._signed.get((check.node, check.chain))

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from paddock.cluster.ledger_lines import CHAIN_DIGITS, ChainLine, LedgerLines
 from paddock.cluster.ship import make_columns
 from paddock.model.base import count
+from paddock.record.ledger.chain_check import ChainCheck
 from paddock.record.ledger.line_format import GENESIS_HASH, DamagedError, parse_record
-from paddock.record.ledger.sink import RECOVERED, AuditRecord
+from paddock.record.ledger.sink import AuditRecord
 
 OnFinding = Callable[[int | None, str], None]
 """Receives the number of the record concerned, and what is wrong with it."""
@@ -30,18 +31,13 @@ class RecordRow(NamedTuple):
     line: bytes
 
 
-class ChainCheck:
+class RowCheck(ChainCheck):
     """Checks the rows of one chain in the order of their numbers."""
 
     def __init__(self, node: str, chain: str, on_problem: OnFinding, on_note: OnFinding) -> None:
+        super().__init__()
         self.node = node
         self.chain = chain
-        self.seq = 0
-        """Number of the last row."""
-        self.hash = GENESIS_HASH
-        """Hash of its record; empty if the row has none."""
-        self.intact = 0
-        """Number of intact records."""
         self._problem = on_problem
         self._note = on_note
 
@@ -49,18 +45,10 @@ class ChainCheck:
         """Check the next row."""
         if row.seq <= 0:
             self._problem(row.seq, "has a number that no record has")
-            return
-        record = self._parse(row)
-        recovery = record.fields if record is not None and record.event == RECOVERED else {}
-        if row.seq > self.seq + 1:
-            self._report_gap(row.seq - 1, recovery.get("synced") if "reason" in recovery else None)
-        if record is None:
-            self.seq, self.hash = row.seq, ""
-            return
-        self.intact += 1
-        self._check_link(record, follows=row.seq == self.seq + 1)
-        self._check_repair(record)
-        self.seq, self.hash = row.seq, record.hash
+        elif (record := self._parse(row)) is not None:
+            self.check_record(record)
+        else:
+            self.skip_damaged(row.seq)
 
     def _parse(self, row: RecordRow) -> AuditRecord | None:
         try:
@@ -75,35 +63,26 @@ class ChainCheck:
             self._problem(row.seq, "has columns that its line does not have")
         return record
 
-    def _check_link(self, record: AuditRecord, *, follows: bool) -> None:
-        if record.seq == 1:
-            if record.prev != GENESIS_HASH or record.hash[:CHAIN_DIGITS] != self.chain:
-                self._problem(1, f"does not begin chain {self.chain}")
-        elif follows and self.hash and record.prev != self.hash:
-            self._problem(record.seq, f"does not continue the record before it, number {self.seq}")
+    def _check_link(self, record: AuditRecord) -> None:
+        if record.seq > 1:
+            super()._check_link(record)
+        elif record.prev != GENESIS_HASH or record.hash[:CHAIN_DIGITS] != self.chain:
+            self._problem(1, f"does not begin chain {self.chain}")
 
-    def _check_repair(self, record: AuditRecord) -> None:
+    def _check_repair(self, record: AuditRecord, *, excused: bool) -> bool:
         """Report what a node found in its ledger, and repaired, before it was shipped."""
-        if record.event != RECOVERED:
-            return
-        match record.fields.get("reason"):
-            case "missing" if not self._is_excused(record.fields.get("synced")):
-                self._problem(record.seq, "found the records before it cut or changed when it was written")
-            case "head":
-                self._problem(record.seq, "found the head missing or damaged when it was written")
-            case "foreign":
-                self._problem(record.seq, "found foreign lines before it when it was written")
-            case _:
-                self._note(record.seq, "accounts for lines that a crash cut off")
+        is_problem = super()._check_repair(record, excused=excused)
+        if not is_problem:
+            self._note(record.seq, "accounts for lines that a crash cut off")
+        return is_problem
 
-    def _is_excused(self, synced: object) -> bool:
-        """Return whether a power failure explains that records after the last one here are missing."""
-        return isinstance(synced, int) and self.seq >= synced
+    def _report(self, seq: int, message: str) -> None:
+        self._problem(seq, message)
 
-    def _report_gap(self, last: int, synced: object) -> None:
+    def _report_gap(self, last: int, *, excused: bool) -> None:
         first = self.seq + 1
         text = f"to {last} are missing" if last > first else "is missing"
-        if self._is_excused(synced):
+        if excused:
             self._note(first, f"{text}: a crash of the node lost it before it was shipped")
         else:
             self._problem(first, text)

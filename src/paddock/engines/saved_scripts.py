@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from paddock.model.compat import SCRIPTS_FOLDER
 from paddock.model.errors import ScriptNotFound
 from paddock.model.texts import find_nearest
 
@@ -16,8 +17,6 @@ LANGUAGES: "dict[str, Language]" = {".ts": "typescript", ".js": "javascript", ".
 SUFFIXES = tuple(LANGUAGES)
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 """Maximum size of a script that is read, in bytes. The limits of a profile are not known at that time."""
-SEED_FOLDER = ".mentu"
-"""Scripts in this folder were written for another runner: their tool calls return raw results."""
 
 
 class Script(NamedTuple):
@@ -36,7 +35,7 @@ def folders(workspace: Path) -> list[Path]:
 
 
 def _list_folders(home: Path) -> list[Path]:
-    return [home / product / "scripts" for product in (".paddock", SEED_FOLDER)]
+    return [home / product / "scripts" for product in (".paddock", SCRIPTS_FOLDER)]
 
 
 def list_scripts(workspace: Path) -> Iterator[tuple[str, Path]]:
@@ -62,7 +61,7 @@ def find(argument: str, workspace: Path) -> Path:
     searched = [
         f"    {folder / names[0]}{_other_suffixes(names)}"
         for folder in folders(workspace)
-        if SEED_FOLDER not in folder.parts or _is_there(folder, Path.is_dir)
+        if SCRIPTS_FOLDER not in folder.parts or _is_there(folder, Path.is_dir)
     ]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
     known = list(dict.fromkeys(name for name, _ in list_scripts(workspace)))
@@ -86,8 +85,8 @@ def read(argument: str, workspace: Path, *, named: bool = False) -> Script:
             raise ScriptNotFound(f"{argument}: cannot read this script: {problem.strerror}") from None
     else:
         raw = read_saved(argument, path, workspace)
-    seed = SEED_FOLDER in path.absolute().parts
-    return Script(path.name, text(argument, raw), LANGUAGES.get(path.suffix, "auto"), raw_results=seed)
+    compatible = SCRIPTS_FOLDER in path.absolute().parts
+    return Script(path.name, text(argument, raw), LANGUAGES.get(path.suffix, "auto"), raw_results=compatible)
 
 
 def read_saved(name: str, path: Path, workspace: Path | None) -> bytes:

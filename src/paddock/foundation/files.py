@@ -21,6 +21,8 @@ from paddock.model.errors import ConfigurationError
 T = TypeVar("T")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 """Directories of system programs; the last one is that of NixOS."""
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Directories that every program may read; some are links into /usr, or missing."""
 _NEW_SUFFIX = ".new"
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

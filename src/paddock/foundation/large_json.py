@@ -13,11 +13,13 @@ import re
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from json import JSONDecoder
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from paddock.model.json_meter import JsonMeter
 from paddock.model.nesting import MAX_DEPTH
+from paddock.model.numbers import decoder_for
 
 MIN_SLICED_VALUES = 20_000
 """Texts with at least this many values are decoded in slices; fewer take about a millisecond in one call."""
@@ -42,6 +44,38 @@ Value = TypeVar("Value")
 
 _decoded = itertools.count(1)
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+class JsonLimitError(ValueError):
+    """A JSON text has too many values, or is nested too deep. It was not decoded. The message follows its subject."""
+
+    def __init__(self, message: str, *, too_deep: bool) -> None:
+        super().__init__(message)
+        self.too_deep = too_deep
+
+
+async def read_json(
+    data: bytes,
+    max_values: int,
+    max_depth: int,
+    decoder: JSONDecoder | None = None,
+    *,
+    errors: str = "strict",
+) -> tuple[Any, int]:
+    """Return the value of a JSON text, and the number of values in it. A large text is decoded in slices.
+
+    Without a `decoder` all numbers keep their digits. `errors` is that of `bytes.decode`. Raises JsonLimitError, and
+    another ValueError for bytes that are not JSON.
+    """
+    meter = await count_in_slices(data, max_values, max_depth)
+    if meter.values > max_values:
+        raise JsonLimitError(f"has more than {max_values} values", too_deep=False)
+    if meter.too_deep:
+        raise JsonLimitError(f"is nested more than {max_depth} levels deep", too_deep=True)
+    decoder, text = decoder or decoder_for(data), data.decode("utf-8", errors)
+    if meter.values < MIN_SLICED_VALUES:
+        return decoder.decode(text), meter.values
+    return await decode_in_slices(text, decoder.raw_decode), meter.values
 
 
 async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value

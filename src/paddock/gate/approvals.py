@@ -167,7 +167,7 @@ class Approvals:
                 return self._policy.apply_answer(request, decision, answer)
             answer = run.refused.get(question.sha256)
             if answer is None:
-                facts = self._outgoing.facts(identity_facts(request, decision))
+                facts = identity_facts(request, decision)
                 answer = await self._ask_and_record(question, run, facts, parent=request.parent, stop=stop)
                 if answer.verdict in ("denied", "expired"):
                     run.refused[question.sha256] = answer

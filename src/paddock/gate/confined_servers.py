@@ -165,7 +165,7 @@ def _decide(
 def make_grants(
     confine: "Confinement", workspace: Path, cwd: Path | None, own: tuple[str, ...]
 ) -> ProcessGrants:
-    """Return the grants of an entry, without those of its command. Raises _RefusedError.
+    """Return the grants of an entry, without those of its command. Raises _ServerRefusedError.
 
     Nothing is granted in Paddock's `own` directories.
     """

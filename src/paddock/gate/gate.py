@@ -59,6 +59,7 @@ from paddock.policy.decisions.decision import Policy
 from paddock.policy.redaction.outgoing import OnCall, OutgoingRedaction
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.best_effort import BestEffortSink
+from paddock.record.ledger.forwarding import RedactedSink
 from paddock.record.ledger.sink import AuditSink, Field
 
 if TYPE_CHECKING:
@@ -112,10 +113,12 @@ class Gate:
         self._claims = claims
         self._policy = Policy(settings, KINDS, engines.programs.executables)
         self._network = settings.network
-        self.audit = audit
-        self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
+        self.audit = RedactedSink(audit, outgoing.facts)
+        self._audit_of_computations = (
+            self.audit if settings.audit.required == "all" else BestEffortSink(self.audit)
+        )
         self._outgoing = outgoing
-        self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
+        self.approvals = Approvals(settings.approvals, self._policy, self.audit, outgoing, asker)
         self.make_tool_run = engines.scripts.make_work
         self._context = Context(
             engines=engines,
@@ -334,7 +337,7 @@ class Gate:
             return self._rehearse_request(request, decision)
         if request.key is not None and self._claims is None:
             return self._end_without_run(request, decision, _NO_CLUSTER)
-        facts = self._outgoing.facts(identity_facts(request, decision))
+        facts = identity_facts(request, decision)
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
         waits: dict[str, float] = {} if watchers.waits is None else watchers.waits
@@ -360,8 +363,6 @@ class Gate:
             queued_ms = waits.get("queue_ms", 0) - queued_before_ms  # an engine may have a queue, too
             ms = round(_count_ms(started) - queued_ms, 3)
             end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
-            if end.get("violations"):  # a program chooses these paths
-                end |= self._outgoing.facts({"violations": end["violations"]})
             if shown.redactions:
                 end["redactions"] = shown.redactions
             # An end needs no separate flush. The next record writes it, or the end of its parent.
@@ -384,11 +385,11 @@ class Gate:
 
     def _record_lookup(self, request: ExecutionRequest, allowed: bool) -> None:
         """Record that a program lists a server's tools: the server may be started for it."""
-        facts = self._outgoing.facts(identity_facts(request, self._policy.decide(request)))
+        facts = identity_facts(request, self._policy.decide(request))
         status = Status.OK if allowed else Status.DENIED
         self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
-    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
+    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink:
         """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self.audit
@@ -405,7 +406,7 @@ class Gate:
             end: dict[str, Field] = {"status": "replayed", "replays": result.id}
         else:
             end = {"status": "planned" if result.status is Status.OK else result.status.value}
-        facts = {**self._outgoing.facts(identity_facts(request, decision)), **end, **wait_facts(waits or {})}
+        facts = {**identity_facts(request, decision), **end, **wait_facts(waits or {})}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
         return _RequestEnd(request, result, decision, audit, None)

@@ -40,8 +40,8 @@ from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import AuditSettings, Settings
 from paddock.record.ledger.best_effort import UnavailableSink
 from paddock.record.ledger.checked import CheckedSink
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.sink import AuditSink
+from paddock.record.ledger.writer import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

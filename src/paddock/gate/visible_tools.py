@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from paddock.model.base import Json
+from paddock.model.compat import SDK_ALIAS
 from paddock.model.errors import SdkError
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.decisions.decision import Policy
@@ -93,7 +94,7 @@ class VisibleTools:
         return "" if decision.allowed or decision.asks else "; ".join(decision.reasons)
 
 
-_FOREIGN_ROOT_NAMES = {"servers", "server", "tools", "mcp", "codemode", "paddock", "mentu"}
+_FOREIGN_ROOT_NAMES = {"servers", "server", "tools", "mcp", "codemode", "paddock", SDK_ALIAS}
 """Prefixes that programs written for other hosts put before a tool's name."""
 _PREFIX_PATTERN = re.compile(r"^mcp__?")
 _IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_$][\w$]*")

@@ -7,6 +7,7 @@ from paddock.model.base import Json, count
 from paddock.model.errors import RequestError
 from paddock.model.outcome import Outcome
 from paddock.model.status import Status
+from paddock.model.texts import cut_middle
 from paddock.model.work_files import OutputFile
 from paddock.surfaces.rendering.images import ShownImage, collect_images
 from paddock.surfaces.rendering.program_response import list_notes
@@ -14,6 +15,7 @@ from paddock.surfaces.rendering.render import explain_outcome
 from paddock.surfaces.rendering.terminal import escape_name, make_encodable
 
 _MAX_LISTED_FILES = 50
+_GAP = "\n[... {} omitted ...]\n"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def build_answer(outcome: Outcome, *, max_chars: int, restart: str) -> Answer:
     The text has at most about `max_chars` characters of output. `restart` says how to get a new session, for a session
     that is lost.
     """
-    written = _cut_middle(make_encodable(outcome.text).rstrip("\n"), max_chars)
+    written = cut_middle(make_encodable(outcome.text).rstrip("\n"), max_chars, _GAP)
     lines = [*_explain_end(outcome, max_chars, restart), *filter(None, [written]), *list_notes(outcome)]
     lines += _list_files(outcome.files)
     text = "\n".join(lines) or "(no output)"
@@ -73,7 +75,7 @@ def _explain_end(outcome: Outcome, max_chars: int, restart: str) -> Iterator[str
         return
     if not outcome.ok:
         reason = make_encodable(explain_outcome(outcome)).removeprefix("Program: ")
-        yield f"{outcome.status}: {_cut_middle(reason, max_chars)}"
+        yield f"{outcome.status}: {cut_middle(reason, max_chars, _GAP)}"
     if session is not None and session.state == "lost":
         yield f"The session is lost: {session.reason}. {restart}"
 
@@ -85,11 +87,3 @@ def _list_files(files: tuple[OutputFile, ...]) -> Iterator[str]:
         )
     if len(files) > _MAX_LISTED_FILES:
         yield f"and {count(len(files) - _MAX_LISTED_FILES, 'more file')}"
-
-
-def _cut_middle(text: str, max_chars: int) -> str:
-    """Return a text, or its head and tail with a line between them that says how much is missing."""
-    if len(text) <= max_chars:
-        return text
-    head, tail = text[: max_chars // 2], text[len(text) - max_chars // 2 :]
-    return f"{head}\n[... {len(text) - len(head) - len(tail)} characters omitted ...]\n{tail}"

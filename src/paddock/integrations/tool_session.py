@@ -17,7 +17,7 @@ from paddock.model.languages import read_language
 from paddock.model.network import Network
 from paddock.model.program import Access
 from paddock.model.session import Kernel
-from paddock.model.texts import explain
+from paddock.model.texts import FAULT_TEXTS, explain
 from paddock.model.work_files import OutputFile
 from paddock.surfaces.client.arguments import InputData
 from paddock.surfaces.client.blocking import BlockingPaddock
@@ -38,13 +38,11 @@ _CLOSED = "this tool is closed; use it within its `with` block, or before `close
 _MAX_NAMED_FILES = 20
 _MAX_FAULTS = 5
 _MESSAGES = {
+    **FAULT_TEXTS,
     "missing": "must be given",
     "extra_forbidden": "is not an argument; there are code, files and restart",
     "string_type": "must be a string",
-    "dict_type": "must be an object",
     "model_type": "the arguments must be an object",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
 }
 """Error texts by pydantic's error type, in the terms of JSON."""
 

@@ -5,7 +5,7 @@ Read `request`, `outcome` and `status` first; `base` is the base of all. In grou
     work        program, computation, tool, session, work_files, packages, languages, fields: what a request may ask for
     policy      limits, network, approval, sandbox
     results     process, artifact, starvation, outcome_html, capture
-    names       ids, aliases, host_names, addresses
+    names       ids, aliases, compat, host_names, addresses, urls
     JSON        json_check, json_meter, nesting, numbers, canonical
     texts       texts, errors, printable, invisible, path_privacy
 

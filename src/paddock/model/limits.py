@@ -1,6 +1,7 @@
 """Limits (ceilings) and grants (permissions) after policy's decision. A request may ask for others."""
 
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -23,29 +24,47 @@ SERVERS_FILE_BYTES = 4 * MIB
 """Maximum size of a servers file, in bytes, for the same reason."""
 
 
+class Narrows(NamedTuple):
+    """Annotation of a setting: which values a source may set that may not allow more than an earlier one."""
+
+    narrows: Callable[[Any, Any], bool]
+    """Returns whether the second value allows no more than the first."""
+    relation: str = "allows more than"
+    """What another value does, in errors."""
+
+
+def _at_most(bound: int, value: int) -> bool:
+    return value <= bound
+
+
+SMALLER = Narrows(_at_most)
+Maximum = Annotated[PositiveInt, SMALLER]
+"""A maximum: a smaller one allows less."""
+
+
 class GuestLimits(Value):
     """Ceilings of one guest execution."""
 
-    timeout_ms: PositiveInt = 120_000
+    timeout_ms: Maximum = 120_000
     """Maximum time from the start of the program to its result, in milliseconds."""
-    code_bytes: PositiveInt = 50 * KIB
+    code_bytes: Maximum = 50 * KIB
     """Maximum size of the program, in bytes of UTF-8. A larger program does not start."""
-    output_bytes: PositiveInt = 10 * MIB
+    output_bytes: Maximum = 10 * MIB
     """Maximum console output, in bytes without line ends. The rest is replaced by one `[output truncated]`."""
-    result_bytes: PositiveInt = 10 * MIB
+    result_bytes: Maximum = 10 * MIB
     """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
-    stored completely; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]`."""
-    sleep_ms: PositiveInt = 30_000
+    stored completely; in the compat profile it is cut, with `... [result truncated]`."""
+    sleep_ms: Maximum = 30_000
     """Maximum time of one `sleep()`, in milliseconds. Longer ones are shortened to it."""
-    memory_bytes: PositiveInt = 256 * MIB
+    memory_bytes: Maximum = 256 * MIB
     """Maximum memory that the worker adds after its start, in bytes: heap, array buffers and stacks."""
-    host_calls: PositiveInt = 1_000
+    host_calls: Maximum = 1_000
     """Maximum number of calls of tools and of the SDK in one execution."""
-    parallel_calls: PositiveInt = 32
+    parallel_calls: Maximum = 32
     """Maximum number of calls in flight at the same time. Further calls wait."""
-    frame_bytes: PositiveInt = 16 * MIB
+    frame_bytes: Maximum = 16 * MIB
     """Maximum size of one message between worker and parent, in bytes."""
-    frame_values: PositiveInt = MAX_VALUES
+    frame_values: Maximum = MAX_VALUES
     """Maximum number of JSON values in one message of a worker, such as the arguments of a call or the result, and in
     the input of a program. Each may take up to 200 bytes of Paddock's memory. Tools accept at most 1,000,000."""
 

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from paddock.model.addresses import MAX_PORT
 from paddock.model.approval import Effect
-from paddock.model.base import PositiveInt, Value, WholeNumber
+from paddock.model.base import Value, WholeNumber
 from paddock.model.host_names import match_host, read_host_pattern
-from paddock.model.limits import MIB
+from paddock.model.limits import MIB, Maximum
 
 Network = Literal["none", "loopback", "hosts", "full"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
@@ -239,15 +239,15 @@ def _match_path(pattern: str, path: str) -> bool:
 class NetworkLimits(Value):
     """Limits of all connections of one job together."""
 
-    max_connections: PositiveInt = 64
+    max_connections: Maximum = 64
     """Maximum number of connections of a program at the same time. Further ones wait."""
-    max_rate: PositiveInt = 100
+    max_rate: Maximum = 100
     """Maximum number of new connections of a program to hosts, per second. Further ones wait."""
-    max_bytes: PositiveInt = 10 * 1024 * MIB
+    max_bytes: Maximum = 10 * 1024 * MIB
     """Maximum traffic of a program, both directions together, in bytes. After that, every connection is closed."""
-    connect_timeout_ms: PositiveInt = 10_000
+    connect_timeout_ms: Maximum = 10_000
     """Maximum time to resolve a name and connect to a host, in milliseconds."""
-    idle_timeout_ms: PositiveInt = 120_000
+    idle_timeout_ms: Maximum = 120_000
     """Time without traffic after which a connection is closed, in milliseconds. It is also the maximum time for the
     head of an HTTP request."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
+from paddock.model.texts import cut_text
 
 if TYPE_CHECKING:
     from paddock.model.outcome import Outcome
@@ -77,5 +78,5 @@ def _write_value(value: Json) -> str:
 
 
 def _render_block(text: str) -> str:
-    shown = text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]} […]"
+    shown = cut_text(text, _MAX_TEXT_CHARS)
     return f"<pre>{escape(shown.encode('utf-8', 'replace').decode())}</pre>"

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from paddock.model.base import count
+from paddock.model.texts import cut_middle
 
 _MAX_CHARS = 200
 """Default maximum length of a displayed text, in characters."""
@@ -12,9 +12,7 @@ _MARKS = frozenset({"Mn", "Me", "Mc"})
 
 def make_printable(text: str, max_chars: int = _MAX_CHARS) -> str:
     """Return a text for display: one line, printable, left to right; a long text without its middle."""
-    if len(text) > max_chars:
-        half = max_chars // 2
-        text = f"{text[:half]} [... {count(len(text) - 2 * half, 'character')} not shown ...] {text[-half:]}"
+    text = cut_middle(text, max_chars)
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_escape_character, text))

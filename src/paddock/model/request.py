@@ -50,7 +50,7 @@ class GuestRun(Value):
     vars: dict[str, str] = Field(default_factory=dict)
     """Read-only strings that the program reads as `paddock.vars`."""
     raw_results: bool = False
-    """Whether `servers.x.call()` resolves to the raw CallToolResult, as scripts of the compat profile expect."""
+    """Whether it is a program of the compat profile, whose `servers.x.call()` resolves to the raw CallToolResult."""
     deterministic: bool = True
     """Computations: whether clock and randomness are fixed by program and input, so that equal ones emit the same."""
     partial: bool = False

@@ -23,6 +23,17 @@ _MAX_ESCAPED_CHARS = 4000
 """Maximum length of a line that is searched for strings, because the search takes quadratic time."""
 _STRING_PATTERN = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`""")
 _UNCHANGED: Mapping[str, str] = {}
+FAULT_TEXTS: Mapping[str, str] = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "must be an object"),
+}
+"""What is wrong with a value, by pydantic's kind of error. Some surfaces replace a few of them."""
 
 
 class FieldFault(NamedTuple):
@@ -140,6 +151,24 @@ def install_command(extra: str, *, again: bool = False) -> str:
 def ellipsis(text: str, max_chars: int) -> str:
     """Return a text cut to `max_chars` characters; a cut text ends with `...`."""
     return text if len(text) <= max_chars else f"{text[: max_chars - 3]}..."
+
+
+def cut_text(text: str, max_chars: int) -> str:
+    """Return a text, or its beginning and its full length."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: max(max_chars, 0)]}... [truncated: {len(text)} characters in all]"
+
+
+def cut_middle(text: str, max_chars: int, mark: str = " [... {} not shown ...] ") -> str:
+    """Return a text, or its head and tail, with a mark between them that says how much is missing."""
+    if len(text) <= max_chars:
+        return text
+    from paddock.model.base import count  # not needed to report an error
+
+    half = max_chars // 2
+    left_out = count(len(text) - 2 * half, "character")
+    return f"{text[:half]}{mark.format(left_out)}{text[len(text) - half :]}"
 
 
 def has_escaped_line_ends(code: str) -> bool:

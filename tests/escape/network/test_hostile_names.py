@@ -193,11 +193,11 @@ def test_an_address_of_the_machine_is_not_public_even_if_it_is_global():
 import resource
 from ipaddress import ip_address
 from paddock.model.host_names import Authority
-from paddock.confinement.network.dial import RefusedError, check_addresses
+from paddock.confinement.network.dial import DialRefusedError, check_addresses
 def show(text):
     try:
         check_addresses(Authority("h.example", 443), [ip_address(text)], [])
-    except RefusedError as problem:
+    except DialRefusedError as problem:
         print(problem)
 show("8.8.4.4")
 for own in ("8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700::1"):

@@ -16,7 +16,7 @@ from tests.support.postgres import Postgres
 from paddock.cluster.database import Database
 from paddock.cluster.ship import Shipper
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 Run = Callable[..., Ended]
 

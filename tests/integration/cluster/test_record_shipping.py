@@ -26,8 +26,8 @@ from paddock.cluster.migrate import migrate
 from paddock.cluster.ship import MAX_BATCH_BYTES, ChainFault, Shipper
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 T = TypeVar("T")
 DAY_S = 86_400

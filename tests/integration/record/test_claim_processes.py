@@ -19,7 +19,7 @@ import os, sys
 from pathlib import Path
 from paddock.model.errors import LedgerError
 from paddock.model.ids import mint_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 def answer(command, argument):
     global ledger, directory

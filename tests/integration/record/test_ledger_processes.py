@@ -20,7 +20,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from paddock.model.errors import LedgerError
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 who, requests = sys.argv[2], sys.argv[3:]
 with Ledger(Path(sys.argv[1])) as ledger:
     print("ready", flush=True)
@@ -53,7 +53,7 @@ sys.exit(0 if child.wait() == -9 else 1)
 ENDLESS = """
 import itertools, sys
 from pathlib import Path
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 ledger = Ledger(Path(sys.argv[1]))
 for number in itertools.count():
     print(ledger.append("decided", str(number), {"name": "x" * 400}), flush=True)
@@ -63,7 +63,7 @@ DIES_IN_WRITE = """
 import os, signal, sys
 from pathlib import Path
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 ledger = Ledger(Path(sys.argv[1]))
 ledger.append("decided", "before", {})
 call, share = getattr(os, sys.argv[2]), float(sys.argv[3])
@@ -79,7 +79,7 @@ DIES_BEFORE_WRITE = """
 import os, signal, sys
 from pathlib import Path
 from paddock.model.ids import new_id
-from paddock.record.ledger import ledger as module
+from paddock.record.ledger import writer as module
 module.SYNC_INTERVAL_S = 3600
 ledger, request = module.Ledger(Path(sys.argv[1])), new_id()
 ledger.claim(request, {})

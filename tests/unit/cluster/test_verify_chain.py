@@ -6,9 +6,9 @@ import pytest
 
 from paddock.cluster.ledger_lines import CHAIN_DIGITS, LedgerLines
 from paddock.cluster.ship import make_columns
-from paddock.cluster.verify_chain import ChainCheck, RecordRow
-from paddock.record.ledger.ledger import Ledger
+from paddock.cluster.verify_chain import RecordRow, RowCheck
 from paddock.record.ledger.line_format import LedgerHead, parse_record
+from paddock.record.ledger.writer import Ledger
 
 Findings = list[tuple[int | None, str]]
 
@@ -38,7 +38,7 @@ def check(rows: list[RecordRow]) -> tuple[Findings, Findings]:
     """Return problems and notes."""
     problems: Findings = []
     notes: Findings = []
-    made = ChainCheck(
+    made = RowCheck(
         "a",
         rows[0].chain,
         lambda seq, message: problems.append((seq, message)),

@@ -160,7 +160,7 @@ class Connector:
         self._questions: dict[tuple[Authority, str], asyncio.Task[bool]] = {}
 
     async def connect(self, authority: Authority, request: HttpRequest | None = None) -> HostConnection:
-        """Return a connection to a host that policy allows, for a `request`. Raises RefusedError, which is reported."""
+        """Return a connection to a host that policy allows, for a `request`. Raises and reports DialRefusedError."""
         await self._pace.wait()
         attempt = Attempt(authority)
         try:
@@ -184,7 +184,7 @@ class Connector:
         return self._terms.authority
 
     def fill_in(self, header: Header) -> AddedHeader:
-        """Return header fields with their secrets. Raises RefusedError for a secret that does not exist."""
+        """Return header fields with their secrets. Raises DialRefusedError for a secret that does not exist."""
         secrets: list[str] = []
 
         def find(match: re.Match[str]) -> str:
@@ -200,7 +200,7 @@ class Connector:
         return AddedHeader(tuple((name.encode(), value.encode()) for name, value in fields), tuple(secrets))
 
     async def check(self, authority: Authority, request: HttpRequest | None = None) -> HostDecision:
-        """Return the decision on a further request over a connection. Raises RefusedError, which is reported."""
+        """Return the decision on a further request over a connection. Raises DialRefusedError, which is reported."""
         attempt = Attempt(authority)
         try:
             return await self._decide(authority, request)
@@ -216,7 +216,7 @@ class Connector:
         return DialRefusedError(reason, "invalid", rule="request")
 
     async def _decide(self, authority: Authority, request: HttpRequest | None) -> HostDecision:
-        """Return the decision on a host that is allowed, by a person where the rules say so. Raises RefusedError."""
+        """Return the decision that allows a host, by a person where the rules say so. Raises DialRefusedError."""
         if self._left_bytes <= 0:
             raise DialRefusedError(self._explain_budget(), "policy", rule="network.max_bytes")
         decision = self._terms.decide(*authority, request)

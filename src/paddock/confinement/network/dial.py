@@ -54,7 +54,7 @@ async def resolve_name(host: str, port: int) -> list[Address]:
 
 
 async def find_addresses(authority: Authority, resolve: Resolve = resolve_name) -> Sequence[Address]:
-    """Return the addresses of a host. Raises RefusedError if it has none."""
+    """Return the addresses of a host. Raises DialRefusedError if it has none."""
     if literal := read_address(authority.host):
         return [literal]
     try:
@@ -91,7 +91,7 @@ def check_addresses(
 ) -> None:
     """Refuse a host unless each of its addresses is public, or in one of the networks of each file.
 
-    An address of this machine is never public. Raises RefusedError.
+    An address of this machine is never public. Raises DialRefusedError.
     """
     refused = find_refused(addresses, networks)
     if refused is None:
@@ -131,7 +131,7 @@ class Dialler:
     ) -> tuple[socket.socket, Address | None]:
         """Return a connected socket, and its checked address or None if another proxy resolved it.
 
-        Raises RefusedError.
+        Raises DialRefusedError.
         """
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -106,7 +106,7 @@ class HttpProxy:
         ).run()
 
     async def _make_header(self, authority: Authority, decision: HostDecision) -> AddedHeader:
-        """Return the header fields that a rule adds. Raises RefusedError if they cannot be sent."""
+        """Return the header fields that a rule adds. Raises DialRefusedError if they cannot be sent."""
         if not decision.header:
             return _NOTHING_ADDED
         if not self._is_secure:
@@ -237,7 +237,7 @@ class ProxyExchange:
     async def run(self) -> bool:
         """Forward both; return whether both connections can be used again.
 
-        Raises BadHeadError and RefusedError before the first byte of a response, and then OSError instead.
+        Raises BadHeadError and DialRefusedError before the first byte of a response, and then OSError instead.
         """
         upload = asyncio.create_task(self._forward_request())
         download = asyncio.create_task(self._forward_response())
@@ -356,7 +356,7 @@ class ProxyExchange:
         return h11.Response(status_code=response.status_code, headers=fields, reason=response.reason)
 
     def _check_secrets(self, data: bytes) -> None:
-        """Raise RefusedError if the host sends an added secret back."""
+        """Raise DialRefusedError if the host sends an added secret back."""
         if sum(watch.sees(data) for watch in self._returned):  # each of them must see everything
             reason = f"{self._host.authority} sent back a secret that was added to the request; the answer was cut off"
             self._host.attempt.refusal = reason

@@ -1,15 +1,18 @@
-"""HTTP clients on the rules of `dial` and `outer_proxy`.
+"""HTTP on the rules of `dial` and `outer_proxy`.
 
 ProxyTransport    for hosts that the user named: through the proxy of the environment
-CheckedTransport  for hosts that others named: resolved once, checked, connected to a checked address, no proxy
+send_checked      for hosts that others named: resolved once, checked, connected to a checked address, no proxy
+describe_cause    why a request failed, for the author of the address
 """
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
 import httpx2
 
@@ -17,80 +20,102 @@ from paddock.confinement.network.dial import MAX_ADDRESSES, find_addresses
 from paddock.confinement.network.outer_proxy import ProxyVariable, default_port, find_proxy_variable
 from paddock.model.addresses import MAX_PORT, Address, is_port
 from paddock.model.errors import ConfigurationError
-from paddock.model.host_names import Authority
+from paddock.model.host_names import Authority, quote_host, read_host
 
-Client = TypeVar("Client", bound=httpx2.AsyncClient)
-Check = Callable[[httpx2.URL, Sequence[Address]], Awaitable[None]]
-"""Raises an error for a URL whose host has an address that must not be reached."""
+Check = Callable[[Sequence[Address]], Awaitable[None]]
+"""Raises an error if one of the addresses of a host must not be reached."""
+_LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20)
+"""The limits that the library has by default."""
+_CLOSED = ("Server disconnected", "peer closed connection")
 
 
 def read_url_authority(url: httpx2.URL) -> Authority:
-    """Return host and port of a URL."""
-    return Authority(url.raw_host.decode("ascii").strip("[]"), url.port or default_port(url.scheme))
+    """Return host and port of a URL, as programs' connections name them.
 
-
-class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Resolves the host of each request once, checks every address, and connects to the first that answers.
-
-    The certificate must be valid for the name. Raises RefusedError for a name without an address, and the errors of
-    `check`.
+    Raises httpx2.InvalidURL for a host in a form that libraries read differently, such as `127.1`.
     """
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
-        self._inner: httpx2.AsyncHTTPTransport | None = None
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        addresses = await find_addresses(read_url_authority(request.url))
-        await self._check(request.url, addresses)
-        if self._inner is None:
-            context = await asyncio.to_thread(ssl.create_default_context)
-            self._inner = httpx2.AsyncHTTPTransport(verify=context, trust_env=False)
-        *others, last = addresses[:MAX_ADDRESSES]
-        for address in others:
-            try:
-                return await self._inner.handle_async_request(_aim(request, address))
-            except httpx2.ConnectError:
-                continue
-        return await self._inner.handle_async_request(_aim(request, last))
-
-    async def aclose(self) -> None:
-        if self._inner is not None:
-            await self._inner.aclose()
+    try:
+        return Authority(read_host(url.raw_host.decode("ascii")), url.port or default_port(url.scheme))
+    except ValueError as error:
+        raise httpx2.InvalidURL(str(error)) from None
 
 
-def _aim(request: httpx2.Request, address: Address) -> httpx2.Request:
-    """Return a request that connects to an address, with the name of its host for TLS and HTTP."""
-    url = request.url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))
-    headers = httpx2.Headers(request.headers)
-    headers["host"] = request.url.netloc.decode("ascii")
-    extensions = {**request.extensions, "sni_hostname": request.url.raw_host.decode("ascii")}
-    return httpx2.Request(request.method, url, headers=headers, stream=request.stream, extensions=extensions)
+async def send_checked(
+    request: httpx2.Request, check: Check, *, timeout_s: float, max_bytes: int
+) -> httpx2.Response:
+    """Send a request to a host that others named, and return the answer with its type as the only header.
 
+    The host is resolved once. The connection goes to one of its addresses, which `check` has all permitted, and the
+    certificate must be valid for the name. A body is cut off soon after `max_bytes`, so that a longer one is recognized
+    by its length. No proxy is used, because it would resolve the name again, and no redirect is followed.
 
-def build_client(make: Callable[[httpx2.AsyncBaseTransport], Client], url: httpx2.URL) -> Client:
-    """Return the HTTP client that `make` builds on a transport for the host of `url`.
-
-    Raises ConfigurationError when an environment variable that applies to `url` names a proxy or certificates that
-    cannot be used. Variables for other addresses do not matter, although the library itself would reject all of them.
+    Raises DialRefusedError for a name without an address, TimeoutError, httpx2.TransportError, httpx2.InvalidURL, and
+    the errors of `check`.
     """
-    return make(ProxyTransport(url))
+    authority = read_url_authority(request.url)
+    async with asyncio.timeout(timeout_s):
+        addresses = await find_addresses(authority)
+        await check(addresses)
+        context = await asyncio.to_thread(ssl.create_default_context)
+        async with httpx2.AsyncHTTPTransport(verify=context, trust_env=False) as transport:
+            answer = await _send_to_any(transport, request, authority, addresses[:MAX_ADDRESSES], timeout_s)
+            body = bytearray()
+            async with aclosing(answer):
+                async for chunk in answer.aiter_raw():
+                    body += chunk
+                    if len(body) > max_bytes:
+                        break
+    kept = {name: answer.headers[name] for name in ("content-type",) if name in answer.headers}
+    return httpx2.Response(answer.status_code, headers=kept, content=bytes(body), request=request)
+
+
+async def _send_to_any(
+    transport: httpx2.AsyncHTTPTransport,
+    request: httpx2.Request,
+    authority: Authority,
+    addresses: Sequence[Address],
+    timeout_s: float,
+) -> httpx2.Response:
+    """Send a request to the first address that accepts a connection. Each has an equal part of the time for that."""
+    extensions = {"sni_hostname": authority.host, "timeout": {"connect": timeout_s / len(addresses)}}
+    headers = {"accept": "*/*", "user-agent": "paddock", **request.headers, "accept-encoding": "identity"}
+    *others, last = (
+        httpx2.Request(
+            request.method,
+            request.url.copy_with(host=quote_host(str(address))),
+            headers=headers,  # with the name of the host
+            stream=request.stream,
+            extensions=extensions,
+        )
+        for address in addresses
+    )
+    for aimed in others:
+        try:
+            return await transport.handle_async_request(aimed)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            continue
+    return await transport.handle_async_request(last)
 
 
 class ProxyTransport(httpx2.AsyncBaseTransport):
-    """Sends requests through the environment's proxy for their scheme.
+    """Sends requests to the host of `url` through the environment's proxy for their scheme.
 
     A server may redirect from http to https, which may have another proxy.
     """
 
-    def __init__(self, url: httpx2.URL) -> None:
-        self._transports = {url.scheme: _open_transport(url)}
+    def __init__(self, url: httpx2.URL, limits: httpx2.Limits = _LIMITS) -> None:
+        """Raise ConfigurationError when a variable that applies to `url` names a proxy or certificates in vain.
+
+        Variables for other addresses do not matter, although the library itself would reject all of them.
+        """
+        self._limits = limits
+        self._transports = {url.scheme: _open_transport(url, limits)}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         transport = self._transports.get(request.url.scheme)
         if transport is None:
             try:
-                opened = await asyncio.to_thread(_open_transport, request.url)
+                opened = await asyncio.to_thread(_open_transport, request.url, self._limits)
             except ConfigurationError as problem:
                 raise httpx2.ProxyError(str(problem)) from None
             transport = self._transports.setdefault(request.url.scheme, opened)
@@ -101,12 +126,12 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
             await transport.aclose()
 
 
-def _open_transport(url: httpx2.URL) -> httpx2.AsyncHTTPTransport:
+def _open_transport(url: httpx2.URL, limits: httpx2.Limits) -> httpx2.AsyncHTTPTransport:
     variable = find_proxy_variable(url.scheme, read_url_authority(url))
     if variable is not None and (why := _explain_variable(variable)):
         raise ConfigurationError(why)
     try:
-        return httpx2.AsyncHTTPTransport(proxy=None if variable is None else variable.address)
+        return httpx2.AsyncHTTPTransport(proxy=None if variable is None else variable.address, limits=limits)
     except (ValueError, OSError):
         if not (why := _explain_tls_variable()):
             raise
@@ -137,13 +162,51 @@ def find_failed_proxy(url: httpx2.URL, error: Exception) -> FailedProxy | None:
     """
     if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
         return None
-    if any(isinstance(each, ssl.SSLError) for each in iterate_causes(error)):
+    if any(isinstance(each, ssl.SSLError) for each in _iterate_causes(error)):
         return None
     variable = find_proxy_variable(url.scheme, read_url_authority(url))
     return None if variable is None else FailedProxy(variable.name, _without_credentials(variable))
 
 
-def iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
+def describe_cause(error: Exception) -> str:
+    """Return why a request failed, for the author of its address.
+
+    The texts of the exceptions are for programmers, and some repeat what was sent or answered.
+    """
+    causes = (_describe_system_error(each) for each in _iterate_causes(error))
+    return next(filter(None, causes), None) or _describe_http_error(error)
+
+
+def _describe_system_error(error: BaseException) -> str | None:
+    match error:
+        case ssl.SSLCertVerificationError():
+            why = error.verify_message.rstrip(".")
+            return f"its certificate is not trusted: {why}; SSL_CERT_FILE can name a file with its issuer's certificate"
+        case ssl.SSLError():
+            return "the server does not use TLS"
+        case socket.gaierror():
+            return "its host name is unknown"
+        case OSError() if error.errno is not None:
+            return os.strerror(error.errno).lower()
+        case _:
+            return None
+
+
+def _describe_http_error(error: Exception) -> str:
+    match error:
+        case httpx2.TimeoutException():
+            return "no answer in time"
+        case httpx2.LocalProtocolError():
+            return "the request is not valid HTTP"
+        case httpx2.ProtocolError():
+            return "it closed the connection" if str(error).startswith(_CLOSED) else "its answer is not HTTP"
+        case httpx2.InvalidURL():
+            return "its address is not valid"
+        case _:
+            return "the connection broke"
+
+
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception and its causes; of several causes the first one."""
     while error is not None:
         yield error

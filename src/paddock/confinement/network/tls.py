@@ -104,7 +104,7 @@ class TlsHost(TlsStream):
 
 
 async def secure_host(host: HostConnection) -> TlsHost:
-    """Return TLS over a connection to a host, whose certificate is verified. Raises RefusedError, OSError."""
+    """Return TLS over a connection to a host, whose certificate is verified. Raises DialRefusedError, OSError."""
     secured = TlsHost(host, _make_client_context())
     try:
         await secured.shake_hands()

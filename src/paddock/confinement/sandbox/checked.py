@@ -10,7 +10,6 @@ reported as left open.
 import asyncio
 import hashlib
 import inspect
-import json
 import logging
 import os
 import socket
@@ -21,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from paddock.confinement.sandbox import spec, state_paths
+from paddock.confinement.sandbox.canary_run import CanaryError, run_canary
 from paddock.confinement.sandbox.child import canary, permissions
 from paddock.confinement.sandbox.child.hiding import NOTHING, HidingRules, find_hidden
 from paddock.confinement.sandbox.protocol import Sandbox, SandboxSlot, Streams
 from paddock.confinement.sandbox.state_paths import StateFile
-from paddock.foundation.files import make_temporary_directory
+from paddock.foundation.files import SYSTEM_FOLDERS, make_temporary_directory
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -70,7 +70,6 @@ sys.stdout.write(json.dumps(found))
 """
 _CHANGE = "echo x > .mcp.json; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit"
 _SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
-_SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
 
 _log = logging.getLogger("paddock.confinement.sandbox")
 
@@ -90,7 +89,7 @@ async def prove_sandbox(sandbox: Sandbox) -> TierReport:
         return TierReport(
             tier=tier, proved=False, why=f"the canary did not end within {_PROOF_S} s", facts=facts
         )
-    except _CanaryError as error:
+    except CanaryError as error:
         return TierReport(tier=tier, proved=False, why=str(error), facts=facts)
     worked = [name for name, refused in attempts.items() if not refused]
     if missing := REQUIRED - attempts.keys():
@@ -249,48 +248,29 @@ class CheckedSandbox:
         return EngineError(f"the sandbox {name} failed: {type(error).__name__}")
 
 
-class _CanaryError(Exception):
-    """The canary, or a program after it, could not run."""
-
-
 async def _attack(sandbox: Sandbox) -> dict[str, bool]:
-    """Return what the canary tried, and whether it was refused each time. Raises _CanaryError when it cannot run."""
+    """Return what the canary tried, and whether it was refused each time. Raises CanaryError when it cannot run."""
     python, readable = _find_python(sandbox)
     source = f"{inspect.getsource(canary)}\n{_ATTACK}"
     limits = ProcessLimits(timeout_ms=20_000)
-    attempts: dict[str, bool] = {}
+
+    async def run(grants: ProcessGrants, target: str) -> ProcessResult:
+        return await _run(sandbox, [python, "-I", "-S", "-c", source, target], grants, limits)
+
     with (
         make_temporary_directory("paddock-canary-") as folder,
         socket.create_server(("127.0.0.1", 0)) as listener,
     ):
-        secret, workspace, made = _set_bait(folder)
         own = [hashlib.sha256(b"=".join(each)).hexdigest() for each in _list_own_variables()]
-        hidden = workspace / ".env"
-        hidden.write_text("canary")
-        hidden.chmod(0o666)
-        listening = {
-            "secret": str(secret),
-            "hidden": str(hidden),
-            "port": listener.getsockname()[1],
-            "variables": own,
-        }
-        words = [python, "-I", "-S", "-c", source, json.dumps({**canary.describe_parent(), **listening})]
-        for grants in (
-            ProcessGrants(readable=readable),
-            ProcessGrants(workspace=workspace, access="read-only", readable=readable),
-        ):
-            result = await _run(sandbox, words, grants, limits)
-            for name, refused in _read_attempts(result).items():
-                attempts[name] = refused and attempts.get(name, True)
-        # A sandbox may have other directories of that name; what counts is what can be seen from outside.
-        attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
+        listening = {"port": listener.getsockname()[1], "variables": own}
+        attempts, workspace = await run_canary(folder, run, readable, listening)
         writing = ProcessGrants(workspace=workspace, access="workspace-write")
         await _run(sandbox, ["/bin/sh", "-c", _CHANGE], writing, limits)
         paths = (workspace / ".mcp.json", workspace / ".git" / "hooks" / "pre-commit")
         attempts["change a protected path"] = not any(map(os.path.lexists, paths))
         ran = await _run(sandbox, ["/bin/true"], ProcessGrants(), limits)
     if ran.status is not Status.OK:
-        raise _CanaryError(f"/bin/true: {ran.reason or ran.status}")
+        raise CanaryError(f"/bin/true: {ran.reason or ran.status}")
     return attempts
 
 
@@ -302,7 +282,7 @@ def _list_own_variables() -> list[tuple[bytes, bytes]]:
 
 
 def _find_python(sandbox: Sandbox) -> tuple[str, tuple[Path, ...]]:
-    """Return an interpreter that programs can reach, and the paths to grant for it. Raises _CanaryError."""
+    """Return an interpreter that programs can reach, and the paths to grant for it. Raises CanaryError."""
     user = sandbox.user(ProcessGrants())
     own = os.path.realpath(sys.executable)
     for python, base in ((own, Path(sys.base_prefix)), *((path, Path("/usr")) for path in _SYSTEM_PYTHONS)):
@@ -310,23 +290,11 @@ def _find_python(sandbox: Sandbox) -> tuple[str, tuple[Path, ...]]:
             continue
         needed = (Path(python).parent, base / "lib")
         return python, tuple(
-            path for path in needed if not any(path.is_relative_to(folder) for folder in _SYSTEM_FOLDERS)
+            path for path in needed if not any(path.is_relative_to(folder) for folder in SYSTEM_FOLDERS)
         )
-    raise _CanaryError(
+    raise CanaryError(
         f"the canary needs a Python that user {user} can reach, and neither {own} nor {_SYSTEM_PYTHONS[0]} is one"
     )
-
-
-def _read_attempts(result: ProcessResult) -> dict[str, bool]:
-    if result.status is not Status.OK:
-        raise _CanaryError(
-            f"the canary could not run: {result.reason or result.stderr.head[:500] or result.status}"
-        )
-    try:
-        found = json.loads(result.stdout.head)
-        return {str(name): refused is True for name, refused in found.items()}
-    except (ValueError, AttributeError):
-        raise _CanaryError("the canary told nothing that can be read") from None
 
 
 async def _run(
@@ -335,17 +303,6 @@ async def _run(
     try:
         return await sandbox.run(words, grants, limits)
     except EngineError as error:
-        raise _CanaryError(str(error)) from error
+        raise CanaryError(str(error)) from error
     except Exception as error:
-        raise _CanaryError(f"it failed: {type(error).__name__}") from error
-
-
-def _set_bait(folder: Path) -> tuple[Path, Path, Path]:
-    """Make a file that only confinement protects, and a workspace; return both, and a path that must not appear."""
-    folder.chmod(0o755)
-    secret, workspace = folder / "secret", folder / "workspace"
-    secret.write_text("canary")
-    secret.chmod(0o666)
-    workspace.mkdir()
-    workspace.chmod(0o777)
-    return secret, workspace, folder / "secret.made"
+        raise CanaryError(f"it failed: {type(error).__name__}") from error

@@ -21,12 +21,12 @@ from paddock.confinement.sandbox.child.protection import (
 )
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTER, WATCH_FILTER
+from paddock.foundation.files import SYSTEM_FOLDERS
 from paddock.model.errors import ConfigurationError
 from paddock.model.network import Network
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 
-_SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FILES = (
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ca-certificates", "crypto-policies",
     "passwd", "group", "nsswitch.conf", "localtime", "timezone", "mime.types", "os-release", "debian_version",
@@ -497,7 +497,7 @@ def is_system_path(path: str) -> bool:
     """Return whether every program can read a path, because it is the system's."""
     return any(
         state_paths.is_below(os.path.realpath(path), folder)
-        for folder in (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in _ETC_CERTIFICATES))
+        for folder in (*SYSTEM_FOLDERS, *(f"/etc/{name}" for name in _ETC_CERTIFICATES))
     )
 
 
@@ -509,7 +509,7 @@ def _system(network: Network) -> tuple[str, ...]:
         + (_ETC_NAMES if network != "none" else ())
         + (_ETC_RESOLVER if network == "full" else ())
     )
-    return (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in names), *_MACHINE_FILES)
+    return (*SYSTEM_FOLDERS, *(f"/etc/{name}" for name in names), *_MACHINE_FILES)
 
 
 @functools.lru_cache(maxsize=4)

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from paddock.confinement.sandbox import spec
+from paddock.confinement.sandbox.canary_run import CanaryError, run_canary
 from paddock.confinement.sandbox.child import (
     canary,
     cgroup,
@@ -30,7 +31,7 @@ from paddock.confinement.sandbox.state_paths import StateFile
 from paddock.foundation.files import make_temporary_directory
 from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
-from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.sandbox import TIERS, Examination, Layer, Tier, TierReport
 from paddock.policy.settings.schema import Protection
 
@@ -81,10 +82,6 @@ _LAYERS: dict[Tier, tuple[str, ...]] = {
     "landlock": (),
     "unconfined": (),
 }
-
-
-class _CanaryError(Exception):
-    """The canary, or the program that is run after it, failed to run."""
 
 
 async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
@@ -224,7 +221,7 @@ async def _prove(tier: Tier, job_user: int | None, *, supervised: bool) -> TierR
             attempts = await attack(folder, KernelSandbox(facts, tier, job_user, supervised=supervised))
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
-    except _CanaryError as error:
+    except CanaryError as error:
         return _explain_failure(tier, facts, str(error))
     accepted = () if supervised else (canary.CHANGE_METADATA,)
     worked = [name for name, refused in attempts.items() if not refused and name not in accepted]
@@ -247,39 +244,21 @@ def _explain_closed_directory(job_user: int | None) -> str:
 
 
 async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
-    """Return for each attempt of the canary whether it was refused. Raises _CanaryError if the canary cannot run."""
-    secret, workspace, made = _bait(folder)
+    """Return for each attempt of the canary whether it was refused. Raises CanaryError if the canary cannot run."""
     limits = ProcessLimits(timeout_ms=10_000)
-    hidden = workspace / ".env"
-    hidden.write_text("canary")
-    hidden.chmod(0o666)
-    target = json.dumps({**canary.describe_parent(), "secret": str(secret), "hidden": str(hidden)})
-    attempts: dict[str, bool] = {}
+
+    async def run(grants: ProcessGrants, target: str) -> ProcessResult:
+        return await sandbox.run(["canary"], grants, limits, canary=target)
+
     async with sandbox:
-        for grants in (ProcessGrants(), ProcessGrants(workspace=workspace, access="read-only")):
-            result = await sandbox.run(["canary"], grants, limits, canary=target)
-            if result.status is not Status.OK:
-                raise _CanaryError(result.reason or result.stderr.head or "the canary could not run")
-            for name, refused in json.loads(result.stdout.head).items():
-                attempts[name] = refused and attempts.get(name, True)
+        attempts, workspace = await run_canary(folder, run)
         ran = await sandbox.run(["/bin/true"], limits=limits)
-        changed = await sandbox.run(["/bin/sh", "-c", _CHANGE_OWN], grants, limits)
+        reading = ProcessGrants(workspace=workspace, access="read-only")
+        changed = await sandbox.run(["/bin/sh", "-c", _CHANGE_OWN], reading, limits)
     for program, result in (("/bin/true", ran), (_CHANGE_OWN, changed)):
         if result.status is not Status.OK:
-            raise _CanaryError(f"{program}: {result.reason or result.stderr.head.strip() or result.status}")
-    # A jail has its own directory of that name; what counts is whether the file exists outside of the jail.
-    attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
+            raise CanaryError(f"{program}: {result.reason or result.stderr.head.strip() or result.status}")
     return attempts
-
-
-def _bait(folder: Path) -> tuple[Path, Path, Path]:
-    """Make a file that only confinement protects, and a workspace; return both, and a path that must not appear."""
-    folder.chmod(0o755)
-    secret, workspace = folder / "secret", folder / "workspace"
-    secret.write_text("canary")
-    secret.chmod(0o666)
-    workspace.mkdir()
-    return secret, workspace, folder / "secret.made"
 
 
 def _explain_failure(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:

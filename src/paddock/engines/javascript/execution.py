@@ -27,6 +27,7 @@ from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.task import GuestTask, Host, HostReply
 from paddock.engines.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.foundation.large_json import count_in_slices, let_others_run
+from paddock.model.compat import SDK_ALIAS
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
 from paddock.model.outcome import (
@@ -130,6 +131,7 @@ class GuestExecution(GuestTurn):
             "vars": work.vars,
             "commands": self._task.commands,
             "workspace": str(self._task.workspace),
+            "alias": SDK_ALIAS,
         }
         if work.input is not None:
             settings["input"] = work.input

@@ -10,6 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from paddock.engines.javascript.source_map import NEWLINE_PATTERN
+from paddock.model.compat import SDK_ALIAS
 from paddock.model.outcome import ErrorInfo
 
 _MAX_EXPRESSION_CHARS = 2000
@@ -166,7 +167,8 @@ def find_callee(text: str) -> str:
 
 def gives_promise(called: str, source: str) -> bool:
     """Return whether a call of a tool, a method of the SDK or a function of the program returns a promise."""
-    called = called.replace("mentu.", "paddock.", 1) if called.startswith("mentu.") else called
+    if called.startswith(f"{SDK_ALIAS}."):
+        called = f"paddock{called.removeprefix(SDK_ALIAS)}"
     if called.startswith(("servers.", "servers[")):
         return len(split_names(called)) > 2  # a tool, not a server
     if called in _STATIC or called in _ASYNC_METHODS:

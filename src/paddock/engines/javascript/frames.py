@@ -379,7 +379,7 @@ def _read_word(items: Json, size: int, values: int) -> Message:
     )
 
 
-def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
+def _read_message(kind: Json, parts: list[Json], size: int) -> Message:
     if kind == "call":
         return _read_call(*parts, size=size)
     match kind, parts:

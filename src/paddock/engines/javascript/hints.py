@@ -14,6 +14,7 @@ from paddock.engines.javascript.expressions import (
     gives_promise,
     split_names,
 )
+from paddock.model.compat import SDK_ALIAS
 from paddock.model.outcome import ErrorInfo
 from paddock.model.texts import FENCED, find_nearest
 
@@ -229,7 +230,9 @@ def find_called_names(error: ErrorInfo, source: str) -> list[str]:
         return []
     if (found := _NO_FUNCTION.fullmatch(error.message)) and found[1] == "servers":
         return ["servers", found[2]]
-    if (found := _NOT_READ.fullmatch(error.message)) and site.base().startswith(("paddock.", "mentu.")):
+    if (found := _NOT_READ.fullmatch(error.message)) and site.base().startswith(
+        ("paddock.", f"{SDK_ALIAS}.")
+    ):
         return [*split_names(site.base()), found[1]]
     return []
 
@@ -362,7 +365,7 @@ def _of_a_method(error: ErrorInfo) -> str:
         return f'JavaScript itself uses `{found[2]}`; call the tool as {found[1]}.call("{found[2]}", args)'
     if found is None or found[1] == "servers":
         return _TOOLS if found else ""
-    if found[1].startswith(("servers", "paddock", "mentu")):
+    if found[1].startswith(("servers", "paddock", SDK_ALIAS)):
         return ""
     if name := _FOREIGN_METHODS.get(found[2]):
         return f"the method is called `{name}` in JavaScript"

@@ -14,6 +14,7 @@ from paddock.engines.javascript.launch import Launcher
 from paddock.engines.javascript.parse_cache import ParseCache
 from paddock.engines.javascript.source_map import SourceMap, SourcePosition, clamp_place, find_place
 from paddock.model.base import Json, Value
+from paddock.model.compat import SDK_ALIAS
 from paddock.model.errors import EngineError, explain_start_failure
 from paddock.model.json_meter import MAX_VALUES, holds_more
 from paddock.model.outcome import ErrorInfo
@@ -102,7 +103,7 @@ class _ParserAnswer(Value):
 
 def write_request(source: str, language: Language, *, session: bool = False) -> bytes:
     """Return the JSON of a request to parse.js; the declarations of a program in a `session` outlive it."""
-    request: dict[str, Json] = {"source": source, "language": language}
+    request: dict[str, Json] = {"source": source, "language": language, "alias": SDK_ALIAS}
     return json.dumps(request | ({"session": True} if session else {})).encode()
 
 

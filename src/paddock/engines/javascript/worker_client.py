@@ -26,7 +26,7 @@ SHORT_S = 0.05
 NICENESS = 10
 """The lower priority (setpriority(2)): beside a process of 0 it gets a tenth of a processor."""
 _INTERRUPT = signal.SIGUSR1
-"""Ends the JavaScript that runs; child/interrupt.py has the same number."""
+"""Ends the JavaScript that runs; child/v8_native.py has the same number."""
 _RESIDENT_PATTERN = re.compile(rb"RssAnon:\s*(\d+) kB")
 _PEAK_PATTERN = re.compile(rb"VmHWM:\s*(\d+) kB")
 

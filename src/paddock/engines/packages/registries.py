@@ -23,6 +23,7 @@ from paddock.engines.packages.errors import PackagesError
 from paddock.foundation.files import read_bounded
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import KIB
+from paddock.model.urls import strip_credentials
 
 DEFAULT = "default"
 """Name of the registry that the installer itself has as its default."""
@@ -36,13 +37,6 @@ _UV_INDEX_NAME_PATTERN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=(.*)")
 _UV_CREDENTIALS_PATTERN = re.compile(r"UV_INDEX_\w+_(?:USERNAME|PASSWORD)")
 _NPM_AUTHORITY_KEYS = ("_authToken", "_auth", "username", "_password", "email")
 _NPM_VARIABLE_PATTERN = re.compile(r"\$\{([^}]+)\}")
-
-
-def strip_credentials(address: str) -> str:
-    """Return an address without user and password, query and fragment."""
-    parts = urlsplit(address)
-    authority = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, authority, parts.path, "", ""))
 
 
 def _list_secrets(addresses: Iterable[str]) -> list[str]:

@@ -9,7 +9,6 @@ import glob
 import hashlib
 import os
 import re
-import stat
 import subprocess
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +18,9 @@ from typing import Self
 from paddock.confinement.sandbox.child import permissions
 from paddock.confinement.sandbox.child.paths import list_links
 from paddock.engines.programs import directories
+from paddock.foundation.files import SYSTEM_FOLDERS, is_ours
 from paddock.policy.settings.recipes import PLACEHOLDER_PATTERN, Recipe, RecipeVariant
 
-_SYSTEM_FOLDERS = tuple(
-    Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-)
-"""Directories that every program can read; `paddock.confinement.sandbox.spec` grants them."""
 _DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _STAND_INS = frozenset({"rustup", "volta-shim", "mise", "asdf"})
 _SCRIPT_MAGIC = b"#!"
@@ -159,7 +155,7 @@ def find(recipe: Recipe, search: ToolchainSearch, *, executable: str = "") -> To
     if not reasons:
         known = ", ".join(recipe.candidates)
         reasons.append(f"Paddock runs {recipe.title} with {known}, not with {wanted}")
-    if any(_SYSTEM_FOLDERS[0].is_relative_to(folder.resolve()) for folder in search.untrusted):
+    if any(Path(SYSTEM_FOLDERS[0]).is_relative_to(folder.resolve()) for folder in search.untrusted):
         return MissingToolchain(recipe, "; ".join(dict.fromkeys(reasons)), _NARROWER)
     return MissingToolchain(recipe, "; ".join(dict.fromkeys(reasons)), remedy(recipe))
 
@@ -301,7 +297,7 @@ def _list_grants(
     for pattern in [*(fill_placeholders(word, placeholders) for word in words), *warm]:
         for match in sorted(glob.glob(pattern)):
             real = Path(match).resolve()
-            if any(real.is_relative_to(system) for system in _SYSTEM_FOLDERS):
+            if any(real.is_relative_to(system) for system in SYSTEM_FOLDERS):
                 continue
             if Path.home().is_relative_to(real) or Path("/").samefile(real.parent):
                 raise UnusableError(f"{placeholders['executable']} would let programs read all of {real}")
@@ -309,7 +305,7 @@ def _list_grants(
     program = Path(placeholders["executable"])
     on_the_way = [program, *map(Path, list_links(str(program)))]
     if not all(
-        any(path.is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *found)) for path in on_the_way
+        any(path.is_relative_to(folder) for folder in (*SYSTEM_FOLDERS, *found)) for path in on_the_way
     ):
         # The program, or a link that it leads through, is outside of the granted directories.
         found[program] = None
@@ -322,15 +318,6 @@ def _list_grants(
 def reachable_to_read(path: Path, user: int | None) -> bool:
     """Return whether a user can enter the directory of `path`."""
     return reachable(path if path.is_dir() else path.parent, user)
-
-
-def is_ours(folder: Path) -> bool:
-    """Return whether a directory is this user's, and no other user can put files into it."""
-    try:
-        facts = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
 
 
 def _make_environment(

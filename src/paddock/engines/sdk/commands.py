@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.foundation.files import SYSTEM_FOLDERS
 from paddock.model.base import Json
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.json_meter import MAX_VALUES, holds_more
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _MAX_ERROR_CHARS = 2_000
 _ERROR_NAME = "CommandError"
-_SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 
 Secret = Callable[[str], str | None]
 """Returns a secret of the vault by name, or None; registers it for redaction."""
@@ -141,7 +141,7 @@ def _not_started(why: str) -> SdkFailed:
 
 
 def _is_system(path: Path) -> bool:
-    return any(path.is_relative_to(place) for place in _SYSTEM_FOLDERS)
+    return any(path.is_relative_to(place) for place in SYSTEM_FOLDERS)
 
 
 def _make_value(command: SdkCommand, result: "ProcessResult") -> Json:

@@ -1,18 +1,14 @@
 """One POST over https to an address that may be untrusted; the address is checked first.
 
-The name is resolved once. Each of its addresses must be public and of another machine,
-or in a granted network, and the connection goes to a
-checked address, even if the name resolves to another one a moment later. The certificate must be valid for the name.
-Redirects and proxies are not followed, because they would lead elsewhere.
+Each address of the host must be public and of another machine, or in a granted network (`send_checked`).
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 import httpx2
 
 from paddock.confinement.network.dial import DialRefusedError, find_refused
-from paddock.confinement.network.http_transport import CheckedTransport
+from paddock.confinement.network.http_transport import describe_cause, read_url_authority, send_checked
 from paddock.model.addresses import MAX_PORT, Address, is_port
 from paddock.model.errors import SdkError
 
@@ -40,43 +36,32 @@ def check_url(text: str) -> httpx2.URL:
         raise SdkError(f"the url must be https://host/path without a user, of at most {URL_CHARS} characters")
     if not is_port(url.port):
         raise SdkError(f"the url names port {url.port}, but a port is 1 to {MAX_PORT}")
+    try:
+        read_url_authority(url)
+    except httpx2.InvalidURL as error:
+        raise SdkError(f"the url is not valid: {error}") from None
     return url.copy_with(fragment=None)
 
 
 async def send_post(url: httpx2.URL, body: bytes, headers: Mapping[str, str], networks: Sequence[str]) -> int:
     """Send `body` and return the status of the answer, a 2xx. Takes at most 10 seconds. Raises NotSentError."""
 
-    async def check(url: httpx2.URL, addresses: Sequence[Address]) -> None:
+    async def check(addresses: Sequence[Address]) -> None:
         if (refused := find_refused(addresses, [networks])) is not None:
             text = f"{url.host} leads to {refused[0]}, which is {refused[1]}"
             remedy = "name its network in `webhook_networks` under [sdk] to allow it"
             raise NotSentError(f"{text}; {remedy}", retryable=False)
 
+    request = httpx2.Request("POST", url, content=body, headers=headers)
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            return await _send(url, body, headers, CheckedTransport(check))
+        answer = await send_checked(request, check, timeout_s=_TIMEOUT_S, max_bytes=ANSWER_BYTES)
     except TimeoutError:
         raise NotSentError(f"{url.host} did not answer within {_TIMEOUT_S:.0f} s", retryable=True) from None
     except DialRefusedError as error:
         raise NotSentError(str(error), retryable=True) from None
-
-
-async def _send(url: httpx2.URL, body: bytes, headers: Mapping[str, str], transport: CheckedTransport) -> int:
-    sent = {**headers, "accept-encoding": "identity"}
-    try:
-        async with (
-            httpx2.AsyncClient(transport=transport, trust_env=False, timeout=_TIMEOUT_S) as client,
-            client.stream("POST", url, content=body, headers=sent, follow_redirects=False) as answer,
-        ):
-            status, size = answer.status_code, 0
-            async for chunk in answer.aiter_raw():
-                size += len(chunk)
-                if size > ANSWER_BYTES:
-                    break
-    except httpx2.ConnectError as error:
-        raise NotSentError(f"{url.host}: {error}", retryable=True) from None
     except httpx2.HTTPError as error:
-        raise NotSentError(f"{url.host}: {type(error).__name__}: {error}", retryable=True) from None
-    if not 200 <= status < 300:
+        raise NotSentError(f"{url.host}: {describe_cause(error)}", retryable=True) from None
+    status = answer.status_code
+    if not answer.is_success:
         raise NotSentError(f"{url.host} answered {status}", retryable=status == 429 or status >= 500)
     return status

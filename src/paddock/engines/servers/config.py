@@ -32,7 +32,8 @@ from paddock.foundation.files import read_bounded
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber
 from paddock.model.limits import SERVERS_FILE_BYTES
-from paddock.model.texts import list_faults
+from paddock.model.texts import FAULT_TEXTS, list_faults
+from paddock.model.urls import render_origin
 from paddock.policy.redaction.known import NO_SECRETS, ServerSecrets, is_credential
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -109,7 +110,7 @@ class HttpServer:
         return named or urlsplit(self.url).username is not None
 
     def __repr__(self) -> str:
-        return f"HttpServer({self.name!r}, host={render_host(self.url)!r}, headers={sorted(self.headers)})"
+        return f"HttpServer({self.name!r}, host={render_origin(self.url)!r}, headers={sorted(self.headers)})"
 
 
 Server = StdioServer | HttpServer
@@ -373,16 +374,10 @@ _PATH_VARIABLES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", 
 
 
 _TYPE_MESSAGES = {
+    **FAULT_TEXTS,
     "string_type": 'must be a text: write it between "quotes"',
-    "string_too_short": "must not be empty",
     "list_type": "must be a list of texts",
     "dict_type": "must be an object whose values are texts",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "bool_type": "must be true or false",
-    "model_type": "must be an object",
-    "extra_forbidden": "is unknown",
 }
 """Errors for a member of the wrong type."""
 
@@ -528,9 +523,3 @@ def _list_password_forms(url: str) -> set[str]:
         return set()
     pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
     return {parts.password, unquote(parts.password), b64encode(pair.encode()).decode()}
-
-
-def render_host(url: str) -> str:
-    """Return scheme, host and port of an address: the parts without credentials."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

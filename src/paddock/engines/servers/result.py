@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from paddock.engines.servers.output import MAX_DEPTH
-from paddock.foundation.large_json import MIN_SLICED_VALUES, count_in_slices, decode_in_slices
+from paddock.foundation.large_json import JsonLimitError, read_json
 from paddock.model.base import Json
 from paddock.model.errors import (
     InvalidArguments,
@@ -20,7 +20,7 @@ from paddock.model.errors import (
 )
 from paddock.model.invisible import has_invisible, spell_invisible
 from paddock.model.json_meter import COUNTED_BYTES, MAX_VALUES
-from paddock.model.numbers import decoder_for, dumps, loads
+from paddock.model.numbers import dumps, loads
 from paddock.model.outcome import Status
 
 _MAX_EXACT_INTEGER = 2**53 - 1
@@ -145,17 +145,18 @@ async def read_native(result: ToolResult) -> Json:
     if len(text) <= COUNTED_BYTES or text[:1] in _NON_JSON_LETTERS:
         return _value_of(text)
     data = text.encode("utf-8", "surrogatepass")
-    meter = await count_in_slices(data, result.max_values, MAX_DEPTH)
-    if meter.values > result.max_values:
+    try:
+        value, _ = await read_json(data, result.max_values, MAX_DEPTH, errors="surrogatepass")
+    except JsonLimitError as fault:
+        if fault.too_deep:
+            return _value_of(text)
         what = f"its text is JSON of more than {result.max_values} values"
         how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
-        raise ServerUnavailable(f"Server {result.server} sent no complete answer: {what}; {how}.", sent=True)
-    if meter.values <= MIN_SLICED_VALUES or meter.too_deep:
-        return _value_of(text)
-    try:
-        return await decode_in_slices(text, decoder_for(data).raw_decode)
+        why = f"Server {result.server} sent no complete answer: {what}; {how}."
+        raise ServerUnavailable(why, sent=True) from None
     except ValueError:
         return text
+    return _keep_digits(value, text)
 
 
 def native_value(result: ToolResult) -> Json:
@@ -199,6 +200,10 @@ def _value_of(text: str) -> Json:
         value: Json = loads(text)
     except (ValueError, RecursionError):
         return text
+    return _keep_digits(value, text)
+
+
+def _keep_digits(value: Json, text: str) -> Json:
     if isinstance(value, dict | list | str | bool | None):
         return cast("Json", value)
     exact = json.dumps(value) == text.strip() and not (

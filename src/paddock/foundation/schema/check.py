@@ -79,7 +79,7 @@ class Schema:
             self._validator = validator_for(document, retriever=_refuse_reference, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
-            first = f"this is no JSON Schema: {_cut_text(first, _MAX_NAMES_CHARS)}"
+            first = f"this is no JSON Schema: {ellipsis(first, _MAX_NAMES_CHARS)}"
             if isinstance(problem, BadPatternError):
                 raise BadPatternError(first, problem.pattern) from None
             if isinstance(problem, ValidationError) and problem.instance_path:
@@ -131,7 +131,8 @@ class Schema:
             case "additionalProperties" | "unevaluatedProperties":
                 known = self._list_known_names(error)
                 for name in facts["unexpected"][:_MAX_PROBLEMS]:
-                    yield f"`{_cut_text(_join_path(path, name))}` is unknown{_suggest_names(name, known)}"
+                    shown = ellipsis(_join_path(path, name), _MAX_VALUE_CHARS)
+                    yield f"`{shown}` is unknown{_suggest_names(name, known)}"
             case "type":
                 expected = " or ".join(_TYPES.get(name, name) for name in _as_list(facts["types"]))
                 yield f"{_name_subject(path)} must be {expected}, not {_render_value(error.instance)}"
@@ -139,10 +140,10 @@ class Schema:
                 options = [json.dumps(option) for option in facts["options"]]
                 near = _near_option(error.instance, facts["options"])
                 hint = f"; did you mean {near}?" if near else ""
-                listed, given = _cut_text(", ".join(options)), _render_value(error.instance)
+                listed, given = ellipsis(", ".join(options), _MAX_VALUE_CHARS), _render_value(error.instance)
                 yield f"{_name_subject(path)} must be one of {listed}, not {given}{hint}"
             case _:
-                yield f"{_name_subject(path)}: {_cut_text(error.message, _MAX_NAMES_CHARS)}"
+                yield f"{_name_subject(path)}: {ellipsis(error.message, _MAX_NAMES_CHARS)}"
 
     def _list_known_names(self, error: "ValidationError") -> list[str]:
         """Return the names that the object at fault may have."""
@@ -153,7 +154,7 @@ class Schema:
         """Return what the schema says about a missing property, in front of which stands a colon."""
         member = self._find_subschema(error.schema_path[:-1]).get("properties", {}).get(name)
         text = member.get("description") if isinstance(member, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return f": {_cut_text(text.rstrip('. '), _MAX_NAMES_CHARS)}" if isinstance(text, str) else ""
+        return f": {ellipsis(text.rstrip('. '), _MAX_NAMES_CHARS)}" if isinstance(text, str) else ""
 
     def _find_misspelling(self, error: "ValidationError", name: str) -> str:
         """Return which name that the schema does not know may stand for a missing one; empty where none is near."""
@@ -163,7 +164,9 @@ class Schema:
             return ""  # what is unknown is told by itself
         given = {_normalize_name(each): each for each in error.instance if each not in known}
         near = _find_nearest(_normalize_name(name), list(given))
-        return f"; `{_cut_text(given[near])}` was given: did you mean `{name}`?" if near else ""
+        return (
+            f"; `{ellipsis(given[near], _MAX_VALUE_CHARS)}` was given: did you mean `{name}`?" if near else ""
+        )
 
     def _find_subschema(self, path: list[str | int]) -> dict[str, Any]:
         """Return the object at a path of the schema; an empty one where a reference leads elsewhere."""
@@ -177,14 +180,14 @@ class Schema:
 
 
 def _refuse_reference(uri: str) -> NoReturn:
-    raise ValueError(f"a schema may not refer to {_cut_text(uri)}")
+    raise ValueError(f"a schema may not refer to {ellipsis(uri, _MAX_VALUE_CHARS)}")
 
 
 def _render_path(steps: list[str | int]) -> str:
     path = ""
     for step in steps:
         path = f"{path}[{step}]" if isinstance(step, int) else _join_path(path, step)
-    return _cut_text(path)
+    return ellipsis(path, _MAX_VALUE_CHARS)
 
 
 def _join_path(path: str, name: str) -> str:
@@ -202,7 +205,7 @@ def _as_list(types: str | list[str]) -> list[str]:
 def _suggest_names(name: str, known: list[str]) -> str:
     if nearest := _find_nearest(name, known):
         return f"; did you mean `{nearest}`?"
-    return f"; known: {_cut_text(', '.join(known), _MAX_NAMES_CHARS)}" if known else ""
+    return f"; known: {ellipsis(', '.join(known), _MAX_NAMES_CHARS)}" if known else ""
 
 
 def _find_nearest(name: str, known: list[str]) -> str | None:
@@ -240,7 +243,7 @@ def _render_value(value: Json) -> str:
         case list():
             return "a list"
         case str():
-            return f"the text {json.dumps(_cut_text(value))}"
+            return f"the text {json.dumps(ellipsis(value, _MAX_VALUE_CHARS))}"
         case Decimal():
             return str(value)
         case _:
@@ -267,7 +270,3 @@ def _read_fraction(digits: str) -> float | Decimal:
     ):
         return exact
     return number
-
-
-def _cut_text(text: str, max_chars: int = _MAX_VALUE_CHARS) -> str:
-    return ellipsis(text, max_chars)

@@ -100,9 +100,12 @@ class RuntimePrograms(Kind[RuntimeRun]):
         return left, name_executable(left[0]) if left else request
 
     def suggest_remedy(self, work: RuntimeRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
-        if rule == "runtimes.timeout_ms":
-            max_ms = settings.runtimes.timeout_ms
-            return f"ask for at most {max_ms} ms, or raise `runtimes.timeout_ms` in paddock.toml"
+        maximums = {
+            "runtimes.timeout_ms": f"{settings.runtimes.timeout_ms} ms",
+            "runtimes.memory_bytes": f"{settings.runtimes.memory_bytes} bytes",
+        }
+        if rule in maximums:
+            return f"ask for at most {maximums[rule]}, or raise `{rule}` in paddock.toml"
         if rule != "runtimes.compatible":
             return ""
         known = catalogue(work.runtime)

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from paddock.model.approval import Question, Scope
-from paddock.model.base import Json, count
+from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Decision
 from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
+from paddock.model.texts import cut_middle
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 
 _MAX_PATH_CHARS = 800
@@ -105,9 +106,8 @@ def format_details(arguments: Mapping[str, Json], outgoing: OutgoingRedaction) -
 def _shorten_texts(value: Json) -> Json:
     """Return a value whose long strings say how many characters are left out."""
     match value:
-        case str() if len(value) > _MAX_TEXT_CHARS:
-            half = _MAX_TEXT_CHARS // 2
-            return f"{value[:half]} [... {count(len(value) - 2 * half, 'character')} not shown ...] {value[-half:]}"
+        case str():
+            return cut_middle(value, _MAX_TEXT_CHARS)
         case list():
             return [_shorten_texts(item) for item in cast("list[Any]", value)]
         case dict():

@@ -23,6 +23,6 @@ Where that happens:
 A rule matches only within a line, so that the result never depends on how a text is split into chunks. RE2 runs every
 pattern, in linear time for any text. RE2 and the rules are loaded when a text contains the keyword of a rule.
 
-Read `scanner` first. Outlets: `outgoing`, `removal`, `stream`, `structured`. Finding: `known` with `spellings`,
+Read `scanner` first. Outlets: `outgoing`, `stream`, `structured`. Finding: `known` with `spellings`,
 `rules`, `values`, `private_keys`, `lists`, `colours`.
 """

@@ -65,6 +65,11 @@ class KnownSecrets:
                 yield at, at + len(form)
                 at = data.find(form, at + 1)
 
+    def occur_in(self, text: str) -> bool:
+        """Return whether a secret is in a text."""
+        data = text.encode("utf-8", "surrogatepass")
+        return any(data.find(form) >= 0 for form in self._forms)
+
     def hide(self, text: str) -> str:
         """Return a text without the secrets."""
         if not self._forms:

@@ -1,10 +1,10 @@
 """Remove secrets from outcomes before they leave Paddock."""
 
-from collections.abc import Callable, Iterable
-from itertools import chain
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 from paddock.model.outcome import (
     CallRecord,
     ConsoleLine,
@@ -14,18 +14,122 @@ from paddock.model.outcome import (
     RawResult,
 )
 from paddock.model.tool import ToolEnd
+from paddock.policy.redaction.colours import ESCAPE, ESCAPED_SLASH
 from paddock.policy.redaction.known import KnownSecrets
-from paddock.policy.redaction.removal import Removal
+from paddock.policy.redaction.private_keys import KEY_SIGN
+from paddock.policy.redaction.rules import may_match
 from paddock.policy.redaction.scanner import Scanner, Slices, finish
+from paddock.policy.redaction.stream import StreamRedactor
+from paddock.policy.redaction.structured import walk_members
 from paddock.policy.settings.schema import RedactionSettings
+
+_ESCAPE, _ESCAPED_SLASH = ESCAPE.decode(), ESCAPED_SLASH.decode()
+_MAX_NAME_BYTES = 256
+"""Maximum length of a member's name by which its value is judged."""
+
+
+class Removal:
+    """One pass over the texts of one answer. `count` is the number of secrets removed so far."""
+
+    def __init__(self, scanner: Scanner) -> None:
+        self._scanner = scanner
+        self._keywords: tuple[str, ...] | None = None
+        """Keywords that a string of the current value may contain; None if it may contain any."""
+        self._sees_numbers = False
+        self._beginnings: dict[str, bytes] = {}
+        self.count = 0
+
+    def text(self, text: str) -> str:
+        """Return a text without its secrets."""
+        return finish(self.text_in_slices(text))
+
+    def json(self, value: Json, *, numbers: bool = True, written: bytes | None = None) -> Json:
+        """Return a copy of a JSON value without its secrets, also in names of members.
+
+        Patterns of the settings also see `numbers`. `written` is the value as JSON, which makes this faster.
+        """
+        return finish(self.json_in_slices(value, numbers=numbers, written=written))
+
+    def text_in_slices(self, text: str) -> Slices[str]:
+        """Return a text without its secrets."""
+        if self._keywords is not None and _ESCAPE not in text and _ESCAPED_SLASH not in text:
+            lowered = text.lower()
+            if not any(word in lowered for word in self._keywords):
+                return text
+        data = text.encode("utf-8", "surrogatepass")
+        if self._scanner.leaves_alone(data):
+            return text
+        if KEY_SIGN in data:
+            stream = StreamRedactor(self._scanner)
+            redacted = (yield from stream.feed_in_slices(data)) + (yield from stream.end_in_slices())
+            count = stream.count
+        else:
+            redacted, count = yield from self._scanner.redact_in_slices(data)
+        self.count += count
+        return redacted.decode("utf-8", "surrogatepass") if count else text
+
+    def json_in_slices(
+        self, value: Json, *, numbers: bool = True, written: bytes | None = None
+    ) -> Slices[Json]:
+        """Return a JSON value without its secrets: see `json`."""
+        self._sees_numbers = numbers and self._scanner.has_patterns
+        self._keywords = None if written is None else self._scanner.find_keywords(written)
+        members = walk_members(value)
+        try:
+            name, scalar = next(members)
+            while True:
+                left = (
+                    yield from self._redact_scalar(scalar)
+                    if name is None
+                    else self._redact_member(name, scalar)
+                )
+                yield
+                name, scalar = members.send(left)
+        except StopIteration as end:
+            return end.value
+        finally:
+            self._keywords = None
+
+    def _redact_scalar(self, scalar: Json) -> Slices[Json]:
+        if isinstance(scalar, str):
+            return (yield from self.text_in_slices(scalar))
+        if scalar is None or isinstance(scalar, bool) or not self._sees_numbers:
+            return scalar
+        written = dumps(scalar)
+        left = yield from self.text_in_slices(written)
+        return scalar if left == written else left
+
+    def _redact_member(self, name: str, scalar: Json) -> Slices[Json]:
+        """Return the scalar of a member without secrets. Its first line is judged as it would be after `"name": "`."""
+        if not isinstance(scalar, str):
+            return (yield from self._redact_scalar(scalar))
+        alone = yield from self.text_in_slices(scalar)
+        beginning = self._member_prefix(name)
+        if not beginning:
+            return alone
+        end = min((at for at in map(alone.find, "\n\r") if at >= 0), default=len(alone))
+        line = alone[:end].encode("utf-8", "surrogatepass")
+        redacted, count = yield from self._scanner.redact_tail(beginning, line)
+        self.count += count
+        return redacted.decode("utf-8", "surrogatepass") + alone[end:] if count else alone
+
+    def _member_prefix(self, name: str) -> bytes:
+        """Return the text before a member's value; b"" if no rule judges a value by this name."""
+        found = self._beginnings.get(name)
+        if found is None:
+            found = f'"{name}": "'.encode("utf-8", "surrogatepass")
+            decides = self._scanner.has_rules and len(found) <= _MAX_NAME_BYTES and b"\n" not in found
+            found = self._beginnings[name] = found if decides and may_match(found) else b""
+        return found
+
 
 OnCall = Callable[[CallRecord], None]
 
 _Result = TypeVar("_Result", bound=RawResult)
 _Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
-_FOREIGN_FACTS = ("name", "executable", "cwd", "file", "prompt", "actor", "variables")
 _FOREIGN_LISTS = ("violations", "hosts", "requirements")
+_FOREIGN_FACTS = {"name", "executable", "cwd", "file", "prompt", "actor", "variables", *_FOREIGN_LISTS}
 """Facts for the ledger whose texts a program or a caller chose."""
 
 
@@ -62,16 +166,18 @@ class OutgoingRedaction:
         """Return True if no text contains a secret, by a fast check. False is only a guess."""
         return self._scanner.leaves_alone("\n".join(texts).encode("utf-8", "surrogatepass"))
 
-    def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def facts(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return facts for the ledger without secrets: a program chooses the names that it calls."""
-        if self.known_secrets:
+        if self.known_secrets and self.known_secrets.occur_in(_join_texts(facts)):
             facts = {key: self.known_secrets.hide_json(value) for key, value in facts.items()}
-        names: dict[str, str] = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
-        lists: dict[str, list[str]] = {key: facts[key] for key in _FOREIGN_LISTS if facts.get(key)}
-        if self._scanner.leaves_name_alone("\n".join((*names.values(), *chain(*lists.values())))):
+        foreign = {key: facts[key] for key in facts.keys() & _FOREIGN_FACTS if facts[key]}
+        if self._scanner.leaves_name_alone(_join_texts(foreign)):
             return facts
-        found = {key: list(map(self.text, texts)) for key, texts in lists.items()}
-        return facts | {key: self.text(text) for key, text in names.items()} | found
+        found = {
+            key: self.text(value) if isinstance(value, str) else list(map(self.text, value))
+            for key, value in foreign.items()
+        }
+        return {**facts, **found}
 
     def line(self, line: ConsoleLine) -> ConsoleLine:
         """Return a console line without secrets."""
@@ -121,6 +227,17 @@ class OutgoingRedaction:
             return outcome
         changes = {"decision": outcome.decision.model_copy(update=texts)}
         return outcome.model_copy(update={**changes, "redactions": outcome.redactions + removal.count})
+
+
+def _join_texts(facts: Mapping[str, Any]) -> str:
+    """Return all texts of facts, one on each line."""
+    texts: list[str] = []
+    for value in facts.values():
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, (list, tuple)):
+            texts += cast("Iterable[str]", value)
+    return "\n".join(texts)
 
 
 def _redact_each(

@@ -133,8 +133,8 @@ class Scanner:
         return not self._has_rules or not may_match(data)
 
     def leaves_name_alone(self, text: str) -> bool:
-        """Return `leaves_alone` of a short text that recurs, such as the name of a tool."""
-        if self._patterns or self._known:
+        """Return `leaves_alone` of a short text that recurs, such as a tool name; known values are ignored."""
+        if self._patterns:
             return False
         return not self._has_rules or not may_match_name(text)
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from paddock.model.base import Value
+from paddock.policy.settings.narrowing import SAME, Mark
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$"
 NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
@@ -47,23 +48,25 @@ class ClusterSettings(Value):
     No workspace may set it.
     """
 
-    url: Annotated[str, AfterValidator(_check_database)] | None = None
+    url: Annotated[Annotated[str, AfterValidator(_check_database)] | None, SAME, Mark.OWNERS_ONLY] = None
     """Address of the PostgreSQL database, such as `postgresql://paddock@db.example.com/paddock?sslmode=verify-full`.
     Without it, each machine has its own record and its own claims. The password is in the variable `PGPASSWORD`, or in
     the file of `PGPASSFILE`."""
-    node: Annotated[str, Field(pattern=NODE_PATTERN)] = Field(default_factory=_name_node)
+    node: Annotated[str, Field(pattern=NODE_PATTERN), SAME, Mark.OWNERS_ONLY] = Field(
+        default_factory=_name_node
+    )
     """Name of this machine or replica, different from that of every other one; by default its host name."""
-    node_url: Annotated[str, AfterValidator(check_node_url)] | None = None
+    node_url: Annotated[Annotated[str, AfterValidator(check_node_url)] | None, SAME, Mark.OWNERS_ONLY] = None
     """Address at which the other replicas reach this one, such as `http://10.0.0.7:8700`."""
-    key_file: Path | None = None
+    key_file: Annotated[Path | None, SAME, Mark.OWNERS_ONLY] = None
     """File with the keys that replicas authenticate to each other with: one per line, each at least 32 characters. The
     first one signs, all are accepted. They also seal answers and tokens in the database: without a key, writing a row
     grants nothing."""
-    checkpoint_key_file: Path | None = None
+    checkpoint_key_file: Annotated[Path | None, SAME, Mark.OWNERS_ONLY] = None
     """File with the Ed25519 key that signs checkpoints of the record, in PEM (PKCS #8). `paddock cluster key` makes
     one. Without it, this replica signs none."""
-    name: Annotated[str, Field(pattern=NAME_PATTERN)] = "paddock"
+    name: Annotated[str, Field(pattern=NAME_PATTERN), SAME, Mark.OWNERS_ONLY] = "paddock"
     """Name of the cluster in the checkpoints of its record, such as `paddock.example.com`."""
-    record: Literal["ship", "all"] = "ship"
+    record: Annotated[Literal["ship", "all"], SAME, Mark.OWNERS_ONLY] = "ship"
     """When a record must be in the database: within about a second (`ship`), or before what it describes goes on
     (`all`)."""

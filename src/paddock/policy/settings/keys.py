@@ -1,7 +1,7 @@
 """Settings by dotted key, such as `limits.script.timeout_ms`, as files, variables and flags name them."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -37,28 +37,38 @@ def leaves(value: Value, *, only_set: bool = False, prefix: str = "") -> dict[st
     return found
 
 
-def list_defaults(kind: type[Value] = Settings, prefix: str = "") -> dict[str, Any]:
-    """Return all defaults by dotted key; builds no validator, unlike `Settings()`."""
-    found: dict[str, Any] = {}
+def list_settings(kind: type[Value] = Settings, prefix: str = "") -> dict[str, FieldInfo]:
+    """Return the fields of all settings by dotted key."""
+    found: dict[str, FieldInfo] = {}
     for name, field in kind.model_fields.items():
-        if section := _section_type(field):
-            found |= list_defaults(section, f"{prefix}{name}.")
+        if section := _as_model(field.annotation):
+            found |= list_settings(section, f"{prefix}{name}.")
         else:
-            found[prefix + name] = field.get_default(call_default_factory=True)
+            found[prefix + name] = field
     return found
+
+
+def find_item_type(field: FieldInfo) -> type[Value] | None:
+    """Return the model of the tables of a setting that is a list of tables."""
+    items = get_args(field.annotation)
+    return _as_model(items[0]) if items else None
+
+
+def list_defaults() -> dict[str, Any]:
+    """Return all defaults by dotted key; builds no validator, unlike `Settings()`."""
+    return {key: field.get_default(call_default_factory=True) for key, field in list_settings().items()}
 
 
 def assemble_settings(kind: type[Group], values: Mapping[str, Any], prefix: str = "") -> Group:
     """Return settings from all of their values by dotted key; each value is a default or has been validated."""
     parts = {
         name: assemble_settings(section, values, f"{prefix}{name}.")
-        if (section := _section_type(field))
+        if (section := _as_model(field.annotation))
         else values[prefix + name]
         for name, field in kind.model_fields.items()
     }
     return kind.model_construct(_fields_set=None, **parts)
 
 
-def _section_type(field: FieldInfo) -> type[Value] | None:
-    kind = field.annotation
+def _as_model(kind: object) -> type[Value] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Value) else None

@@ -14,29 +14,22 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from paddock.foundation.files import read_bounded, strange_home
-from paddock.model.base import Json, Value, count
+from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.limits import KIB, MIB
-from paddock.model.network import NetworkRule
-from paddock.model.texts import suggest
-from paddock.policy.settings.commands import SdkCommand
-from paddock.policy.settings.keys import RENAMED_KEYS, leaves, list_defaults
+from paddock.model.texts import FAULT_TEXTS, suggest
+from paddock.policy.settings.keys import RENAMED_KEYS, find_item_type, leaves, list_defaults, list_settings
 from paddock.policy.settings.merge import (
     FILES_ONLY_KEYS,
-    HOST_RULES_KEY,
     OWNERS_ONLY,
     RECIPES_KEY,
-    RULES_KEY,
     RULES_KEYS,
-    TOKENS_KEY,
     LayerName,
     Merged,
     SettingsLayer,
     merge,
 )
-from paddock.policy.settings.rules import Rule
-from paddock.policy.settings.schema import RedactionPattern, Repository, Settings
-from paddock.policy.settings.serve import ServeToken
+from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
 
 if TYPE_CHECKING:
@@ -62,14 +55,8 @@ _VARIABLES = {
     for key in (*_DEFAULTS, *RENAMED_KEYS)
     if key not in FILES_ONLY_KEYS
 }
-_TABLE_LISTS: dict[str, type[Value]] = {
-    RULES_KEY: Rule,
-    HOST_RULES_KEY: NetworkRule,
-    "redaction.patterns": RedactionPattern,
-    "sdk.commands": SdkCommand,
-    "mcp.repos": Repository,
-    TOKENS_KEY: ServeToken,
-}
+_TABLE_LISTS = {key: kind for key, field in list_settings().items() if (kind := find_item_type(field))}
+"""The models of settings that are lists of tables."""
 _FIELD_NAMES = {key.rpartition(".")[2] for key in _DEFAULTS} | {
     name for each in _TABLE_LISTS.values() for name in each.model_fields
 }
@@ -404,33 +391,27 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
         case "too_short":
             return f"{place}: {key} needs at least {count(context['min_length'], 'item')}"
         case "literal_error":
-            expected = str(context["expected"]).replace("'", '"')
+            told = "must be " + str(context["expected"]).replace("'", '"')
         case "greater_than" | "greater_than_equal":
             bound = context.get("gt", context.get("ge"))
-            expected = f"a whole number {'above' if 'gt' in context else 'from'} {bound}"
+            told = f"must be a whole number {'above' if 'gt' in context else 'from'} {bound}"
         case "less_than_equal":
-            expected = f"a whole number up to {context['le']}"
+            told = f"must be a whole number up to {context['le']}"
         case kind:
-            expected = _TYPE_MESSAGES[kind].format_map(context) if kind in _TYPE_MESSAGES else error["msg"]
+            told = _MESSAGES[kind].format_map(context) if kind in _MESSAGES else f"must be {error['msg']}"
             if kind == "int_type" and path and path[-1] in _UNITS:
                 is_duration = _UNITS[path[-1]] is read_duration_ms
                 unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
-                expected = f"a whole number of {unit}, or a text such as {example}"
-    return f"{place}: {key} must be {expected}, not {_describe_value(error['input'])}"
+                told = f"must be a whole number of {unit}, or a text such as {example}"
+    return f"{place}: {key} {told}, not {_describe_value(error['input'])}"
 
 
-_TYPE_MESSAGES = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "path_type": "a path",
-    "tuple_type": "a list",
-    "model_type": "a table",
-    "mapping_type": "a table",
-    "dict_type": "a table",
-    "string_pattern_mismatch": "a text that matches {pattern}",
-    "string_too_short": "a text of one character or more",
+_MESSAGES = {
+    **FAULT_TEXTS,
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "must be a table"),
+    "path_type": "must be a path",
+    "string_pattern_mismatch": "must be a text that matches {pattern}",
+    "string_too_short": "must be a text of one character or more",
 }
 
 

@@ -9,14 +9,18 @@ error, not a silent cut: the author of the value must learn that it does not app
 The policy of a token (`narrow`) comes after all of them. Like a workspace, it can only narrow, here what is in force.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from pydantic.fields import FieldInfo
+
 from paddock.model.errors import ConfigurationError
-from paddock.model.network import NETWORKS, NetworkRule
+from paddock.model.limits import Narrows
+from paddock.model.network import NetworkRule
 from paddock.model.program import RUNTIMES
 from paddock.model.texts import ellipsis, suggest
-from paddock.policy.settings.keys import assemble_settings, leaves, list_defaults
+from paddock.policy.settings.keys import assemble_settings, leaves, list_defaults, list_settings
+from paddock.policy.settings.narrowing import Mark
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 
@@ -35,69 +39,25 @@ RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
 """Keys of rules: those of each file are judged separately, so each rule names its file."""
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
-JOINED_KEYS = frozenset(
-    {
-        *RULES_KEYS,
-        "redaction.patterns",
-        "mcp.repos",
-        RECIPES_KEY,
-        "sandbox.protected",
-        "workspace.hide",
-        TOKENS_KEY,
-    }
-)
-"""Keys whose values from all files are combined; none replaces another."""
-FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands", "sandbox.unprotected"}
-"""Keys that variables and flags cannot express, or may not."""
-OWNERS_ONLY = frozenset(
-    {
-        "approvals.directory",
-        "audit.directory",
-        "artifacts.directory",
-        "artifacts.url",
-        "cluster.checkpoint_key_file",
-        "cluster.key_file",
-        "cluster.name",
-        "cluster.node",
-        "cluster.node_url",
-        "cluster.record",
-        "cluster.url",
-        "mcp.repos",
-        "packages.directory",
-        RECIPES_KEY,
-        "sdk.commands",
-        "sdk.notify",
-        "sdk.webhook_networks",
-        "sdk.webhooks",
-        "sdk.signals",
-        "sdk.temporals",
-        "servers.config",
-        "servers.registry",
-        "servers.registry_source",
-        "servers.state",
-        "servers.trust",
-        "sandbox.job_user",
-        "sandbox.unprotected",
-        "runtimes.node.environment",
-        "runtimes.python.environment",
-        "runtimes.workspace_environment",
-        "vault.backend",
-        "vault.directory",
-        "vault.key_file",
-        "serve.directory",
-        "serve.idle_ms",
-        "serve.max_jobs",
-        TOKENS_KEY,
-        "workspace.show",
-        "telemetry.traces",
-        "telemetry.endpoint",
-        "telemetry.metrics",
-        "log.format",
-        "log.level",
-        "tools.folders",
-    }
-)
-"""Keys that a workspace may not set: they name files and users of the machine, and buckets."""
+_FIELDS = list_settings()
+
+
+def _list_marked(mark: Mark) -> frozenset[str]:
+    return frozenset(key for key, field in _FIELDS.items() if mark in field.metadata)
+
+
+def find_narrowing(key: str, field: FieldInfo) -> Narrows:
+    """Return what narrows a setting. Raises TypeError for a field that does not say it."""
+    for annotation in field.metadata:
+        if isinstance(annotation, Narrows):
+            return annotation
+    raise TypeError(f"{key}: annotate this setting with what narrows it (paddock.policy.settings.narrowing)")
+
+
+JOINED_KEYS = _list_marked(Mark.JOINED)
+FILES_ONLY_KEYS = JOINED_KEYS | _list_marked(Mark.FILES_ONLY)
+OWNERS_ONLY = _list_marked(Mark.OWNERS_ONLY)
+_NARROWS = {key: find_narrowing(key, field) for key, field in _FIELDS.items() if key not in JOINED_KEYS}
 
 BUILT_IN = "built in"
 _MAX_NAME_CHARS = 100
@@ -109,10 +69,6 @@ class SettingsLayer(NamedTuple):
     name: LayerName
     values: Mapping[str, Any]
     where: Mapping[str, str]
-
-
-_FIXED_PREFIX = "cluster."
-"""Prefix of settings that a later source cannot change at all."""
 
 
 class Merged(NamedTuple):
@@ -196,8 +152,7 @@ def _refuse_unknown_runtimes(layers: Sequence[SettingsLayer], known: Collection[
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
     """Return whether `value` allows no more than `bound`."""
-    usual = _is_same if key.startswith(_FIXED_PREFIX) else _at_most
-    return _NARROWS.get(key, usual)(bound, value)
+    return _NARROWS[key].narrows(bound, value)
 
 
 def _refuse_widening(
@@ -215,9 +170,8 @@ def _refuse_widening(
     allowed_by = "the built-in default allows" if source == BUILT_IN else f"{source} allows"
     change = owner_file if source == BUILT_IN else "the policy" if layer == "token" else source
     why = f" and {_NARROWING_LAYERS[layer]} may only narrow" if layer in _NARROWING_LAYERS else ""
-    relation = "differs from" if key.startswith(_FIXED_PREFIX) else "allows more than"
     raise ConfigurationError(
-        f"{where}: {key} = {_format_toml(value)} {relation} {_format_toml(ceiling)}, "
+        f"{where}: {key} = {_format_toml(value)} {_NARROWS[key].relation} {_format_toml(ceiling)}, "
         f"which is what {allowed_by}{why}; change {change} instead"
     )
 
@@ -243,124 +197,3 @@ def _format_toml(value: SettingValue) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(f'"{item}"' for item in value) + "]"  # pyright: ignore[reportUnknownVariableType]
     return str(value) if isinstance(value, int) else f'"{value}"'
-
-
-def _at_most(bound: int, value: int) -> bool:
-    return value <= bound
-
-
-def _only_off(bound: bool, value: bool) -> bool:  # both settings are booleans
-    return bound or not value
-
-
-def _only_on(bound: bool, value: bool) -> bool:
-    return value or not bound
-
-
-def _is_subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
-    return "*" in bound or set(value) <= set(bound)
-
-
-def _is_superset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
-    return set(value) >= set(bound)
-
-
-def _is_earlier(bound: str, value: str) -> bool:
-    """Compare dates of which an empty one is no bound; the common beginning of two notations decides."""
-    length = min(len(bound), len(value))
-    return not bound or (bool(value) and value[:length] <= bound[:length])
-
-
-def _is_among(bound: tuple[object, ...], value: tuple[object, ...]) -> bool:
-    return all(each in bound for each in value)
-
-
-def _is_same(bound: SettingValue, value: SettingValue) -> bool:
-    return bound == value
-
-
-def _fewer_names(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
-    """Compare lists of which an empty one means everything."""
-    return not bound or (bool(value) and set(value) <= set(bound))
-
-
-def _accept_anything(_bound: SettingValue, _value: SettingValue) -> bool:
-    return True
-
-
-def _is_stricter(*weakest_first: str) -> Callable[[str, str], bool]:
-    return lambda bound, value: weakest_first.index(value) >= weakest_first.index(bound)
-
-
-_NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "limits.timeout_policy": _is_stricter("clamp", "deny"),
-    "grants.jit": _only_off,
-    "grants.servers": _is_subset,
-    "grants.calls": _is_stricter("run", "read_only", "dry_run"),
-    "sandbox.minimum_tier": _is_stricter("unconfined", "landlock", "namespaces"),
-    "sandbox.require": _is_superset,
-    "sandbox.job_user": _is_same,
-    "sandbox.protected_paths": _is_stricter("restore", "refuse"),
-    "sandbox.unprotected": _is_among,
-    "runtimes.enabled": _only_off,
-    "runtimes.allowed": _is_subset,
-    "runtimes.executables": _fewer_names,
-    "runtimes.environment": _is_subset,
-    "runtimes.access": _is_stricter("workspace-write", "read-only", "none"),
-    "runtimes.network": _is_stricter(*reversed(NETWORKS)),
-    "runtimes.node.environment": _accept_anything,
-    "runtimes.python.environment": _accept_anything,
-    "runtimes.workspace_environment": _only_off,
-    "packages.enabled": _is_stricter("on", "auto", "ask", "off"),
-    "packages.allowed": _is_subset,
-    "packages.denied": _is_superset,
-    "packages.network": _is_stricter("full", "hosts", "none"),
-    "packages.registries": _fewer_names,
-    "packages.exclude_newer": _is_earlier,
-    "packages.builds": _only_off,
-    "packages.directory": _is_same,
-    "tools.enabled": _only_off,
-    "tools.folders": _accept_anything,
-    "tools.strict_nulls": _only_on,
-    "tools.environment": _is_subset,
-    "tools.access": _is_stricter("workspace-write", "read-only", "none"),
-    "tools.network": _is_stricter(*reversed(NETWORKS)),
-    "approvals.directory": _is_same,
-    "audit.directory": _is_same,
-    "audit.required": _is_stricter("effects", "all"),
-    "audit.sync": _is_stricter("batch", "always"),
-    "artifacts.enabled": _only_off,
-    "artifacts.directory": _is_same,
-    "artifacts.url": _is_same,
-    "artifacts.cross_workspace": _only_off,
-    "redaction.enabled": _only_on,
-    "redaction.include_defaults": _only_on,
-    "sessions.background": _only_off,
-    "sessions.enabled": _only_off,
-    "servers.config": _accept_anything,
-    "sdk.commands": _is_among,
-    "sdk.notify": _accept_anything,
-    "sdk.webhook_networks": _is_among,
-    "sdk.webhooks": _is_same,
-    "sdk.script": _is_subset,
-    "sdk.signals": _is_same,
-    "sdk.temporals": _is_same,
-    "sdk.execute": _is_subset,
-    "vault.backend": _is_same,
-    "vault.directory": _is_same,
-    "vault.key_file": _is_same,
-    "telemetry.traces": _accept_anything,
-    "telemetry.endpoint": _accept_anything,
-    "telemetry.metrics": _accept_anything,
-    "log.format": _accept_anything,
-    "log.level": _accept_anything,
-    "servers.questions": _is_subset,
-    "servers.registry": _is_same,
-    "servers.registry_source": _is_same,
-    "servers.semantic_search": _is_stricter("on", "auto", "off"),
-    "servers.state": _is_same,
-    "servers.trust": _is_same,
-    "serve.directory": _is_same,
-    "workspace.show": _is_among,
-}
-"""How a key narrows. A key that is not listed is a number, and a smaller one is narrower."""

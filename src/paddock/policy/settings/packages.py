@@ -9,8 +9,17 @@ from typing import Annotated, Literal
 from platformdirs import user_cache_path
 from pydantic import Field
 
-from paddock.model.base import PositiveInt, Value
-from paddock.model.limits import MIB
+from paddock.model.base import Value
+from paddock.model.limits import MIB, Maximum
+from paddock.policy.settings.narrowing import (
+    EARLIER,
+    FEWER,
+    SUPERSET,
+    AllowedNames,
+    OwnersPath,
+    Permission,
+    stricter,
+)
 
 _SEPARATORS_PATTERN = re.compile(r"[-_.]+")
 
@@ -29,34 +38,34 @@ def find_store() -> Path:
 class PackageSettings(Value):
     """`[packages]`: packages that programs ask for. A workspace may only narrow them."""
 
-    enabled: Enabled = "auto"
+    enabled: Annotated[Enabled, stricter(*ENABLED)] = "auto"
     """Whether programs get packages: always (`on`), never (`off`), or after a person's approval (`ask`). `auto` asks
     for requests of agents, over MCP or from programs, and not for those of the command line and the library."""
-    allowed: tuple[str, ...] = ("*",)
+    allowed: AllowedNames = ("*",)
     """Packages that may be installed, also as a dependency of another one: names, or `*` for all."""
-    denied: tuple[str, ...] = ()
+    denied: Annotated[tuple[str, ...], SUPERSET] = ()
     """Packages that may not be installed, also as a dependency of another one: globs over names."""
-    network: Literal["none", "hosts", "full"] = "hosts"
+    network: Annotated[Literal["none", "hosts", "full"], stricter("full", "hosts", "none")] = "hosts"
     """Network of the installation: the hosts of the registries, and those that `[[network.rule]]` allows (`hosts`), or
     all of it (`full`). With `none`, only environments that are there already can be used, and registries that are
     directories of this machine."""
-    registries: tuple[str, ...] = ()
+    registries: Annotated[tuple[str, ...], FEWER] = ()
     """Registries that packages may come from, by address, out of those that the configuration of the user and of the
     system names. An empty list allows all of these."""
     exclude_newer: Annotated[
-        str, Field(pattern=r"^(\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?)?$")
+        str, Field(pattern=r"^(\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?)?$"), EARLIER
     ] = ""
     """Date, such as `2026-01-31`, after which published versions are ignored. Empty ignores none."""
-    builds: bool = False
+    builds: Permission = False
     """Whether packages may run code of their own during the installation: build scripts, and install scripts of npm.
     That code is confined. Environments in which it ran are not shared between users of a server."""
-    max_bytes: PositiveInt = 2048 * MIB
+    max_bytes: Maximum = 2048 * MIB
     """Maximum size of one environment, in bytes."""
-    cache_bytes: PositiveInt = 10 * 1024 * MIB
+    cache_bytes: Maximum = 10 * 1024 * MIB
     """Maximum size of all environments together, in bytes. The least recently used ones are removed first."""
-    timeout_ms: PositiveInt = 300_000
+    timeout_ms: Maximum = 300_000
     """Maximum time of one installation, in milliseconds. It does not count towards the time of the program."""
-    directory: Path = Field(default_factory=find_store)
+    directory: OwnersPath = Field(default_factory=find_store)
     """Directory of environments; by default `paddock/packages` in the user's cache directory, and
     `/var/cache/paddock/packages` for root."""
 

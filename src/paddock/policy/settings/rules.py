@@ -1,16 +1,17 @@
 """Rules on requests (`[policy]`), and the settings for asking a person (`[approvals]`)."""
 
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from platformdirs import user_state_path
 from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.approval import Effect
-from paddock.model.base import PositiveInt, Value
+from paddock.model.base import Value
 from paddock.model.languages import read_language
+from paddock.model.limits import Maximum
 from paddock.model.network import Network
 from paddock.model.program import Access
+from paddock.policy.settings.narrowing import Mark, OwnersPath
 
 
 class Rule(Value):
@@ -87,17 +88,17 @@ The field `tool` is about tools of servers, the kind `server`. The kind `tool` i
 class PolicySettings(Value):
     """`[policy]`: rules on requests. The rules of each file are judged separately; all files must agree."""
 
-    rule: tuple[Rule, ...] = ()
+    rule: Annotated[tuple[Rule, ...], Mark.JOINED] = ()
     """Rules in the order of the files (system, user, workspace). Deny beats ask, and ask beats allow."""
 
 
 class ApprovalSettings(Value):
     """`[approvals]`: how a person is asked about requests that a rule with the effect `ask` matches."""
 
-    wait_ms: PositiveInt = 300_000
+    wait_ms: Maximum = 300_000
     """Maximum time for a person's answer, in milliseconds. No answer is a refusal. The time limit of the program stops
     meanwhile."""
-    max_waiting: PositiveInt = 4
+    max_waiting: Maximum = 4
     """Maximum number of runs of one client that wait for an answer. A further one is refused at once."""
-    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "approvals")
+    directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "approvals")
     """Directory of the questions for `paddock approve`; by default `paddock/approvals` in the state directory."""

@@ -4,20 +4,34 @@ import os
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from platformdirs import user_config_path, user_state_path
 from pydantic import AfterValidator, Field
 
-from paddock.model.base import PositiveInt, Value
+from paddock.model.base import Value
 from paddock.model.json_meter import MAX_VALUES
-from paddock.model.limits import KIB, MIB, Calls, Grants
-from paddock.model.network import Network
+from paddock.model.limits import KIB, MIB, SMALLER, Calls, Grants, Maximum
+from paddock.model.network import NETWORKS, Network
 from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.cluster import ClusterSettings
 from paddock.policy.settings.commands import SdkCommand
 from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules
+from paddock.policy.settings.narrowing import (
+    AMONG,
+    FEWER,
+    FREE,
+    SAME,
+    SUPERSET,
+    AllowedNames,
+    Count,
+    Mark,
+    OwnersPath,
+    Permission,
+    Safeguard,
+    stricter,
+)
 from paddock.policy.settings.network import NetworkSettings
 from paddock.policy.settings.packages import PackageSettings
 from paddock.policy.settings.profiles import LimitSettings
@@ -34,17 +48,18 @@ def processors() -> int:
     return min(len(os.sched_getaffinity(0)), 1024)
 
 
-Count = Annotated[int, Field(ge=0)]
+_STRICTER_ACCESS = stricter(*reversed(get_args(Access)))
+_STRICTER_NETWORK = stricter(*reversed(NETWORKS))
 
 
 class GrantSettings(Grants):
     """`[grants]`: the maximum that any request may be granted."""
 
-    jit: bool = False
+    jit: Permission = False
     """Whether a request may ask for just-in-time compilation (`--jit`). It is faster, but adds attack surface."""
-    servers: tuple[str, ...] = ("*",)
+    servers: AllowedNames = ("*",)
     """Upstream servers that programs may call: a list of names, or `*` for every configured server."""
-    calls: Calls = "run"
+    calls: Annotated[Calls, stricter("run", "read_only", "dry_run")] = "run"
     """Which tools programs may call: all of them (`run`), only those that their server marks as read-only
     (`read_only`), or only those, with a stub instead of every other call (`dry_run`). A request may ask for less."""
 
@@ -56,12 +71,12 @@ Protection = Literal["restore", "refuse"]
 class SandboxSettings(Value):
     """`[sandbox]`: how programs are confined, and the weakest acceptable confinement."""
 
-    minimum_tier: Tier = "landlock"
+    minimum_tier: Annotated[Tier, stricter("unconfined", "landlock", "namespaces")] = "landlock"
     """Weakest confinement under which a program may run. If the machine offers less, the program does not start."""
-    require: tuple[Literal["landlock"], ...] = ()
+    require: Annotated[tuple[Literal["landlock"], ...], SUPERSET] = ()
     """Mechanisms without which nothing runs. Without Landlock the tier `namespaces` confines files by mounts alone, and
     JavaScript runs in an empty root instead."""
-    job_user: str = ""
+    job_user: Annotated[str, SAME, Mark.OWNERS_ONLY] = ""
     """User, by name or number, that processes run as when Paddock runs as root. Empty means user 65531, which no system
     assigns. In the tier `namespaces`, processes with a workspace then stay root, without capabilities. `root` keeps
     them root in the tier `landlock`, too; there they can change the mode of every file that root owns, unless
@@ -70,16 +85,16 @@ class SandboxSettings(Value):
     spares: Count = 1
     """Number of sandboxes started ahead for each set of grants, once the same grants were used twice. Each one costs
     a few idle processes."""
-    protected_paths: Protection = "restore"
+    protected_paths: Annotated[Protection, stricter("restore", "refuse")] = "restore"
     """How protected paths such as `.git/hooks` and `.mcp.json` are kept in a writable workspace where mounts cannot
     keep them (in the tier `landlock`, for links, and for what `**/` finds in folders). `restore` puts them back after
     the run and reports it; `refuse` does not run the program. Paths that do not exist yet are removed after the run in
     every tier."""
-    protected: ProtectedRules = ()
+    protected: Annotated[ProtectedRules, Mark.JOINED] = ()
     """Further protected paths, relative to the workspace, of all files together. `ci/**` and `ci` mean a folder with
     all in it. `*`, `?` and `[...]` match within a name. `**/.envrc` means that name in the workspace and in the folders
     of the two levels below it, except in `.git` and `node_modules`."""
-    unprotected: ProtectedRules = ()
+    unprotected: Annotated[ProtectedRules, AMONG, Mark.OWNERS_ONLY, Mark.FILES_ONLY] = ()
     """Entries of the built-in list of protected paths, or of `protected`, that programs may change, written as they are
     there; or a path that git's configuration names."""
 
@@ -87,12 +102,12 @@ class SandboxSettings(Value):
 class WorkspaceSettings(Value):
     """`[workspace]`: the files of a workspace that programs must not read."""
 
-    hide: FileRules = DEFAULT_HIDDEN
+    hide: Annotated[FileRules, Mark.JOINED] = DEFAULT_HIDDEN
     """Files that hold secrets, which no program can read, change or remove. The patterns of all files are added to the
     built-in ones. `.env` means that name at any depth, `secrets/` a folder with all in it, `.aws/credentials` the end
     of a path, `/deploy/prod.yaml` that path alone. `*` and `?` match within a name; upper and lower case are the same.
     `*.pem` and `*.key` hide a file only if it holds a private key, `.npmrc` only if it holds a token."""
-    show: FileRules = ()
+    show: Annotated[FileRules, AMONG, Mark.OWNERS_ONLY] = ()
     """Files that are not hidden, and with a final slash folders that are not searched, in the notation of `hide`.
     `.env.example` and other templates are always shown, and so is what `.git`, `.venv`, `site-packages` and
     `node_modules` contain."""
@@ -101,12 +116,12 @@ class WorkspaceSettings(Value):
 class AuditSettings(Value):
     """`[audit]`: where the ledger is, and how durably it is written."""
 
-    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "audit")
+    directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "audit")
     """Directory of the ledger; by default `paddock/audit` in the user's state directory."""
-    required: Literal["effects", "all"] = "all"
+    required: Annotated[Literal["effects", "all"], stricter("effects", "all")] = "all"
     """What does not run if its record cannot be written: everything (`all`), or everything except pure computations
     (`effects`)."""
-    sync: Literal["batch", "always"] = "batch"
+    sync: Annotated[Literal["batch", "always"], stricter("batch", "always")] = "batch"
     """Whether each record is written to disk before its work starts (`always`), or several together up to 0.2 seconds
     later (`batch`)."""
 
@@ -114,19 +129,19 @@ class AuditSettings(Value):
 class ArtifactSettings(Value):
     """`[artifacts]`: where the output of programs is stored, how much of it and for how long."""
 
-    enabled: bool = True
+    enabled: Permission = True
     """Whether output is stored."""
-    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "artifacts")
+    directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "artifacts")
     """Directory of stored output; by default `paddock/artifacts` in the user's state directory."""
-    url: str | None = None
+    url: Annotated[str | None, SAME, Mark.OWNERS_ONLY] = None
     """Bucket to use instead of the directory: `s3://`, `gs://` or `az://`. Credentials come from the environment."""
-    ttl_hours: Annotated[int, Field(gt=0, le=1_000_000)] = 24
+    ttl_hours: Annotated[int, Field(gt=0, le=1_000_000), SMALLER] = 24
     """Time after which stored output is deleted, in hours."""
-    max_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
+    max_bytes: Annotated[int, Field(ge=1024), SMALLER] = 10 * MIB
     """Maximum stored output of one execution, both streams together, in bytes. Larger output is not stored."""
-    max_read_bytes: Annotated[int, Field(ge=1024)] = 50 * MIB
+    max_read_bytes: Annotated[int, Field(ge=1024), SMALLER] = 50 * MIB
     """Maximum decompressed size of stored output when it is read, in bytes."""
-    cross_workspace: bool = False
+    cross_workspace: Permission = False
     """Whether stored output of other workspaces may be read."""
 
 
@@ -144,12 +159,12 @@ class RedactionPattern(Value):
 class RedactionSettings(Value):
     """`[redaction]`: what is removed from output, results, console lines, errors and answers."""
 
-    enabled: bool = True
+    enabled: Safeguard = True
     """Whether rules and patterns are applied. Secrets of the vault that a program has read are always removed."""
-    include_defaults: bool = True
+    include_defaults: Safeguard = True
     """Whether the built-in rules are applied. They find keys and tokens of known formats, named values that look like
     secrets, passwords in addresses, and private keys."""
-    patterns: tuple[RedactionPattern, ...] = ()
+    patterns: Annotated[tuple[RedactionPattern, ...], Mark.JOINED] = ()
     """Patterns of all files together; a pattern that RE2 rejects is skipped with a warning."""
 
 
@@ -161,42 +176,44 @@ def _check_network(text: str) -> str:
 class SdkSettings(Value):
     """`[sdk]`: which methods of `paddock.*` programs may call, and for how long."""
 
-    script: tuple[str, ...] = ("*",)
+    script: AllowedNames = ("*",)
     """Methods that scripts of people may call: names, globs such as `vault.*`, or `*`."""
-    execute: tuple[str, ...] = (
+    execute: AllowedNames = (
         *("cir.*", "compute", "exec", "health.check", "ledger.verify", "output.query", "script.run"),
         *("sequence.list", "temporal.list", "tool"),
     )
     """Methods that programs of agents may call. None of the defaults reads a secret or reaches the network."""
-    call_timeout_ms: PositiveInt = 30_000
+    call_timeout_ms: Maximum = 30_000
     """Maximum time of one call, in milliseconds."""
-    long_call_timeout_ms: PositiveInt = 600_000
+    long_call_timeout_ms: Maximum = 600_000
     """Maximum time of `sequence.run` and `temporal.fire`, in milliseconds."""
-    commands: tuple[SdkCommand, ...] = ()
+    commands: Annotated[tuple[SdkCommand, ...], AMONG, Mark.OWNERS_ONLY, Mark.FILES_ONLY] = ()
     """Commands of this machine that programs may call as functions, if their profile grants the name. A workspace may
     not set them."""
-    signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
+    signals: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
     """Database of `paddock.cir`; by default `paddock/signals.db` in the user's state directory."""
-    webhooks: Path = Field(default_factory=lambda: user_state_path("paddock") / "webhooks.json")
+    webhooks: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "webhooks.json")
     """File of registered webhooks; by default `paddock/webhooks.json` in the user's state directory."""
-    webhook_networks: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
+    webhook_networks: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_network)], ...], AMONG, Mark.OWNERS_ONLY
+    ] = ()
     """Networks that webhooks may reach in addition to public addresses, such as `10.1.0.0/16`."""
-    notify: tuple[str, ...] = ("desktop", "webhook")
+    notify: Annotated[tuple[str, ...], FREE, Mark.OWNERS_ONLY] = ("desktop", "webhook")
     """Notification channels of `notify.send`, in order of preference; the first one available is used. A channel is
     `desktop`, `webhook`, or the name of one of `commands` that takes `title` and `body`."""
-    temporals: Path = Field(default_factory=lambda: user_state_path("paddock") / "temporals")
+    temporals: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "temporals")
     """Directory with the last run of each schedule; by default `paddock/temporals` in the user's state directory."""
 
 
 class VaultSettings(Value):
     """`[vault]`: where secrets are kept."""
 
-    backend: Literal["auto", "keyring", "file", "cluster"] = "auto"
+    backend: Annotated[Literal["auto", "keyring", "file", "cluster"], SAME, Mark.OWNERS_ONLY] = "auto"
     """Where secrets are kept: in the keyring of the operating system (`keyring`), in an encrypted file (`file`), in the
     keyring if there is one (`auto`), or encrypted in the database of `cluster.url` (`cluster`)."""
-    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "vault")
+    directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "vault")
     """Directory of the encrypted file and its key; by default `paddock/vault` in the user's state directory."""
-    key_file: Path | None = None
+    key_file: Annotated[Path | None, SAME, Mark.OWNERS_ONLY] = None
     """File with the Fernet keys of the vault in the database, one per line: the first one encrypts, all decrypt."""
 
 
@@ -209,32 +226,34 @@ def _without_nul(text: str) -> str:
 class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
-    config: Path | None = None
+    config: Annotated[Path | None, FREE, Mark.OWNERS_ONLY] = None
     """Servers file to read instead of `.paddock/servers.json` and `.mcp.json` of the workspace. It names commands: keep
     it outside of workspaces that programs may write to. A program that could change it does not start."""
-    state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
+    state: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "servers")
     """Directory of pinned tool definitions and inferred result types."""
-    registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")
+    registry: OwnersPath = Field(
+        default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json"
+    )
     """List of available servers, in the format of the official registry. Without the file, no server is offered."""
-    registry_source: Annotated[str, AfterValidator(_without_nul)] = ""
+    registry_source: Annotated[str, AfterValidator(_without_nul), SAME, Mark.OWNERS_ONLY] = ""
     """Source of that list for `paddock servers refresh`: the `https://` address of a registry, or a file outside of
     workspaces that programs may write to. No other command downloads it."""
-    trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
+    trust: OwnersPath = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
     """JSON array of trusted servers: `npm:NAME`, `pypi:NAME`, `remote:NAME`, or `npm:@SCOPE/*`. `@VERSION` after a
     name trusts one version. A bare name is trusted if only one source has it. Without the file nothing is trusted."""
-    questions: tuple[str, ...] = ()
+    questions: AllowedNames = ()
     """Servers, by globs over their names, that may ask a person during a call. The person sees the question and the
     answer that the form suggests, and agrees or refuses. Programs never answer."""
-    semantic_search: Literal["auto", "on", "off"] = "auto"
+    semantic_search: Annotated[Literal["auto", "on", "off"], stricter("on", "auto", "off")] = "auto"
     """Whether searches also rank tools by meaning, with a model on this machine: if `paddock-sandbox[semantic]` is
     installed (`auto`), always, with an error if it is missing (`on`), or never (`off`)."""
-    max_live: PositiveInt = 20
+    max_live: Maximum = 20
     """Maximum number of running servers. The one that has been idle for longest is stopped for another one."""
-    idle_timeout_ms: PositiveInt = 300_000
+    idle_timeout_ms: Maximum = 300_000
     """Time after which an unused server is stopped, in milliseconds."""
-    answer_values: PositiveInt = MAX_VALUES
+    answer_values: Maximum = MAX_VALUES
     """Maximum number of JSON values in one message of a server. Each may take up to 200 bytes of Paddock's memory."""
-    call_timeout_ms: PositiveInt = 600_000
+    call_timeout_ms: Maximum = 600_000
     """Maximum time of one call, in milliseconds, whatever `timeoutMs` of the servers file says."""
 
 
@@ -246,7 +265,7 @@ def _expand_path(path: Path) -> Path:
 
 
 class Repository(Value):
-    """One `[[mcp.repos]]`: a further workspace that `repoId` of `sdl.runtime.execute` may name.
+    """One `[[mcp.repos]]`: a further workspace that programs under the compat names may select.
 
     Programs there run under the settings of that workspace. A workspace may not register any.
     """
@@ -260,10 +279,10 @@ class Repository(Value):
 class McpSettings(Value):
     """`[mcp]`: the MCP server, `paddock serve mcp`."""
 
-    answer_characters: PositiveInt = 40_000
+    answer_characters: Maximum = 40_000
     """Maximum size of one result, in characters, as text and as data. The rest is left out, and the answer says so."""
-    repos: tuple[Repository, ...] = ()
-    """Workspaces that `repoId` may name, of all files together."""
+    repos: Annotated[tuple[Repository, ...], Mark.JOINED, Mark.OWNERS_ONLY] = ()
+    """Workspaces that programs under the compat names may select, of all files together."""
     shutdown_grace_ms: Count = 5_000
     """Maximum time that running calls have to finish after SIGTERM or Ctrl-C, in milliseconds. Calls that run longer
     end as `cancelled`, and their clients are answered."""
@@ -272,7 +291,7 @@ class McpSettings(Value):
 class GuestSettings(Value):
     """`[guest]`: the pool of guest workers."""
 
-    max_workers: PositiveInt = 8
+    max_workers: Maximum = 8
     """Maximum number of JavaScript programs that run at the same time. Further ones wait."""
     spare_workers: Count = 4
     """Number of workers that are started ahead."""
@@ -281,7 +300,7 @@ class GuestSettings(Value):
 class PythonSettings(Value):
     """`[runtimes.python]`: programs in Python."""
 
-    environment: Path | None = None
+    environment: Annotated[Path | None, FREE, Mark.OWNERS_ONLY] = None
     """Directory of a virtual environment (venv, uv, virtualenv or conda) whose interpreter and packages programs use.
     Programs can read it and cannot change it."""
 
@@ -289,7 +308,7 @@ class PythonSettings(Value):
 class NodeSettings(Value):
     """`[runtimes.node]`: programs in JavaScript and TypeScript."""
 
-    environment: Path | None = None
+    environment: Annotated[Path | None, FREE, Mark.OWNERS_ONLY] = None
     """Directory with a `node_modules` whose packages programs may load, if they name no packages themselves. Programs
     can read it and cannot change it."""
 
@@ -312,36 +331,36 @@ Recipes = Annotated[Mapping[str, Any], AfterValidator(_read_recipes)]
 class RuntimeSettings(Value):
     """`[runtimes]`: programs in language runtimes (`paddock exec`), and the maximum that they may be granted."""
 
-    enabled: bool = True
+    enabled: Permission = True
     """Whether programs in language runtimes may run."""
-    allowed: tuple[str, ...] = ("*",)
+    allowed: AllowedNames = ("*",)
     """Runtimes that may be used: a list of names, or `*` for every runtime, also those of `recipes`."""
-    recipes: Recipes = Field(default_factory=dict)
+    recipes: Annotated[Recipes, Mark.JOINED, Mark.OWNERS_ONLY] = Field(default_factory=dict)
     """Languages that are added, a table `[runtimes.recipes.NAME]` for each, of all files together."""
-    executables: tuple[str, ...] = ()
+    executables: Annotated[tuple[str, ...], FEWER] = ()
     """Executables that may run programs, by name. An empty list allows every executable that fits the runtime."""
-    timeout_ms: Annotated[int, Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)] = 30_000
+    timeout_ms: Annotated[int, Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS), SMALLER] = 30_000
     """Maximum time of a program, including compilation, in milliseconds. It is also the default."""
-    memory_bytes: PositiveInt = 1024 * MIB
+    memory_bytes: Maximum = 1024 * MIB
     """Maximum memory of a program, in bytes. It is also the default."""
-    stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
+    stdout_bytes: Annotated[int, Field(ge=1024), SMALLER] = MIB
     """Maximum standard output in an answer, in bytes: half from its head and half from its tail."""
-    stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
+    stderr_bytes: Annotated[int, Field(ge=1024), SMALLER] = 256 * KIB
     """Maximum standard error in an answer, in bytes."""
-    environment: tuple[str, ...] = ()
+    environment: AllowedNames = ()
     """Environment variables of Paddock that programs get, in addition to those that runtimes need."""
-    access: Access = "read-only"
+    access: Annotated[Access, _STRICTER_ACCESS] = "read-only"
     """Maximum access of programs to the workspace: none, reading, or reading and writing."""
-    network: Network = "loopback"
+    network: Annotated[Network, _STRICTER_NETWORK] = "loopback"
     """Maximum access of programs to the network: `none`, their own network with only `127.0.0.1` (`loopback`), also
     the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
-    max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
+    max_jobs: Annotated[int, Field(ge=1, le=1024), SMALLER] = Field(default_factory=processors)
     """Maximum number of programs that run at the same time; by default the number of processors."""
     max_waiting: Count = 1000
     """Maximum number of programs that wait. A further program is `unavailable`: it did not start; retry later."""
-    max_wait_ms: PositiveInt = 3_600_000
+    max_wait_ms: Maximum = 3_600_000
     """Maximum wait of a program, in milliseconds. After that it is `unavailable`."""
-    workspace_environment: bool = False
+    workspace_environment: Annotated[Permission, Mark.OWNERS_ONLY] = False
     """Whether Python programs use the virtual environment of their workspace: the activated one (`VIRTUAL_ENV`), or
     `.venv`. For a program that may write to the workspace, it is read-only in the tier `namespaces`, and not used in
     the tier `landlock`."""
@@ -365,63 +384,63 @@ class RuntimeSettings(Value):
 class SessionSettings(Value):
     """`[sessions]`: interpreters that live across requests. By default, nothing in them runs between two requests."""
 
-    enabled: bool = True
+    enabled: Permission = True
     """Whether sessions may be opened."""
-    background: bool = False
+    background: Permission = False
     """Whether sessions may be opened that run between two requests, too: their threads and processes go on, with the
     limits of one program."""
-    idle_ms: PositiveInt = 900_000
+    idle_ms: Maximum = 900_000
     """Time without use after which a session is closed, in milliseconds."""
-    max_ms: PositiveInt = 28_800_000
+    max_ms: Maximum = 28_800_000
     """Maximum age of a session, in milliseconds."""
-    max: PositiveInt = 32
+    max: Maximum = 32
     """Maximum number of open sessions."""
-    max_per_actor: PositiveInt = 8
+    max_per_actor: Maximum = 8
     """Maximum number of open sessions of one caller. For another one, the one not used for longest is closed."""
-    memory_bytes: PositiveInt = 4096 * MIB
+    memory_bytes: Maximum = 4096 * MIB
     """Maximum memory of all sessions together, in bytes. Beyond it, those not used for longest are closed."""
-    disk_bytes: PositiveInt = 512 * MIB
+    disk_bytes: Maximum = 512 * MIB
     """Maximum size of the files of one session, in bytes."""
 
 
 class ToolSettings(Value):
     """`[tools]`: script tools (`paddock tool`), and the maximum that they may be granted."""
 
-    enabled: bool = True
+    enabled: Permission = True
     """Whether script tools may run."""
-    folders: tuple[str, ...] = ()
+    folders: Annotated[tuple[str, ...], FREE, Mark.OWNERS_ONLY] = ()
     """Further folders with tools, or with prompts that have tools."""
-    timeout_ms: PositiveInt = 30_000
+    timeout_ms: Maximum = 30_000
     """Default maximum time of a tool, in milliseconds."""
-    max_timeout_ms: PositiveInt = 300_000
+    max_timeout_ms: Maximum = 300_000
     """Maximum time that a tool may ask for, in milliseconds. A tool that asks for more gets this."""
-    memory_bytes: PositiveInt = 1024 * MIB
+    memory_bytes: Maximum = 1024 * MIB
     """Maximum memory of a tool and its processes, in bytes."""
-    output_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
+    output_bytes: Annotated[int, Field(ge=1024), SMALLER] = 10 * MIB
     """Maximum output of a tool on each stream, in bytes."""
-    strict_nulls: bool = False
+    strict_nulls: Safeguard = False
     """Whether `null` is checked like any other value. Otherwise it is accepted for every type."""
-    environment: tuple[str, ...] = ()
+    environment: AllowedNames = ()
     """Environment variables of Paddock that `${NAME}` in a tool's `env` may name, in addition to harmless ones."""
-    access: Access = "read-only"
+    access: Annotated[Access, _STRICTER_ACCESS] = "read-only"
     """Maximum access to the workspace that a tool may declare: none, reading, or reading and writing."""
-    network: Network = "loopback"
+    network: Annotated[Network, _STRICTER_NETWORK] = "loopback"
     """Maximum access to the network that a tool may declare: `none`, its own network with only `127.0.0.1`
     (`loopback`), also the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
-    max_jobs: PositiveInt = 8
+    max_jobs: Maximum = 8
     """Maximum number of script tools that run at the same time. Further ones wait."""
 
 
 class TelemetrySettings(Value):
     """`[telemetry]`: traces and metrics, with `pip install 'paddock-sandbox[telemetry]'`. No workspace may set them."""
 
-    traces: Literal["none", "otlp", "console"] = "none"
+    traces: Annotated[Literal["none", "otlp", "console"], FREE, Mark.OWNERS_ONLY] = "none"
     """Where traces go: nowhere (`none`), to a collector by OTLP over HTTP (`otlp`), or to standard error
     (`console`)."""
-    endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s@]+)?$")] = ""
+    endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s@]+)?$"), FREE, Mark.OWNERS_ONLY] = ""
     """Address of the collector, without `/v1/traces`. Default: `OTEL_EXPORTER_OTLP_ENDPOINT`, or
     `http://localhost:4318`. Credentials belong in `OTEL_EXPORTER_OTLP_HEADERS`."""
-    metrics: bool = False
+    metrics: Annotated[bool, FREE, Mark.OWNERS_ONLY] = False
     """Whether `paddock serve mcp --http` serves `/metrics` to clients that have the token."""
 
 
@@ -431,9 +450,9 @@ LogLevel = Literal["error", "warning", "info", "debug"]
 class LogSettings(Value):
     """`[log]`: what `paddock serve` writes to standard error; a workspace may not set it."""
 
-    format: Literal["text", "json"] = "text"
+    format: Annotated[Literal["text", "json"], FREE, Mark.OWNERS_ONLY] = "text"
     """Format of log lines: text, or one JSON object for each line."""
-    level: LogLevel = "warning"
+    level: Annotated[LogLevel, FREE, Mark.OWNERS_ONLY] = "warning"
     """Minimum level of log lines, unless `--log-level` sets another. At `info` there is one line for each request."""
 
 

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from platformdirs import user_state_path
 from pydantic import AwareDatetime, Field
 
 from paddock.model.base import PositiveInt, Value
+from paddock.model.limits import Maximum
+from paddock.policy.settings.narrowing import Count, Mark, OwnersPath
 
 MAX_RATE = 100_000
 """Maximum of `serve.token.rate`: the times of that many requests are kept in memory."""
@@ -59,16 +60,16 @@ def _count_processors() -> int:
 class ServeSettings(Value):
     """`[serve]`: a server that many users share. No workspace may set it."""
 
-    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "serve")
+    directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "serve")
     """Directory of the tokens' hashes and of what the server keeps for each user; by default `paddock/serve` in the
     user's state directory."""
-    max_jobs: Annotated[PositiveInt, Field(le=1024)] = Field(default_factory=_count_processors)
+    max_jobs: Annotated[Maximum, Field(le=1024), Mark.OWNERS_ONLY] = Field(default_factory=_count_processors)
     """Maximum number of requests of all users that run at the same time; by default the number of processors. Waiting
     users take turns."""
-    idle_ms: PositiveInt = 900_000
+    idle_ms: Annotated[Maximum, Mark.OWNERS_ONLY] = 900_000
     """Time after which the processes of an unused token are ended, in milliseconds."""
-    drain_ms: Annotated[int, Field(ge=0, le=600_000)] = 0
+    drain_ms: Annotated[Count, Field(le=600_000)] = 0
     """Time after SIGTERM in which the server still takes requests while `/readyz` fails already, in milliseconds: more
     than a load balancer needs to notice. Then `mcp.shutdown_grace_ms` begins."""
-    token: Annotated[tuple[ServeToken, ...], Field(max_length=MAX_TOKENS)] = ()
+    token: Annotated[tuple[ServeToken, ...], Field(max_length=MAX_TOKENS), Mark.JOINED, Mark.OWNERS_ONLY] = ()
     """Tokens of all files together, beside those of `paddock serve token new`."""

@@ -9,11 +9,11 @@ A record is never lost: at each step it is in the ledger, in the archive, or in 
 
 After a crash, the next run begins again: it finds the copies complete, records the days again and removes the files.
 
-The `archived` record continues the chain of the ledger without the archive (`audit.verify`). It also proves the
+The `archived` record continues the chain of the ledger without the archive (`verify`). It also proves the
 archive: a changed, shortened or replaced file has another hash.
 
 A day can be archived if a later file has a record, which tells where the chain continues. Claims are searched for in
-the files of the last `CLAIM_AGE_S` (`audit.claims`), so that these stay.
+the files of the last `CLAIM_AGE_S` (`claims`), so that these stay.
 """
 
 import errno
@@ -29,18 +29,18 @@ from paddock.foundation.files import hold_lock, make_private
 from paddock.foundation.own_files import check_directory, open_own
 from paddock.model.base import count
 from paddock.model.errors import LedgerError
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import (
-    DamagedError,
     explain_failed_call,
     file_name,
-    lines,
+    find_record,
     list_dated_files,
     open_regular,
-    parse_record,
+    read_lines,
+    stat_files,
 )
 from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord, Field
-from paddock.record.ledger.verify import ArchivedDay, ChainPass, Report, list_archived_days, verify
+from paddock.record.ledger.verify import ArchivedDay, LedgerCheck, Report, list_archived_days, verify
+from paddock.record.ledger.writer import Ledger
 
 MIN_AGE: Final = timedelta(days=2)
 """Minimum age of a day in an archive: longer than the ids of requests can be claimed, which is a day."""
@@ -93,11 +93,11 @@ def verify_archive(folder: Path, directory: Path) -> Report:
             f"There is no archive at {folder}: no such directory. Name the directory of the archive."
         )
     try:
-        sizes = {name: (folder / name).lstat().st_size for name in list_dated_files(folder)}
+        sizes = {name: facts.st_size for name, facts in stat_files(folder).items()}
         recorded = {
             day.file: day for each in (folder, directory) if each.is_dir() for day in list_archived_days(each)
         }
-        walk = ChainPass(None, "", instead="")
+        walk = LedgerCheck(None, "", instead="")
         first = next((record for record in _first_records(folder, list(sizes)) if record is not None), None)
         if first is not None and first.seq > 1:
             walk.seq, walk.hash = first.seq - 1, first.prev
@@ -167,17 +167,8 @@ def _first_records(directory: Path, names: list[str]) -> list[AuditRecord | None
 
 
 def _first_record(directory: Path, name: str) -> AuditRecord | None:
-    if (fd := open_regular(directory, name)) is None:
-        return None
-    try:
-        for line in lines(fd, 0, os.fstat(fd).st_size):
-            try:
-                return parse_record(line.data, whole=line.whole)
-            except DamagedError:
-                continue
-        return None
-    finally:
-        os.close(fd)
+    records = (find_record(line.data, whole=line.whole) for line in read_lines(directory, name))
+    return next(filter(None, records), None)
 
 
 def _build_fields(day: ArchivedDay) -> dict[str, Field]:
@@ -257,10 +248,11 @@ def _sync_directory(directory: Path) -> None:
 
 def _hash_file(directory: Path, name: str) -> str:
     """Return the SHA-256 of a regular file; "" for anything else."""
-    if (fd := open_regular(directory, name)) is None:
-        return ""
-    with open(fd, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_regular(directory, name) as fd:
+        if fd is None:
+            return ""
+        with open(fd, "rb", closefd=False) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _explain_archive_failure(error: OSError, folder: Path) -> LedgerError:

@@ -29,17 +29,16 @@ from paddock.record.ledger.line_format import (
     HEAD_BYTES,
     HEAD_FILE_NAME,
     MAX_LINE_BYTES,
-    DamagedError,
     LedgerEntry,
     LedgerHead,
     encode_record,
     file_name,
+    find_record,
     hold,
     lines,
     lines_backwards,
     list_dated_files,
     new_entry,
-    parse_record,
     this_boot,
 )
 from paddock.record.ledger.sink import RECOVERED, Field, timestamp
@@ -172,11 +171,9 @@ class Chain:
             fd = self._open_file(name)
             try:
                 for line in lines_backwards(fd, os.fstat(fd).st_size):
-                    try:
-                        record = parse_record(line.data)
-                    except DamagedError:
-                        continue
-                    return LedgerHead(record.seq, record.hash, name, line.end, record.seq)
+                    record = find_record(line.data)
+                    if record is not None:
+                        return LedgerHead(record.seq, record.hash, name, line.end, record.seq)
             finally:
                 os.close(fd)
         return LedgerHead()
@@ -200,7 +197,7 @@ class Chain:
         whole = not self.head.size or os.pread(self._data_fd, len(mark), before) == mark
         reason = (self._adopt_records(size) if whole else "missing") or reason
         torn = os.pread(self._data_fd, MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES)).rpartition(b"\n")[2]
-        if _is_record(torn):
+        if find_record(torn) is not None:
             size += os.write(self._data_fd, b"\n")
             torn = b""
         excuse = self.head.excuse
@@ -216,9 +213,8 @@ class Chain:
     def _adopt_records(self, size: int) -> str:
         """Move the head over complete records after it; return `foreign` if other lines follow."""
         for line in lines(self._data_fd, self.head.size, size):
-            try:
-                record = parse_record(line.data)
-            except DamagedError:
+            record = find_record(line.data)
+            if record is None:
                 return "foreign" if line.whole else ""
             if (record.seq, record.prev) != (self.head.seq + 1, self.head.hash):
                 return "foreign"
@@ -230,11 +226,3 @@ class Chain:
         raw = head.encode()
         os.pwrite(self._head_fd, raw, 0)
         self._raw = raw
-
-
-def _is_record(line: bytes) -> bool:
-    try:
-        parse_record(line)
-    except DamagedError:
-        return False
-    return True

@@ -115,7 +115,7 @@ class ClaimSearch:
         self._read: dict[str, int] = {}
 
     def go_on(self, end: LedgerHead) -> None:
-        """Continue the search up to an end of the chain. Raises OSError.
+        """Continue the search up to an end of the chain. Raises LedgerUnusable.
 
         Data after that end may be a partial record, which its writer removes again.
         """
@@ -124,10 +124,9 @@ class ClaimSearch:
                 self._search_file(name, end.size if name == end.file else None)
 
     def _search_file(self, name: str, end: int | None) -> None:
-        fd = open_regular(self._directory, name)
-        if fd is None:
-            return
-        try:
+        with open_regular(self._directory, name) as fd:
+            if fd is None:
+                return
             end = os.fstat(fd).st_size if end is None else end
             reached = self._read.get(name, 0)
             while reached < end and not self.found:
@@ -138,5 +137,3 @@ class ClaimSearch:
                 self.found = self._needle in chunk
                 reached = start + len(chunk)
             self._read[name] = reached
-        finally:
-            os.close(fd)

@@ -33,7 +33,7 @@ import orjson
 
 from paddock.foundation.files import is_ours
 from paddock.model.ids import sort_key
-from paddock.record.ledger.line_format import lines, list_dated_files, open_regular
+from paddock.record.ledger.line_format import lines, open_regular, stat_files
 
 INDEX_FILE_NAME = "index.sqlite"
 
@@ -191,10 +191,9 @@ class LedgerIndex:
         }
         files: dict[int, str] = {}
         sizes: dict[int, int] = {}
-        for name in list_dated_files(self._directory):
+        for name, facts in stat_files(self._directory).items():
             with suppress(ValueError):  # 2026-02-30
                 day = date.fromisoformat(name[:10]).toordinal()
-                facts = (self._directory / name).lstat()
                 if known.get(day, _UNREAD)[:3] != (facts.st_ino, facts.st_size, facts.st_mtime_ns):
                     files[day], sizes[day] = name, facts.st_size
                 elif day in known:
@@ -203,16 +202,11 @@ class LedgerIndex:
             raise _OutdatedError
         done, total = 0, sum(size - known.get(day, _UNREAD).read for day, size in sizes.items())
         for day in sorted(sizes):
-            fd = open_regular(self._directory, files[day])
-            if fd is None:
-                continue
-            try:
-                for read in self._read_file(day, fd, known.get(day)):
+            with open_regular(self._directory, files[day]) as fd:
+                for read in self._read_file(day, fd, known.get(day)) if fd is not None else ():
                     done += read
                     if on_progress is not None:
                         on_progress(done, total)
-            finally:
-                os.close(fd)
 
     def _read_file(self, day: int, fd: int, known: _IndexedExtent | None) -> Iterator[int]:
         """Read the rest of a file into the index, and yield the size of each batch in bytes."""

@@ -21,7 +21,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -120,27 +121,43 @@ def _to_json(members: Mapping[str, object]) -> bytes:
     return body if body.isascii() else _to_ascii(members).encode()
 
 
+def find_seq(line: bytes) -> int | None:
+    """Return the number that the record in a line seems to have."""
+    return int(found[1]) if (found := _SEQ_PATTERN.match(line)) else None
+
+
+def find_record(line: bytes, *, whole: bool = True) -> AuditRecord | None:
+    """Return the intact record of a line without its newline, or None; `whole` means that it had a newline."""
+    try:
+        return parse_record(line, whole=whole)
+    except DamagedError:
+        return None
+
+
 def parse_record(line: bytes, *, whole: bool = True) -> AuditRecord:
     """Return the intact record of a line without its newline; `whole` means that it had one. Raises DamagedError."""
-    guess = int(found[1]) if (found := _SEQ_PATTERN.match(line)) else None
     if len(line) > MAX_LINE_BYTES:
-        raise DamagedError(f"is longer than {MAX_LINE_BYTES} bytes, so it is not a ledger record", guess)
+        raise _explain_damage(line, f"is longer than {MAX_LINE_BYTES} bytes, so it is not a ledger record")
     if not whole:
-        raise DamagedError("does not end in a newline", guess)
+        raise _explain_damage(line, "does not end in a newline")
     if line[-_HASH_BYTES : -_HASH_BYTES + len(_HASH)] != _HASH or line[-2:] != b'"}':
-        raise DamagedError("is not a ledger record", guess)
+        raise _explain_damage(line, "is not a ledger record")
     if hashlib.sha256(line[:-_HASH_BYTES] + b"}").hexdigest().encode() != line[-66:-2]:
-        raise DamagedError("has been changed: its hash does not match its content", guess)
+        raise _explain_damage(line, "has been changed: its hash does not match its content")
     try:
         members = cast("dict[str, Any]", json.loads(line))
         version = members.pop("v")
         known = {name: members.pop(name) for name in AuditRecord.model_fields if name != "fields"}
         record = AuditRecord(**known, fields=members)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        raise DamagedError("is not a ledger record", guess) from None
+        raise _explain_damage(line, "is not a ledger record") from None
     if version != FORMAT_VERSION:
-        raise DamagedError("has a format that this version of Paddock does not know", guess)
+        raise _explain_damage(line, "has a format that this version of Paddock does not know")
     return record
+
+
+def _explain_damage(line: bytes, message: str) -> DamagedError:
+    return DamagedError(message, find_seq(line))
 
 
 class LedgerHead(NamedTuple):
@@ -186,6 +203,51 @@ class LedgerHead(NamedTuple):
         return head if sane and (not head.file or _DATED_NAME_PATTERN.fullmatch(head.file)) else None
 
 
+class Line(NamedTuple):
+    """One line of a file."""
+
+    data: bytes
+    """Without its newline, and cut after `MAX_LINE_BYTES` + 1 bytes."""
+    end: int
+    """Where the next line starts."""
+    whole: bool
+    """Whether it ends in a newline."""
+
+
+def lines(fd: int, start: int, end: int) -> Iterator[Line]:
+    """Yield the lines between two offsets, in order; keep no more than `MAX_LINE_BYTES` + 1 bytes of each."""
+    with open(fd, "rb", closefd=False) as file:
+        file.seek(start)
+        while start < end:
+            data = piece = file.readline(min(MAX_LINE_BYTES + 1, end - start))
+            start += len(piece)
+            while piece and not piece.endswith(b"\n") and start < end:
+                piece = file.readline(min(_CHUNK_BYTES, end - start))
+                start += len(piece)
+            if not piece:
+                return
+            whole = piece.endswith(b"\n")
+            yield Line(data[:-1] if whole and data is piece else data, start, whole)
+
+
+def lines_backwards(fd: int, end: int) -> Iterator[Line]:
+    """Yield the complete lines before an offset, the last one first, cut like those of `lines`."""
+    line_end, tail = 0, None
+    while end > 0:
+        start = max(0, end - _CHUNK_BYTES)
+        chunk = os.pread(fd, end - start, start)
+        stop = len(chunk)
+        while (cut := chunk.rfind(b"\n", 0, stop)) >= 0:
+            if tail is not None:
+                yield Line((chunk[cut + 1 : stop] + tail)[: MAX_LINE_BYTES + 1], line_end, whole=True)
+            line_end, tail, stop = start + cut + 1, b"", cut
+        if tail is not None:
+            tail = (chunk[:stop] + tail)[: MAX_LINE_BYTES + 1]
+        end = start
+    if tail is not None:
+        yield Line(tail, line_end, whole=True)
+
+
 @cache
 def this_boot() -> str:
     """Return an id of this boot of the machine; "" if the kernel has none (proc(5))."""
@@ -206,47 +268,77 @@ def _day_name(day: int) -> str:
 
 
 def list_dated_files(directory: Path) -> list[str]:
-    """Return the names of the ledger's files, oldest first."""
-    return sorted(name for name in os.listdir(directory) if _DATED_NAME_PATTERN.fullmatch(name))
-
-
-def list_irregular_files(directory: Path) -> list[str]:
-    """Return the names in the places of the ledger's files that are no regular files, which no reader opens."""
+    """Return the names of the ledger's files, oldest first; none without a directory. Raises LedgerUnusable."""
     try:
-        names = list_dated_files(directory)
-        return [name for name in names if not stat.S_ISREG((directory / name).lstat().st_mode)]
+        return sorted(name for name in os.listdir(directory) if _DATED_NAME_PATTERN.fullmatch(name))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise explain_failed_call(error, directory, "read") from error
 
 
-def open_regular(directory: Path, name: str) -> int | None:
-    """Return a descriptor for reading a file of the ledger, or None if it is not a regular file."""
-    path = directory / name
+def stat_files(directory: Path, first: str = "") -> dict[str, os.stat_result]:
+    """Return the facts of the ledger's files from the name `first` on, oldest first. Raises LedgerUnusable.
+
+    A file is complete if there is a later one.
+    """
+    found: dict[str, os.stat_result] = {}
+    for name in list_dated_files(directory):
+        try:
+            if name >= first:
+                found[name] = (directory / name).lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise explain_failed_call(error, directory, "read") from error
+    return found
+
+
+def list_irregular_files(directory: Path) -> list[str]:
+    """Return the names in the places of the ledger's files that are no regular files, which no reader opens."""
+    return [name for name, facts in stat_files(directory).items() if not stat.S_ISREG(facts.st_mode)]
+
+
+@contextmanager
+def open_regular(directory: Path, name: str) -> Generator[int | None]:
+    """Open a file of the ledger for reading; yield None unless it is a regular file. Raises LedgerUnusable.
+
+    An OSError in the context is a failure to read the ledger.
+    """
+    path, fd = directory / name, None
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return None
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with suppress(FileNotFoundError):
+            if stat.S_ISREG(path.lstat().st_mode):
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        yield fd
     except OSError as error:
         raise explain_failed_call(error, directory, "read") from error
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def read_lines(
+    directory: Path, name: str, start: int = 0, end: int | None = None, *, backwards: bool = False
+) -> Iterator[Line]:
+    """Yield the lines of a regular file between two offsets, by default all of them. Raises LedgerUnusable.
+
+    See `lines`; from `lines_backwards` with `backwards`, without a `start`.
+    """
+    with open_regular(directory, name) as fd:
+        if fd is not None:
+            end = os.fstat(fd).st_size if end is None else end
+            yield from lines_backwards(fd, end) if backwards else lines(fd, start, end)
 
 
 def read_published_head(directory: Path) -> LedgerHead:
-    """Return the end of the chain as the last writer left it, without the lock. Raises OSError.
+    """Return the end of the chain as the last writer left it, without the lock. Raises LedgerUnusable.
 
     The chain never becomes shorter than that. Without a valid head file, this is the beginning of the chain.
     """
-    try:
-        fd = open_regular(directory, HEAD_FILE_NAME)
-    except LedgerUnusable:
-        return LedgerHead()
-    if fd is None:
-        return LedgerHead()
-    try:
-        return LedgerHead.parse(os.pread(fd, HEAD_BYTES + 1, 0)) or LedgerHead()
-    finally:
-        os.close(fd)
+    with open_regular(directory, HEAD_FILE_NAME) as fd:
+        raw = b"" if fd is None else os.pread(fd, HEAD_BYTES + 1, 0)
+    return LedgerHead.parse(raw) or LedgerHead()
 
 
 def hold(fd: int, how: int, directory: Path) -> None:
@@ -298,48 +390,3 @@ def explain_failed_call(error: OSError, directory: Path, what: str) -> LedgerUnu
 
 def _remedy_text(what: str) -> str:
     return "" if what == "read" else "Nothing runs without its record. "
-
-
-class Line(NamedTuple):
-    """One line of a file."""
-
-    data: bytes
-    """Without its newline, and cut after `MAX_LINE_BYTES` + 1 bytes."""
-    end: int
-    """Where the next line starts."""
-    whole: bool
-    """Whether it ends in a newline."""
-
-
-def lines(fd: int, start: int, end: int) -> Iterator[Line]:
-    """Yield the lines between two offsets, in order; keep no more than `MAX_LINE_BYTES` + 1 bytes of each."""
-    with open(fd, "rb", closefd=False) as file:
-        file.seek(start)
-        while start < end:
-            data = piece = file.readline(min(MAX_LINE_BYTES + 1, end - start))
-            start += len(piece)
-            while piece and not piece.endswith(b"\n") and start < end:
-                piece = file.readline(min(_CHUNK_BYTES, end - start))
-                start += len(piece)
-            if not piece:
-                return
-            whole = piece.endswith(b"\n")
-            yield Line(data[:-1] if whole and data is piece else data, start, whole)
-
-
-def lines_backwards(fd: int, end: int) -> Iterator[Line]:
-    """Yield the complete lines before an offset, the last one first, cut like those of `lines`."""
-    line_end, tail = 0, None
-    while end > 0:
-        start = max(0, end - _CHUNK_BYTES)
-        chunk = os.pread(fd, end - start, start)
-        stop = len(chunk)
-        while (cut := chunk.rfind(b"\n", 0, stop)) >= 0:
-            if tail is not None:
-                yield Line((chunk[cut + 1 : stop] + tail)[: MAX_LINE_BYTES + 1], line_end, whole=True)
-            line_end, tail, stop = start + cut + 1, b"", cut
-        if tail is not None:
-            tail = (chunk[:stop] + tail)[: MAX_LINE_BYTES + 1]
-        end = start
-    if tail is not None:
-        yield Line(tail, line_end, whole=True)

@@ -3,13 +3,13 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
-from itertools import islice
+from typing import Unpack
 
 from paddock.model.errors import LedgerError
 from paddock.record.ledger.line_format import chain_record
 from paddock.record.ledger.sink import (
     STARTED,
+    AuditQuery,
     AuditRecord,
     Field,
     check_event,
@@ -17,7 +17,7 @@ from paddock.record.ledger.sink import (
     check_ids,
     duplicate_claim_error,
     find_mint_time,
-    since_timestamp,
+    select_records,
 )
 
 
@@ -45,23 +45,10 @@ class MemoryAudit:
 
     append_soon = append
 
-    def query(
-        self,
-        *,
-        event: str | None = None,
-        request: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-        newest_first: bool = True,
-    ) -> Iterator[AuditRecord]:
+    def query(self, **wanted: Unpack[AuditQuery]) -> Iterator[AuditRecord]:
         """Yield matching records; see `AuditSink.query`."""
-        earliest = since_timestamp(since)
-        found = (
-            record
-            for record in (reversed(self.records) if newest_first else iter(self.records))
-            if record.ts >= earliest and event in (None, record.event) and request in (None, record.request)
-        )
-        return islice(found, limit)
+        records = reversed(self.records) if wanted.get("newest_first", True) else iter(self.records)
+        return select_records(records, wanted)
 
     def close(self) -> None:
         """Accept no more records; existing ones stay readable."""

@@ -1,34 +1,15 @@
 """Read the ledger: records by filter, in either order, line by line, without the writers' lock."""
 
 import json
-import os
-import sys
 from collections.abc import Iterator
-from datetime import datetime
-from itertools import islice
 from pathlib import Path
+from typing import Unpack
 
-from paddock.record.ledger.line_format import (
-    DamagedError,
-    explain_failed_call,
-    lines,
-    lines_backwards,
-    list_dated_files,
-    open_regular,
-    parse_record,
-)
-from paddock.record.ledger.sink import AuditRecord, since_timestamp
+from paddock.record.ledger.line_format import find_record, list_dated_files, read_lines
+from paddock.record.ledger.sink import AuditQuery, AuditRecord, select_records, since_timestamp
 
 
-def read(
-    directory: Path,
-    *,
-    event: str | None = None,
-    request: str | None = None,
-    since: datetime | None = None,
-    limit: int | None = None,
-    newest_first: bool = True,
-) -> Iterator[AuditRecord]:
+def read(directory: Path, **wanted: Unpack[AuditQuery]) -> Iterator[AuditRecord]:
     """Yield the intact records that match every filter, lazily, at most `limit`.
 
     Without a ledger there are none. Lines that are not intact records are skipped, because they prove nothing; `verify`
@@ -38,43 +19,25 @@ def read(
 
     Raises LedgerError if the ledger cannot be read or `since` has no time zone.
     """
-    earliest = since_timestamp(since)
-    found = (
-        record
-        for record in _read_records(
-            directory, earliest[:10], _list_needles(event, request), newest_first=newest_first
-        )
-        if record.ts >= earliest and event in (None, record.event) and request in (None, record.request)
-    )
-    return islice(found, None if limit is None else min(limit, sys.maxsize))
+    first_day = since_timestamp(wanted.get("since"))[:10]
+    newest_first = wanted.get("newest_first", True)
+    records = _read_records(directory, first_day, _list_needles(wanted), newest_first=newest_first)
+    return select_records(records, wanted)
 
 
 def _read_records(
     directory: Path, first_day: str, needles: list[bytes], *, newest_first: bool
 ) -> Iterator[AuditRecord]:
-    try:
-        names = list_dated_files(directory)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise explain_failed_call(error, directory, "read") from error
+    names = [name for name in list_dated_files(directory) if name[:10] >= first_day]
     for name in reversed(names) if newest_first else names:
-        if name[:10] < first_day or (fd := open_regular(directory, name)) is None:
-            continue
-        try:
-            size = os.fstat(fd).st_size
-            for line in lines_backwards(fd, size) if newest_first else lines(fd, 0, size):
-                if line.whole and all(needle in line.data for needle in needles):
-                    try:
-                        record = parse_record(line.data)
-                    except DamagedError:
-                        continue
+        for line in read_lines(directory, name, backwards=newest_first):
+            if line.whole and all(needle in line.data for needle in needles):
+                record = find_record(line.data)
+                if record is not None:
                     yield record
-        finally:
-            os.close(fd)
 
 
-def _list_needles(event: str | None, request: str | None) -> list[bytes]:
+def _list_needles(wanted: AuditQuery) -> list[bytes]:
     """Return bytes that every wanted line contains, so that other lines need not be parsed."""
-    wanted = {"event": event, "request": request}
-    return [f'"{name}":{json.dumps(value)}'.encode() for name, value in wanted.items() if value is not None]
+    given = {"event": wanted.get("event"), "request": wanted.get("request")}
+    return [f'"{name}":{json.dumps(value)}'.encode() for name, value in given.items() if value is not None]

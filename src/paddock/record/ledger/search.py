@@ -8,15 +8,13 @@ from itertools import dropwhile, groupby, islice
 from pathlib import Path
 
 from paddock.model.base import Value
-from paddock.model.errors import LedgerUnusable
 from paddock.model.outcome import Status
 from paddock.record.ledger.index import FACTS, LedgerIndex, NoIndexError, OnProgress, ask, facts_of, place_of
 from paddock.record.ledger.line_format import (
     MAX_LINE_BYTES,
-    DamagedError,
     explain_failed_call,
+    find_record,
     open_regular,
-    parse_record,
 )
 from paddock.record.ledger.read import read
 from paddock.record.ledger.sink import AuditRecord, since_timestamp
@@ -154,18 +152,12 @@ class _IndexSearch:
 def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]:
     """Yield the intact records that begin at positions of the index, which may be wrong."""
     for name, group in groupby(filter(None, map(place_of, places)), key=lambda place: place.file):
-        try:
-            fd = open_regular(directory, name)
-        except LedgerUnusable:  # the file does not exist
-            continue
-        if fd is None:
-            continue
-        try:
+        with open_regular(directory, name) as fd:
+            if fd is None:
+                continue
             for place in group:
                 if (record := _record_at(fd, place.offset)) is not None:
                     yield record
-        finally:
-            os.close(fd)
 
 
 def _record_at(fd: int, offset: int) -> AuditRecord | None:
@@ -176,8 +168,5 @@ def _record_at(fd: int, offset: int) -> AuditRecord | None:
             return None  # not the start of a line
         line, newline, _ = data[offset - start :].partition(b"\n")
         if newline:
-            try:
-                return parse_record(line)
-            except DamagedError:
-                return None
+            return find_record(line)
     return None

@@ -5,10 +5,12 @@ A sink stores facts about a request, never its payloads: fields are scalars and 
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Protocol, cast
+from itertools import islice
+from typing import Annotated, Protocol, TypedDict, cast
 
 from pydantic import Field as Described
 
@@ -18,6 +20,8 @@ from paddock.model.errors import AlreadyClaimed, LedgerError
 
 Field = str | int | float | bool | None | list[str] | tuple[str, ...]
 """A fact of a record: a scalar or a short list of short strings."""
+Facts = Mapping[str, Field]
+"""Facts of a request, by name: the fields of its record."""
 
 STARTED = "started"
 """Event of a claim; only `claim` writes it."""
@@ -82,6 +86,19 @@ class AuditRecord(Value):
     """`hash` of the record before this one; 64 zeros for the first."""
     hash: str
     """SHA-256 (hex) over everything else in the record."""
+
+
+class AuditQuery(TypedDict, total=False):
+    """The arguments of `AuditSink.query`, for sinks that pass them on."""
+
+    event: str | None
+    request: str | None
+    since: datetime | None
+    """Earliest time, inclusive, with a time zone."""
+    limit: int | None
+    """Maximum number of records."""
+    newest_first: bool
+    """True by default."""
 
 
 class AuditSink(Protocol):
@@ -151,6 +168,18 @@ def since_timestamp(since: datetime | None) -> str:
     if since.tzinfo is None:
         raise LedgerError("`since` has no time zone, so that its time is not known. Pass an aware datetime.")
     return timestamp(since.timestamp())
+
+
+def select_records(records: Iterable[AuditRecord], wanted: AuditQuery) -> Iterator[AuditRecord]:
+    """Yield the records that match, at most `limit`, in the order of `records`. Raises LedgerError for `since`."""
+    event, request, limit = wanted.get("event"), wanted.get("request"), wanted.get("limit")
+    earliest = since_timestamp(wanted.get("since"))
+    found = (
+        record
+        for record in records
+        if record.ts >= earliest and event in (None, record.event) and request in (None, record.request)
+    )
+    return islice(found, None if limit is None else min(limit, sys.maxsize))
 
 
 def check_event(event: str) -> None:
@@ -226,7 +255,7 @@ def _are_short(items: Sequence[str]) -> bool:
     return ascii_only and len(items) <= MAX_LIST_ITEMS and max(map(len, items), default=0) <= MAX_ITEM_CHARS
 
 
-def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
+def _explain_fault(value: object) -> str:
     """Return what is wrong with a value and what to do, or ""."""
     match value:
         case None | bool():

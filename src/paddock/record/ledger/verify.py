@@ -16,7 +16,7 @@ is the torn line of a writer that died, which was never a record. The second is 
 the last fraction of a second, if the machine has rebooted since. The third is records after the head: their writer died
 before it moved the head, and the next writer adopts them.
 
-Days that `audit.archive` moved away are not missing: the chain continues after them with the number and the hash that
+Days that `archive` moved away are not missing: the chain continues after them with the number and the hash that
 their `archived` record has. That record is itself part of the chain.
 
 Reading stops at the end that the files had at the start, so that writers can continue. Memory is bounded for any
@@ -30,13 +30,14 @@ import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import computed_field
 
 from paddock.foundation.own_files import judge_file
 from paddock.model.base import Value
 from paddock.model.errors import LedgerError
+from paddock.record.ledger.chain_check import ChainCheck
 from paddock.record.ledger.line_format import (
     DAY_S,
     GENESIS_HASH,
@@ -48,9 +49,9 @@ from paddock.record.ledger.line_format import (
     explain_failed_call,
     hold,
     lines,
-    list_dated_files,
     open_regular,
     parse_record,
+    stat_files,
 )
 from paddock.record.ledger.read import read
 from paddock.record.ledger.sink import ARCHIVED, RECOVERED, AuditRecord, timestamp
@@ -59,6 +60,7 @@ CLOCK_S: Final = 60
 """Maximum distance of a record's time from the day of its file, in seconds: it may be from just before midnight."""
 MAX_FINDINGS: Final = 1000
 """Maximum problems, and maximum notes, in a report; the last one says if there are more."""
+_F = TypeVar("_F")
 _FIRST = b'{"v":1,"seq":1,'
 """Beginning of the first record of a chain."""
 
@@ -160,7 +162,7 @@ def verify(directory: Path) -> Report:
     try:
         raw, sizes = _take_snapshot(directory)
         newest = max((name for name, size in sizes.items() if size), default="")
-        walk = ChainPass(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
+        walk = LedgerCheck(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
         archived = _find_days_before(directory, sizes)
         if archived:
             walk.seq, walk.hash = archived[-1].last_seq, archived[-1].last_hash
@@ -201,12 +203,8 @@ def _find_days_before(directory: Path, sizes: dict[str, int]) -> tuple[ArchivedD
 
 def _has_first_record(directory: Path, name: str) -> bool:
     """Return whether a file begins with the first record of a chain. Then no search for archived days is needed."""
-    if (fd := open_regular(directory, name)) is None:
-        return False
-    try:
-        return os.pread(fd, len(_FIRST), 0) == _FIRST
-    finally:
-        os.close(fd)
+    with open_regular(directory, name) as fd:
+        return fd is not None and os.pread(fd, len(_FIRST), 0) == _FIRST
 
 
 def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
@@ -215,13 +213,11 @@ def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
         raise LedgerError(
             f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
         )
-    if not (directory / HEAD_FILE_NAME).exists() or (fd := open_regular(directory, HEAD_FILE_NAME)) is None:
-        return None, _file_sizes(directory)
-    try:
-        hold(fd, fcntl.LOCK_SH, directory)
-        return os.pread(fd, HEAD_BYTES + 1, 0), _file_sizes(directory)
-    finally:
-        os.close(fd)
+    with open_regular(directory, HEAD_FILE_NAME) as fd:
+        if fd is not None:
+            hold(fd, fcntl.LOCK_SH, directory)
+        raw = None if fd is None else os.pread(fd, HEAD_BYTES + 1, 0)
+        return raw, {name: facts.st_size for name, facts in stat_files(directory).items()}
 
 
 def _describe_non_head(directory: Path) -> str:
@@ -235,31 +231,30 @@ def _describe_non_head(directory: Path) -> str:
     return wrong.why if wrong else "is missing"
 
 
-def _file_sizes(directory: Path) -> dict[str, int]:
-    return {name: (directory / name).lstat().st_size for name in list_dated_files(directory)}
-
-
-class ChainPass:
-    """One pass over the chain: its findings, and the last certain record."""
+class LedgerCheck(ChainCheck):
+    """The check of the files of a ledger, and its findings."""
 
     def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
-        self.seq = 0
-        self.hash = GENESIS_HASH
-        self.records = 0
+        super().__init__()
         self.problems: list[Finding] = []
         self.notes: list[Finding] = []
         self._raw = raw
         self._instead = instead
         self._head = None if raw is None else LedgerHead.parse(raw)
         self._newest = newest
+        self._place: tuple[str, int | None] = ("", None)
+        """File and line of the record that is checked; no line at the end."""
         self._bad: _DamagedLine | None = None
         self._bad_lines = 0
 
     def problem(self, file: str, line: int | None, seq: int | None, message: str) -> None:
-        _add_finding(self.problems, Finding(file=file, line=line, seq=seq, message=message))
+        self._add(self.problems, Finding(file=file, line=line, seq=seq, message=message))
 
     def note(self, file: str, line: int | None, seq: int | None, message: str) -> None:
-        _add_finding(self.notes, Finding(file=file, line=line, seq=seq, message=message))
+        self._add(self.notes, Finding(file=file, line=line, seq=seq, message=message))
+
+    def _add(self, findings: list[Finding], finding: Finding) -> None:
+        add_finding(findings, finding, Finding(file=finding.file, message="has more than is listed here"))
 
     def report(self, files: int, archived: tuple[ArchivedDay, ...]) -> Report:
         """Return the result after all files."""
@@ -276,13 +271,13 @@ class ChainPass:
     def files(self, directory: Path, sizes: dict[str, int]) -> None:
         """Check files, each up to a size. Raises OSError."""
         for name, size in sizes.items():
-            if (fd := open_regular(directory, name)) is None:
-                self.problem(name, None, None, "is not a regular file")
-                continue
-            try:
-                self.file(name, fd, size)
-            finally:
-                os.close(fd)
+            with open_regular(directory, name) as fd:
+                if fd is not None:
+                    self.file(name, fd, size)
+                elif os.path.lexists(directory / name):
+                    self.problem(name, None, None, "is not a regular file")
+                else:
+                    self.problem(name, None, None, "was removed during the check")
 
     def file(self, name: str, fd: int, size: int) -> None:
         """Check the next file. Raises OSError."""
@@ -296,8 +291,8 @@ class ChainPass:
                     Finding(file=name, line=number, seq=damage.seq, message=str(damage)), line
                 )
             else:
-                self.records += 1
-                self._check_record(name, number, record)
+                self._place = name, number
+                self.check_record(record)
                 if day.is_first_after(record):
                     self.problem(
                         name, number, record.seq, f"is of {record.ts[:10]}, after the day of its file"
@@ -329,7 +324,8 @@ class ChainPass:
                     HEAD_FILE_NAME, None, None, "is damaged, so records cut from the end would not be noticed"
                 )
         elif self._head.seq > self.seq:
-            self._report_gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
+            self._place = self._head.file, None
+            self._report_gap(self._head.seq, excused=self._is_excused(self._head.excuse))
         elif self._head.seq == 0 and self._head.hash != GENESIS_HASH:
             self.problem(HEAD_FILE_NAME, None, None, "names another hash than a chain starts with")
         elif self._head.seq < self.seq:
@@ -343,87 +339,56 @@ class ChainPass:
     def _report_pending(self) -> None:
         """Report the pending bad line, for which no record accounted."""
         if self._bad is not None:
-            _add_finding(self.problems, self._bad.finding)
+            self._add(self.problems, self._bad.finding)
             self._bad_lines += 1
             self._bad = None
 
-    def _check_record(self, name: str, number: int, record: AuditRecord) -> None:
-        recovery = record.fields if record.event == RECOVERED else {}
-        if recovery:
-            self._check_repair(name, number, record)
+    def check_record(self, record: AuditRecord) -> bool:
+        """Check the next intact record, and the bad line before it; return whether it is not a copy."""
+        if "torn_bytes" in record.fields and record.event == RECOVERED:
+            self._check_torn_line(record)
+        is_new = super().check_record(record)
         self._report_pending()
-        if record.seq <= self.seq:
-            self.problem(
-                name, number, record.seq, f"is a copy or out of order: it stands after record {self.seq}"
-            )
-            return
-        if record.seq > self.seq + 1:
-            self._report_gap(name, number, record.seq - 1, "before this one", synced=recovery.get("synced"))
-        elif record.prev != self.hash:
-            self.problem(
-                name, number, record.seq, f"does not continue the record before it, number {self.seq}"
-            )
-        elif recovery.get("reason") == "missing" and not self._is_excused(recovery.get("synced")):
-            self.problem(
-                name, number, record.seq, "found the records before it cut or changed when it was written"
-            )
+        if not is_new:
+            return False
         if self._head is not None and record.seq == self._head.seq and record.hash != self._head.hash:
             self.problem(HEAD_FILE_NAME, None, record.seq, f"names another hash than record {record.seq} has")
-        self.seq, self.hash, self._bad_lines = record.seq, record.hash, 0
+        self._bad_lines = 0
+        return True
 
-    def _check_repair(self, name: str, number: int, record: AuditRecord) -> None:
-        """Check what a `recovered` record says about earlier lines."""
-        if "torn_bytes" in record.fields:
-            torn = b"" if self._bad is None else self._bad.line.data
-            claimed = (record.fields["torn_bytes"], record.fields.get("torn_sha256"))
-            if self._bad is not None and claimed == (len(torn), hashlib.sha256(torn).hexdigest()):
-                self.note(
-                    name,
-                    self._bad.finding.line,
-                    None,
-                    f"is torn: its writer died; record {record.seq} accounts for it",
-                )
-                self._bad = None
-            else:
-                self.problem(
-                    name, number, record.seq, "accounts for a torn line that is not the one before it"
-                )
-        match record.fields.get("reason"):
-            case "head":
-                self.problem(
-                    name, number, record.seq, "found the head missing or damaged when it was written"
-                )
-            case "foreign":
-                self.problem(name, number, record.seq, "found foreign lines before it when it was written")
-            case _:
-                pass
+    def _check_torn_line(self, record: AuditRecord) -> None:
+        """Compare the pending bad line with the torn line for which a `recovered` record accounts."""
+        torn = b"" if self._bad is None else self._bad.line.data
+        claimed = (record.fields["torn_bytes"], record.fields.get("torn_sha256"))
+        if self._bad is not None and claimed == (len(torn), hashlib.sha256(torn).hexdigest()):
+            text = f"is torn: its writer died; record {record.seq} accounts for it"
+            self.note(self._bad.finding.file, self._bad.finding.line, None, text)
+            self._bad = None
+        else:
+            self._report(record.seq, "accounts for a torn line that is not the one before it")
 
-    def _is_excused(self, synced: object) -> bool:
-        """Return whether a power failure explains that records after the last one here are missing."""
-        return isinstance(synced, int) and self.seq >= synced
+    def _check_repair(self, record: AuditRecord, *, excused: bool) -> bool:
+        # A gap before the record was reported as such.
+        return super()._check_repair(record, excused=excused or record.seq > self.seq + 1)
 
-    def _report_gap(self, name: str, line: int | None, last: int, where: str, *, synced: object) -> None:
-        """Report that the records up to `last` are missing, unless the reported bad lines explain it."""
-        first = self.seq + 1
-        if self._is_excused(synced):
-            self.note(
-                name,
-                line,
-                first,
-                f"lost {_format_range(first, last)} {where} in a crash: they had not been synced",
-            )
-        elif last - self.seq > self._bad_lines:
-            self.problem(name, line, first, f"lacks {_format_range(first, last)} {where}")
+    def _report(self, seq: int, message: str) -> None:
+        self.problem(*self._place, seq, message)
+
+    def _report_gap(self, last: int, *, excused: bool) -> None:
+        """Report a gap, unless bad lines explain it."""
+        first, where = self.seq + 1, "at the end" if self._place[1] is None else "before this one"
+        if excused:
+            text = f"lost {_format_range(first, last)} {where} in a crash: they had not been synced"
+            self.note(*self._place, first, text)
+        elif last - self.seq > self._bad_lines + (self._bad is not None):
+            self.problem(*self._place, first, f"lacks {_format_range(first, last)} {where}")
 
 
 def _format_range(first: int, last: int) -> str:
     return f"record {first}" if first == last else f"records {first} to {last}"
 
 
-def _add_finding(findings: list[Finding], finding: Finding) -> None:
-    if len(findings) < MAX_FINDINGS - 1:
-        findings.append(finding)
-    elif len(findings) == MAX_FINDINGS - 1:
-        findings.append(
-            finding.model_copy(update={"line": None, "seq": None, "message": "has more than is listed here"})
-        )
+def add_finding(findings: list[_F], finding: _F, rest: _F) -> None:
+    """Add a finding. The last one that a report may have is `rest`, which says that there are more."""
+    if len(findings) < MAX_FINDINGS:
+        findings.append(finding if len(findings) < MAX_FINDINGS - 1 else rest)

@@ -8,8 +8,8 @@ from traceback import extract_tb
 
 from paddock.model.printable import make_printable
 from paddock.policy.settings.schema import LogSettings
-from paddock.record.ledger.sink import Field, timestamp
-from paddock.record.telemetry.observed_sink import Facts, find_language
+from paddock.record.ledger.sink import Facts, Field, timestamp
+from paddock.record.telemetry.observed_sink import find_language
 
 REQUESTS = logging.getLogger("paddock.requests")
 """Logs at level `info` how each request ended."""

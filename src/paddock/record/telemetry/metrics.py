@@ -14,7 +14,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from paddock.model.errors import ArtifactError
-from paddock.record.telemetry.observed_sink import WAITS, Facts, Sources, call_of, find_language
+from paddock.record.ledger.sink import Facts
+from paddock.record.telemetry.observed_sink import WAITS, Sources, call_of, find_language
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts

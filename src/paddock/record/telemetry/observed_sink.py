@@ -1,12 +1,12 @@
 """An audit sink that notifies observers."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.program import RUNTIMES
-from paddock.record.ledger.sink import AuditRecord, AuditSink, Field
+from paddock.record.ledger.forwarding import ForwardingSink, NewRecord, Write
+from paddock.record.ledger.sink import AuditSink, Facts
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts
@@ -16,9 +16,6 @@ WAITS = ("queue", "claim")
 _ENDS = ("finished", "decided")
 
 _log = logging.getLogger("paddock.record.telemetry")
-
-Facts = Mapping[str, Field]
-"""Facts of a request in the ledger (`paddock.gate.audit_facts`)."""
 
 LabelFinder = Callable[[str, str], tuple[str, str]]
 """Returns the names of a server and a tool if they are configured and listed; "" for names that a program made up."""
@@ -54,56 +51,26 @@ class Observer(Protocol):
         ...
 
 
-class ObservedSink:
-    """An `AuditSink` that notifies observers of its records. An observer cannot fail a request."""
+class ObservedSink(ForwardingSink):
+    """Notifies observers of records. An observer cannot fail a request."""
 
     def __init__(self, sink: AuditSink, observers: Sequence[Observer]) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._observers = observers
 
-    def claim(self, request: str, fields: Facts, *, parent: str | None = None) -> str:
-        """Write the `started` record of a request; see `AuditSink.claim`."""
-        record = self._sink.claim(request, fields, parent=parent)
-        self._notify_observers(lambda observer: observer.on_start(request, parent, fields))
-        return record
-
-    def append(self, event: str, request: str, fields: Facts, *, parent: str | None = None) -> str:
-        """Write one record; see `AuditSink.append`. Observers are notified even if it cannot be written."""
+    def _write(self, record: NewRecord, write: Write) -> str:
+        """Write a record. Observers are notified of an end or an answer even if it cannot be written."""
+        event, request, parent, fields = record
         try:
-            return self._sink.append(event, request, fields, parent=parent)
+            id_ = write(fields)
         finally:
-            self._tell_of(event, request, parent, fields)
-
-    def append_soon(self, event: str, request: str, fields: Facts, *, parent: str | None = None) -> str:
-        """Queue one record; see `AuditSink.append_soon`."""
-        try:
-            return self._sink.append_soon(event, request, fields, parent=parent)
-        finally:
-            self._tell_of(event, request, parent, fields)
-
-    def query(
-        self,
-        *,
-        event: str | None = None,
-        request: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-        newest_first: bool = True,
-    ) -> Iterator[AuditRecord]:
-        """Yield matching records; see `AuditSink.query`."""
-        return self._sink.query(
-            event=event, request=request, since=since, limit=limit, newest_first=newest_first
-        )
-
-    def close(self) -> None:
-        """Close the sink."""
-        self._sink.close()
-
-    def _tell_of(self, event: str, request: str, parent: str | None, fields: Facts) -> None:
-        if event in _ENDS:
-            self._notify_observers(lambda observer: observer.on_end(request, parent, fields))
-        elif event == "answered":
-            self._notify_observers(lambda observer: observer.on_answer(request, parent, fields))
+            if event in _ENDS:
+                self._notify_observers(lambda observer: observer.on_end(request, parent, fields))
+            elif event == "answered":
+                self._notify_observers(lambda observer: observer.on_answer(request, parent, fields))
+        if event is None:
+            self._notify_observers(lambda observer: observer.on_start(request, parent, fields))
+        return id_
 
     def _notify_observers(self, tell: Callable[[Observer], None]) -> None:
         for observer in self._observers:

@@ -27,8 +27,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from paddock._version import __version__
 from paddock.policy.settings.schema import TelemetrySettings
-from paddock.record.ledger.sink import Field
-from paddock.record.telemetry.observed_sink import Facts, LabelFinder, call_of
+from paddock.record.ledger.sink import Facts, Field
+from paddock.record.telemetry.observed_sink import LabelFinder, call_of
 
 FLUSH_S = 2.0
 """Maximum time that the end of a session waits for the export of spans, in seconds."""

@@ -12,7 +12,7 @@ import click
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import holds_more
-from paddock.model.outcome import Outcome, write_outcome
+from paddock.model.outcome import Outcome, Status, write_outcome
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import render_examples
@@ -25,7 +25,7 @@ from paddock.surfaces.rendering.computation import (
     InvalidInput,
     build_envelope,
     build_refused_envelope,
-    build_schema,
+    build_request_schema,
     convert_request,
     parse_json,
 )
@@ -60,7 +60,9 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         outcome, answer = None, build_refused_envelope(problem)
     else:
         answer = (
-            Envelope(code="CANCELLED", message="cancelled") if outcome is None else build_envelope(outcome)
+            Envelope(status=Status.CANCELLED, message="cancelled")
+            if outcome is None
+            else build_envelope(outcome)
         )
     if as_json and outcome is not None:
         click.echo(write_outcome(outcome))
@@ -94,7 +96,7 @@ def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome 
 
 def _read_request(body: Json) -> ComputationRequest:
     """Return the computation in a request; null counts as missing. Raises InvalidInput."""
-    wanted = build_schema(jit=True)
+    wanted = build_request_schema(jit=True)
     if _has_only_known(body, wanted):
         with contextlib.suppress(InvalidInput):
             return convert_request(body)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from paddock.model.base import Json
+from paddock.model.texts import suggest
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
@@ -38,9 +39,12 @@ def show(prefix: str, workspace: Path, flags: dict[str, str], *, as_json: bool) 
     """Show every setting, or those below PREFIX, with value and source."""
     merged = load(workspace, flags=flags)
     dumped = merged.settings.model_dump(mode="json")
-    keys = [key for key in leaves(merged.settings) if not prefix or f"{key}.".startswith(f"{prefix}.")]
+    known = leaves(merged.settings)
+    keys = [key for key in known if not prefix or f"{key}.".startswith(f"{prefix}.")]
     if prefix and not keys:
-        raise click.BadParameter(f"there is no setting {prefix}", param_hint="PREFIX")
+        groups = {key.rpartition(".")[0] for key in known}
+        nearest = suggest(prefix, [*known, *groups])
+        raise click.BadParameter(f"there is no setting {prefix}{nearest}", param_hint="PREFIX")
     values = {key: _find_value(dumped, key) for key in keys}
     if as_json:
         print_json({key: {"value": values[key], "source": merged.sources[key]} for key in keys})

@@ -15,6 +15,7 @@ from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision
 from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
+from paddock.model.texts import suggest
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import Catalogue
 from paddock.policy.decisions.programs import list_stages
@@ -225,9 +226,8 @@ def _build_request(
         except ValidationError as problem:
             raise click.UsageError(explain_request(problem)) from None
     else:
-        raise click.BadParameter(
-            f"{target} is neither a runtime ({', '.join(runtimes)}) nor SERVER/TOOL", param_hint="TARGET"
-        )
+        known = f"neither a runtime ({', '.join(runtimes)}) nor SERVER/TOOL"
+        raise click.BadParameter(f"{target} is {known}{suggest(target, runtimes)}", param_hint="TARGET")
     limits = LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms))
     try:
         return ExecutionRequest(

@@ -19,7 +19,7 @@ def record_repairs() -> Generator[None]:
     finally:
         if has_repairs():
             from paddock.policy.settings.loader import load
-            from paddock.record.ledger.ledger import Ledger
+            from paddock.record.ledger.writer import Ledger
 
             with suppress(PaddockError, OSError):
                 Ledger(load(Path()).settings.audit.directory).close()

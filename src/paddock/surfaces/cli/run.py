@@ -64,8 +64,8 @@ def command(
 ) -> None:
     """Run a script by name, by path, or from standard input.
 
-    Paddock searches a name in .paddock/scripts and .mentu/scripts of the workspace, then of the home directory, with
-    the suffixes .ts, .js and .mjs. Console lines and the result go to standard output, errors to standard error. Exit
+    Paddock searches a name in .paddock/scripts of the workspace, then of the home directory, with the suffixes .ts,
+    .js and .mjs. Console lines and the result go to standard output, errors to standard error. Exit
     code: 0 success, 1 failure, 2 invalid command line.
     """
     if program == "-" and input_text == "-":

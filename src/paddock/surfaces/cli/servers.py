@@ -5,7 +5,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 import click
 
@@ -15,6 +14,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ServerError, UnknownServer
 from paddock.model.invisible import spell_invisible, spell_invisible_in_json
 from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.model.urls import strip_credentials
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, confine, login, options, provision
@@ -221,8 +221,7 @@ def _describe_address(server: Server) -> tuple[str, str]:
         case StdioServer():
             return "stdio", server.secrets.hide(server.command)
         case HttpServer():
-            url = urlsplit(server.url)
-            return "http", server.secrets.hide(f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
+            return "http", server.secrets.hide(strip_credentials(server.url))
 
 
 def _describe_transport(server: Server, transport: str) -> str:

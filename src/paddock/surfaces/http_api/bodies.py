@@ -9,14 +9,14 @@ from typing import Generic, NamedTuple, TypeVar, cast
 from fastapi import Request
 from pydantic import ValidationError
 
-from paddock.foundation.large_json import MIN_SLICED_VALUES, count_in_slices, decode_in_slices
+from paddock.foundation.large_json import JsonLimitError, read_json
 from paddock.model.base import Json, Value
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import MIB
 from paddock.model.nesting import MAX_DEPTH
 from paddock.model.numbers import NumberTooLongError, read_finite, read_int
 from paddock.model.work_files import INPUT_BYTES
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     MALFORMED_BODY,
     SERVER_BUSY,
@@ -135,19 +135,13 @@ async def _read_json(body: bytes) -> tuple[Json, int]:
     if not body.strip():
         return {}, 0
     try:
-        text = body.decode()
+        value, values = await read_json(body, MAX_VALUES, MAX_DEPTH, _DECODER)
+    except JsonLimitError as fault:
+        if fault.too_deep:
+            raise Problem(MALFORMED_BODY, f"The body {fault}.") from None
+        raise Problem(BODY_TOO_LARGE, f"The body has more than {MAX_VALUES} JSON values.") from None
     except UnicodeDecodeError:
         raise Problem(MALFORMED_BODY, "The body is not UTF-8 (RFC 8259, section 8.1).") from None
-    meter = await count_in_slices(body, MAX_VALUES)
-    if meter.too_deep:
-        raise Problem(MALFORMED_BODY, f"The body is nested more than {MAX_DEPTH} levels deep.")
-    if meter.values > MAX_VALUES:
-        raise Problem(BODY_TOO_LARGE, f"The body has more than {MAX_VALUES} JSON values.")
-    try:
-        if meter.values < MIN_SLICED_VALUES:
-            value = _DECODER.decode(text)
-        else:
-            value = await decode_in_slices(text.strip(), _DECODER.raw_decode)
     except NumberTooLongError as fault:
         raise Problem(MALFORMED_BODY, f"In the body, {fault}.") from None
     except (ValueError, RecursionError) as fault:
@@ -157,7 +151,7 @@ async def _read_json(body: bytes) -> tuple[Json, int]:
             MALFORMED_BODY,
             "A string of the body has half of a surrogate pair, which is not Unicode. Replace it by U+FFFD.",
         )
-    return value, len(body) + _VALUE_BYTES * meter.values
+    return value, len(body) + _VALUE_BYTES * values
 
 
 def _refuse_constant(name: str) -> Json:

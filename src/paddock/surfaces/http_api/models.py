@@ -14,7 +14,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
 from paddock.model.session import Kernel, SessionHandle, SessionInfo
 from paddock.model.work_files import GivenFiles, OutputFile
-from paddock.surfaces.http_api.problems import ProblemDocument
+from paddock.surfaces.http_server.problems import ProblemDocument
 
 WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)

@@ -35,7 +35,7 @@ from paddock.surfaces.http_api.idempotency import (
     derive_id,
     explain_lost,
 )
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     CANCELLED,
     INTERNAL_ERROR,
     INVALID_REQUEST,

@@ -8,6 +8,6 @@ other transport.
     arguments    arguments, argument_errors, computation_request, exact_numbers, call_key
     answers      replies, output_schemas, overflow, media, forwarded_results, query_reply
     a person     elicitation, pending_calls
-    resources    resources, stored_output, prompts, prompts_resources, icons
+    resources    resources, stored_output, prompts, prompts_resources
     sessions     requests, list_changes, log, progress, stdio, version_probe
 """

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paddock.model.outcome import Status
-from paddock.model.texts import FieldFault, list_faults
+from paddock.model.texts import FAULT_TEXTS, FieldFault, list_faults
 from paddock.surfaces.mcp_server.arguments import to_snake_case
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, build_refusal
 
@@ -27,10 +27,8 @@ _NATIVE_NAMES = {
     **{field: to_snake_case(name) for field, name in _COMPAT_NAMES.items()},
 }
 """The same for the native tools."""
-_NOT_A_WHOLE_NUMBER = "must be a whole number"
 _MESSAGES = {
-    "missing": "is missing",
-    "extra_forbidden": "is unknown",
+    **FAULT_TEXTS,
     "greater_than": "must be above {gt}",
     "less_than": "must be below {lt}",
     "greater_than_equal": "must be at least {ge}",
@@ -40,10 +38,7 @@ _MESSAGES = {
     "bytes_too_long": "is longer than {max_length} bytes",
     "string_too_short": "is empty",
     "literal_error": "must be {expected}",
-    "int_type": _NOT_A_WHOLE_NUMBER,
-    "int_parsing": _NOT_A_WHOLE_NUMBER,
     "int_parsing_size": "is too large",
-    "int_from_float": _NOT_A_WHOLE_NUMBER,
 }
 """Error texts by pydantic's error type; other errors have their own text."""
 

@@ -8,7 +8,7 @@ from paddock.surfaces.mcp_server.arguments import NamedTwiceError, read_argument
 from paddock.surfaces.rendering.computation import (
     ComputationRequest,
     InvalidInput,
-    build_schema,
+    build_request_schema,
     check_request,
     convert_request,
     replace_deprecated_limits,
@@ -18,7 +18,7 @@ from paddock.surfaces.rendering.computation import (
 def read_computation_request(body: Json, *, jit: bool) -> ComputationRequest:
     """Return the request in a JSON value; without `jit`, its limits have no member `jit`. Raises InvalidInput."""
     try:
-        given = read_arguments(build_schema(jit=jit, deprecated=True), body)
+        given = read_arguments(build_request_schema(jit=jit, deprecated=True), body)
     except NamedTwiceError as problem:
         raise InvalidInput(str(problem)) from None
     given, warnings = replace_deprecated_limits(given)
@@ -28,4 +28,4 @@ def read_computation_request(body: Json, *, jit: bool) -> ComputationRequest:
 
 @cache
 def _load_schema(*, jit: bool) -> Schema:
-    return Schema(build_schema(jit=jit))
+    return Schema(build_request_schema(jit=jit))

@@ -9,7 +9,8 @@ from typing import Any, cast
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
-from paddock.surfaces.mcp_server.replies import build_answer, compact, cut_text
+from paddock.model.texts import cut_text
+from paddock.surfaces.mcp_server.replies import build_answer, compact
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.surfaces.rendering.render import console_text
 from paddock.surfaces.rendering.terminal import make_encodable

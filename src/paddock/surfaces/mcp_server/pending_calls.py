@@ -16,6 +16,7 @@ from paddock.gate.questions import Questions
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
+from paddock.model.compat import QUERY_TOOL
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import find_mint_time
 from paddock.model.outcome import ConsoleLine, OnConsole, Status
@@ -29,7 +30,7 @@ Work = Callable[[McpCaller], Coroutine[Any, Any, T]]
 
 FETCH_TOOLS = {
     "default": ("query_output", "artifact_handle"),
-    "compat": ("sdl.runtime.queryOutput", "artifactHandle"),
+    "compat": (QUERY_TOOL, "artifactHandle"),
 }
 """By tool that fetches answers: its listed name, and the argument with the run's id."""
 QUESTIONS_UNUSABLE = "asking failed: questions cannot be kept; see the log of the server"

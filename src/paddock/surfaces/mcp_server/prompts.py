@@ -11,7 +11,7 @@ from paddock.engines.servers.typescript import render_signature
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.model.printable import make_printable
-from paddock.surfaces.mcp_server.replies import cut_text
+from paddock.model.texts import cut_text
 from paddock.surfaces.mcp_server.resources import SavedScripts, filter_by_prefix, render_guide
 from paddock.surfaces.mcp_server.toolbox import Inquire
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S

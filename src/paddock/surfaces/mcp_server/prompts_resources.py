@@ -1,7 +1,6 @@
 """Offer prompts for people, resources for clients, and the completion of arguments."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -16,9 +15,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.model.base import Json
 from paddock.surfaces.mcp_server.elicitation import Context, ElicitationRounds, read_actor
-from paddock.surfaces.mcp_server.prompts import UnknownPromptError
+from paddock.surfaces.mcp_server.prompts import Prompts, UnknownPromptError
+from paddock.surfaces.mcp_server.resources import Resources
 from paddock.surfaces.mcp_server.stored_output import UnknownResourceError
-from paddock.surfaces.mcp_server.toolbox import Inquire, McpCaller
+from paddock.surfaces.mcp_server.toolbox import McpCaller
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -30,51 +30,11 @@ _RESOURCE_NOT_FOUND = -32002
 """The error code of 2025-11-25; later revisions use INVALID_PARAMS (SEP-2164)."""
 
 
-class PromptProvider(Protocol):
-    """Prompts for the protocol."""
-
-    def list_entries(self) -> list[dict[str, Json]]:
-        """Return the prompts for `prompts/list`."""
-        ...
-
-    async def build_messages(
-        self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
-    ) -> list[dict[str, Json]]:
-        """Return the messages of a prompt; may ask the client. Raises UnknownPromptError."""
-        ...
-
-    def complete_argument(self, argument: str, begun: str) -> list[str]:
-        """Return the possible values of an argument with a prefix."""
-        ...
-
-
-class ResourceProvider(Protocol):
-    """Resources for the protocol."""
-
-    async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
-        """Return one page of resources and the cursor of the next. Raises UnknownResourceError."""
-        ...
-
-    def list_templates(self) -> list[dict[str, Json]]:
-        """Return the templates for `resources/templates/list`."""
-        ...
-
-    async def read_resource(self, uri: str) -> dict[str, Json]:
-        """Return the contents of a resource. Raises UnknownResourceError."""
-        ...
-
-    async def complete_argument(
-        self, template: str, argument: str, begun: str, given: Mapping[str, str]
-    ) -> list[str]:
-        """Return the possible values of a template's argument with a prefix."""
-        ...
-
-
 class PromptsAndResources(NamedTuple):
     """The prompts and resources of a server."""
 
-    prompts: PromptProvider
-    resources: ResourceProvider
+    prompts: Prompts
+    resources: Resources
 
 
 def offer_prompts_and_resources(
@@ -96,7 +56,7 @@ def offer_prompts_and_resources(
     server.add_request_handler("completion/complete", CompleteRequestParams, complete_reference)
 
 
-def _offer_prompts(server: "Server[Any]", prompts: PromptProvider, rounds: ElicitationRounds) -> None:
+def _offer_prompts(server: "Server[Any]", prompts: Prompts, rounds: ElicitationRounds) -> None:
     async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         return build_page("prompts", prompts.list_entries(), params)
 
@@ -114,7 +74,7 @@ def _offer_prompts(server: "Server[Any]", prompts: PromptProvider, rounds: Elici
     server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)
 
 
-def _offer_resources(server: "Server[Any]", resources: ResourceProvider) -> None:
+def _offer_resources(server: "Server[Any]", resources: Resources) -> None:
     async def list_resources(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         try:
             entries, following = await resources.list_page(params.cursor)

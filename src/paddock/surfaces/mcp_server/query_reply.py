@@ -1,9 +1,34 @@
 """Render the result of a stored-output query for an agent: as much as an answer holds, and a cursor for the rest."""
 
-from paddock.model.artifact import Cursor, Excerpt, OutputFound
-from paddock.model.base import count
+from typing import Annotated, TypedDict
+
+from paddock.model.artifact import Cursor, Excerpt, MatchStatus, OutputFound, Stream
+from paddock.model.base import Json, count
 from paddock.record.output.text import CUT_MARK, excerpt
 from paddock.surfaces.mcp_server.replies import compact
+from paddock.surfaces.rendering import answers
+
+
+class StoredOutputAnswer(TypedDict, total=False):
+    """The answer of `query_output`: an `OutputFound`, or the answer of a call that waited for a person."""
+
+    artifactHandle: str
+    excerpts: list[Annotated[dict[str, Json], Excerpt]]
+    totalLines: int
+    totalBytes: int
+    searchedStreams: list[Stream]
+    matchStatus: MatchStatus
+    matchCount: int
+    nextCursor: Annotated[dict[str, Json], Cursor, "Cursor for the next page."]
+    lineCursor: Annotated[dict[str, Json], Cursor, "Cursor for the rest of the first line that was cut."]
+    truncated: answers.Truncated
+    status: Annotated[answers.FetchStatus, "Missing if stored output was searched."]
+    result: Annotated[Json, "The data of the call that waited for a person."]
+    run: answers.Run
+    command: answers.Command
+    message: answers.Message
+    error: answers.ErrorFields
+
 
 _FRAME_CHARS = 200
 """Characters that are reserved in an answer with excerpts for everything else."""

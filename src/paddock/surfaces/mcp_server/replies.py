@@ -8,17 +8,61 @@ ok · 142 ms · 12 calls (github 12) · run 01J...
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from paddock.model.base import Json, count
-from paddock.model.outcome import UNCERTAIN_ENDS, Outcome, PlannedCall, Status
+from paddock.model.outcome import UNCERTAIN_ENDS, Frame, Outcome, PlannedCall, Status
 from paddock.model.session import SessionEnd
+from paddock.model.texts import cut_text
 from paddock.surfaces.mcp_server.media import lift_media, may_hold_media
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, text_block
-from paddock.surfaces.rendering import render
+from paddock.surfaces.rendering import answers, render
 from paddock.surfaces.rendering.render import compact
 from paddock.surfaces.rendering.terminal import make_encodable
 
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
+
+Effects = Literal["not_started", "no_calls", "calls_completed", "in_flight_unknown"]
+
+
+class CodeError(answers.ErrorFields):
+    """Why a program in JavaScript is not ok."""
+
+    line: NotRequired[Annotated[int, "Line of the program, from 1."]]
+    column: NotRequired[Annotated[int, "Column of the line, from 1."]]
+    hint: NotRequired[Annotated[str, "What to write instead."]]
+    code: NotRequired[Annotated[int, "JSON-RPC code of a server's error."]]
+    data: NotRequired[Annotated[Json, "Data of the server's error."]]
+    frames: NotRequired[
+        Annotated[
+            list[Annotated[dict[str, Json], Frame]], "The program's call stack, innermost function first."
+        ]
+    ]
+
+
+class PlannedFacts(TypedDict):
+    """A call that a rehearsal did not make."""
+
+    server: str
+    tool: str
+    asks: NotRequired[Annotated[list[str], "Reasons why a person would be asked first."]]
+    args: NotRequired[Annotated[dict[str, Json] | None, "The arguments, if they fit."]]
+
+
+class CodeAnswer(answers.RunAnswer, TypedDict, total=False):
+    """The answer of `execute_code`, and of single calls that failed."""
+
+    ms: Annotated[int, "Wall time in milliseconds."]
+    session: answers.Session
+    redactions: answers.Redactions
+    calls: Annotated[dict[str, int], "Number of tool calls, by server."]
+    value: Annotated[Json, "The program's result, any JSON; missing if it returned nothing."]
+    excerpt: Annotated[str, "The beginning of a value that is too large, as text."]
+    artifactHandle: answers.Handle
+    console: Annotated[list[str], "Console lines."]
+    planned: Annotated[list[PlannedFacts], "In the mode `dry_run`: the calls that were not made."]
+    error: CodeError
+    happened: Annotated[Effects, "After a failure: which effects the program already had."]
 
 
 def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAnswer:
@@ -47,14 +91,13 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAns
         if shown == text:
             data["value"] = value
         else:
-            data |= {"excerpt": shown, "truncated": True}
+            data["excerpt"], data["truncated"] = shown, True
         room -= len(shown)
     elif outcome.ok:
         parts.append("(the program returned nothing)")
     if outcome.planned:
-        lines, plan = _build_plan(outcome.planned, max(room, cap // 4))
+        lines = _add_plan(data, outcome.planned, max(room, cap // 4))
         parts += lines
-        data |= plan
         room -= sum(map(len, lines))
     if outcome.console:
         whole = [make_encodable(render.console_text(line)) for line in outcome.console]
@@ -66,8 +109,8 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAns
     return ToolAnswer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
 
 
-def _collect_facts(outcome: Outcome) -> dict[str, Json]:
-    data: dict[str, Json] = {
+def _collect_facts(outcome: Outcome) -> CodeAnswer:
+    data: CodeAnswer = {
         "status": outcome.status.value,
         "run": outcome.id,
         "ms": round(outcome.usage.wall_ms),
@@ -86,7 +129,7 @@ def render_value_text(value: Json) -> str:
     return make_encodable(value if isinstance(value, str) else compact(value))
 
 
-def describe_effects(outcome: Outcome, *, single: bool = False) -> str:
+def describe_effects(outcome: Outcome, *, single: bool = False) -> Effects:
     """Return which effects a failed program already had, so that it is not repeated blindly.
 
     Calls that were refused, invalid or never sent had no effect. `single` means that the outcome itself is one call.
@@ -119,16 +162,21 @@ def render_session(session: SessionEnd | None) -> list[str]:
     return [f"session {session.id}: kept, expires in {round(session.expires_in_s)} s without use"]
 
 
-def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
+def _build_error(outcome: Outcome, explained: str, room: int) -> CodeError:
     """Return an error as data. The data of a server's error is included if it fits into `room`."""
     error = outcome.error
     if error is None:
         return {"name": "Error", "message": explained}
-    fields: dict[str, Json] = {
+    fields: CodeError = {
         "name": error.name,
         "message": cut_text(error.message or error.thrown, len(explained)),
     }
-    fields |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    if error.line:
+        fields["line"] = error.line
+    if error.column:
+        fields["column"] = error.column
+    if error.hint:
+        fields["hint"] = error.hint
     if len(error.frames) > 1:  # `line` and `column` already show a single one
         fields["frames"] = [each.model_dump() for each in error.frames]
     if error.code is not None:
@@ -138,23 +186,24 @@ def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]
     return fields
 
 
-def _build_plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
-    """Return the planned calls as lines and as data; the data says whether something was left out."""
+def _add_plan(data: CodeAnswer, calls: Sequence[PlannedCall], room: int) -> list[str]:
+    """Add the planned calls to the data, which says whether something was left out; return them as lines."""
     whole = [make_encodable(render.render_planned_call(call, render.arguments_text(call))) for call in calls]
     lines, planned = _shorten_lines(whole, room), _list_planned_calls(calls, room)
-    left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
-    data = {"planned": planned} | ({"truncated": True} if left_out else {})
-    return [f"--- planned, not called ({len(calls)})", *lines], data
+    data["planned"] = planned
+    if lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned):
+        data["truncated"] = True
+    return [f"--- planned, not called ({len(calls)})", *lines]
 
 
-def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
+def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[PlannedFacts]:
     """Return the first planned calls as data, without arguments that do not fit."""
-    planned: list[dict[str, Json]] = []
+    planned: list[PlannedFacts] = []
     for call in calls:
-        fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
+        fields: PlannedFacts = {"server": call.server, "tool": call.tool}
         if call.asks:
             fields["asks"] = list(call.asks)
-        whole = {**fields, "args": call.arguments}
+        whole: PlannedFacts = {**fields, "args": call.arguments}
         kept = whole if len(compact(whole)) <= room else fields
         room -= len(compact(kept))
         if room < 0:
@@ -182,10 +231,3 @@ def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
         kept.append(cut_text(text, room))
         room -= len(text) + 1
     return kept
-
-
-def cut_text(text: str, max_chars: int) -> str:
-    """Return a text, or its beginning and its full length."""
-    if len(text) <= max_chars:
-        return text
-    return f"{text[: max(max_chars, 0)]}... [truncated: {len(text)} characters in all]"

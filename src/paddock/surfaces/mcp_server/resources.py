@@ -14,7 +14,7 @@ from paddock.engines.saved_scripts import list_scripts, read_saved
 from paddock.engines.servers.typescript import Described
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
-from paddock.surfaces.mcp_server.replies import cut_text
+from paddock.model.texts import cut_text
 from paddock.surfaces.mcp_server.stored_output import StoredOutput, UnknownResourceError
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S, write_declaration
 from paddock.surfaces.rendering.terminal import make_encodable

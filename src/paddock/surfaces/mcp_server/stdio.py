@@ -129,20 +129,14 @@ def explain_double_id(number: str) -> str:
     return f"the request id {number[:100]} is in flight in this session; use another one"
 
 
-class TooManyValuesError(Exception):
-    """A message of a client has too many values and was not decoded."""
-
-    def __init__(self) -> None:
-        super().__init__(f"a message has more than {MAX_CLIENT_VALUES} values; send less at once")
-
-
 async def _parse_any_message(line: bytes) -> SessionMessage:
-    """Return the message in a line. Raises TooManyValuesError, and ValueError for a line without a message."""
+    """Return the message in a line. Raises UnreadableError, and ValueError for a line without a message."""
     if len(line) <= COUNTED_BYTES:
         return _parse_message(line)
     meter = await count_in_slices(line, MAX_CLIENT_VALUES)
     if meter.values > MAX_CLIENT_VALUES:
-        raise TooManyValuesError
+        text = f"a message has more than {MAX_CLIENT_VALUES} values; send less at once"
+        raise UnreadableError(_outer_id(line), INVALID_REQUEST, text)
     if meter.values <= MIN_SLICED_VALUES or meter.too_deep or SURROGATE_ESCAPE in line.lower():
         return _parse_message(line)
     document = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
@@ -163,8 +157,6 @@ async def read_message(data: bytes, what: Literal["line", "body"]) -> SessionMes
     """Return the message in a line, or in the body of a request. Raises UnreadableError."""
     try:
         message = await _parse_any_message(data)
-    except TooManyValuesError as error:
-        raise UnreadableError(_outer_id(data), INVALID_REQUEST, str(error)) from None
     except NumberTooLongError as problem:
         raise UnreadableError(_outer_id(data), INVALID_REQUEST, f"this message contains {problem}") from None
     except ValueError:

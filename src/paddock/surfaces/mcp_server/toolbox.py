@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 from mcp.shared.exceptions import MCPError
@@ -26,7 +27,6 @@ from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import RedactionSettings
 from paddock.surfaces.mcp_server.arguments import NamedTwiceError, read_arguments
-from paddock.surfaces.mcp_server.icons import list_icons
 from paddock.surfaces.rendering.terminal import make_encodable
 from paddock.surfaces.tenants import TenantBusy
 from paddock.surfaces.tenants.tenant import SlotNeeds
@@ -39,6 +39,26 @@ if TYPE_CHECKING:
     from paddock.model.request import ExecutionRequest, RequestKey
     from paddock.record.output.recorder import OnOutput
     from paddock.surfaces.tenants.tenant import Admission
+
+_SHAPES = {
+    "execute_code": "M2 1l6 3-6 3z",
+    "call_tool": "M1 4h4V2l3 3-3 3V6H1z",
+    "search_tools": "M1 1h4v4l3 3H6L4 6H1z",
+    "describe_tools": "M2 1h5v7H2z",
+    "provision_server": "M4 1h1v3h3v1H5v3H4V5H1V4h3z",
+    "run_program": "M1 1l3 3-3 3zM5 7h3v1H5z",
+    "query_output": "M1 2h7v1H1zM1 4h5v1H1zM1 6h3v1H1z",
+    "compute": "M1 1h7L5 4l3 4H1l3-4z",
+}
+_DEFAULT_SHAPE = "M1 1h7v7H1z"
+
+
+def list_icons(tool: str) -> list[Json]:
+    """Return the icons of a tool; tools without their own icon share one."""
+    path = _SHAPES.get(tool, _DEFAULT_SHAPE)
+    svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path d='{path}'/></svg>"
+    return [{"src": "data:image/svg+xml," + quote(svg, safe="='/:")}]
+
 
 Admit = Callable[..., AbstractAsyncContextManager["Admission"]]
 """See `Tenant.admit`."""

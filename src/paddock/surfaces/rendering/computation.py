@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from paddock.model.base import Json, Value, kind
-from paddock.model.computation import SUCCESS_CODE, code
+from paddock.model.computation import code
 from paddock.model.errors import PaddockError
 from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.outcome import ErrorInfo, Outcome, Status
@@ -50,10 +50,12 @@ class _NoValueError(ValueError):
 class Envelope(Value):
     """The answer to a computation."""
 
+    status: Status = Status.OK
+    """How it ended."""
     output: str | None = None
     """The emitted text: of a successful computation, or up to the limit that it exceeded."""
-    code: str = SUCCESS_CODE
-    """`success`, `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, or another status in capitals."""
+    name: str = ""
+    """The name of the error: `TypeError`. Exact answers have none."""
     message: str = ""
     """Why it failed."""
     partial: str | None = None
@@ -66,7 +68,12 @@ class Envelope(Value):
     @property
     def ok(self) -> bool:
         """Whether the computation succeeded."""
-        return self.code == SUCCESS_CODE
+        return self.status is Status.OK
+
+    @property
+    def code(self) -> str:
+        """The code of an error: `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, or a status in capitals."""
+        return code(self.status)
 
     @property
     def stdout(self) -> str:
@@ -116,7 +123,7 @@ class ComputationRequest(Value):
         )
 
 
-def build_schema(*, jit: bool, deprecated: bool = False) -> dict[str, Json]:
+def build_request_schema(*, jit: bool, deprecated: bool = False) -> dict[str, Json]:
     """Return the schema of a request, for every surface except the compat profile.
 
     With `deprecated`, it contains the deprecated names of limits, too.
@@ -207,7 +214,9 @@ def build_envelope(outcome: Outcome) -> Envelope:
         return Envelope(output=emitted or "", warnings=warnings)
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
     answer = Envelope(
-        code=code(outcome.status), message=make_encodable(_render_message(outcome.status, error))
+        status=outcome.status,
+        name=make_encodable(error.name),
+        message=make_encodable(_render_message(outcome.status, error)),
     )
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
     hint = error.hint if outcome.status in (Status.FAILED, Status.DENIED) else ""
@@ -217,7 +226,7 @@ def build_envelope(outcome: Outcome) -> Envelope:
 def build_refused_envelope(problem: PaddockError) -> Envelope:
     """Return the answer for an input that is no valid request, or could not be run."""
     status = Status.INVALID if isinstance(problem, InvalidInput) else Status.ERROR
-    return Envelope(code=code(status), message=make_encodable(str(problem)))
+    return Envelope(status=status, name=type(problem).__name__, message=make_encodable(str(problem)))
 
 
 def render_one_line(value: Json) -> str:

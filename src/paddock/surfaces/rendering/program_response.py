@@ -1,19 +1,19 @@
-"""The response of `run_program` for an agent, with its status words.
+"""The response to a program in a language runtime, for agents and for `--json`."""
 
-`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations`, `network` and `error` are additions;
-every other field is exact in the compat profile.
-"""
+from typing import Annotated, Literal, NotRequired, TypedDict
 
+from paddock.model.artifact import Excerpt
 from paddock.model.base import Json
 from paddock.model.network import Connection
-from paddock.model.outcome import Outcome, Status
+from paddock.model.outcome import Outcome, SandboxFacts, Status, Usage
 from paddock.model.program import CapturedStream, ProgramEnd, signal_name
 from paddock.model.request import RuntimeRun
 from paddock.model.session import Result
 from paddock.model.work_files import OutputFile
-from paddock.record.output.digest.digest import digest
+from paddock.record.output.digest.digest import Digest, digest
 from paddock.record.output.digest.faults import faults
 from paddock.record.output.text import gist
+from paddock.surfaces.rendering import answers
 
 MAX_EXCERPTS = 10
 """Maximum number of excerpts in one response, over both streams, standard output first."""
@@ -23,91 +23,183 @@ _MAX_EXPLAINED = 5
 _DIGEST_LINES = 2000
 """Maximum number of lines from each end of a stream for a digest."""
 
-_STATUS_WORDS = {
-    Status.OK: "success",
-    Status.FAILED: "failure",
-    Status.MEMORY_LIMIT: "failure",
-    Status.OUTPUT_LIMIT: "failure",
-    Status.PROCESS_LIMIT: "failure",
-}
-"""Words for the ends of programs; every other status has its own name."""
+
+class ProgramError(answers.ErrorFields):
+    """Why a program is not ok."""
+
+    hint: NotRequired[str]
+    file: NotRequired[Annotated[str, "The first file that its errors name."]]
+    line: NotRequired[int]
 
 
-def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
-    """Return the response to a request for a program as JSON, for every status."""
-    program = outcome.program
-    response: dict[str, Json] = {
-        "status": _STATUS_WORDS.get(outcome.status, outcome.status.value),
+class StoredForm(TypedDict):
+    """A form of a shown value that is stored."""
+
+    mediaType: str
+    handle: str
+
+
+class ShownValue(TypedDict):
+    """A value that a program shows, without images and other large forms, which have handles."""
+
+    text: str
+    mediaTypes: list[str]
+    stored: list[StoredForm]
+
+
+class ConnectionFacts(TypedDict):
+    """A connection of a program to a host."""
+
+    host: str
+    port: int
+    verdict: Literal["allowed", "refused"]
+    rule: str
+    sentBytes: int
+    receivedBytes: int
+    reason: NotRequired[Annotated[str, "Why it was refused or failed, and what would allow it."]]
+
+
+class FileFacts(TypedDict):
+    """A file of a program."""
+
+    path: str
+    size: int
+    mediaType: str
+    sha256: str
+    handle: answers.Handle | None
+    notKept: NotRequired[str]
+
+
+class Truncation(TypedDict):
+    """How much of the output is kept."""
+
+    stdoutTruncated: bool
+    stderrTruncated: bool
+    totalStdoutBytes: int
+    totalStderrBytes: int
+
+
+class PolicyFacts(TypedDict):
+    """The decision of policy."""
+
+    auditHash: str
+    deniedReasons: NotRequired[list[str]]
+
+
+class ProgramAnswer(answers.RunAnswer, TypedDict, total=False):
+    """The response to a request for a program."""
+
+    exitCode: int | None
+    signal: Annotated[str | None, "Name of the signal that ended it: `SIGKILL`."]
+    durationMs: int
+    redactions: answers.Redactions
+    artifactHandle: answers.Handle | None
+    notKept: Annotated[str, "Why the output is not stored."]
+    stdoutSummary: str
+    stderrSummary: str
+    excerpts: list[Annotated[dict[str, Json], Excerpt]]
+    outputLines: Annotated[int, "In the mode `minimal`: lines of both streams."]
+    outputBytes: int
+    digest: Annotated[dict[str, Json], Digest, "In the mode `digest`: the failures and their places."]
+    session: answers.Session
+    results: Annotated[list[ShownValue], "The values that it showed."]
+    network: Annotated[list[ConnectionFacts], "Its connections to hosts."]
+    combined: Annotated[bool, "Whether stdout contains both streams."]
+    truncation: Truncation
+    limit: Annotated[str, "The limit that ended it: `wall`, `memory`, `processes`."]
+    violations: Annotated[list[str], "Protected files that it changed; they were restored."]
+    stdinBytes: int
+    stdinSha256: str
+    error: ProgramError
+    policyDecision: PolicyFacts
+    usage: Annotated[dict[str, Json], Usage]
+    sandbox: Annotated[dict[str, Json], SandboxFacts]
+    files: Annotated[list[FileFacts], "Files that the program created or changed in a separate directory."]
+
+
+def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
+    """Return the response to a request for a program, for every status."""
+    program, policy = outcome.program, PolicyFacts(auditHash=outcome.decision.audit_hash)
+    if outcome.status is Status.DENIED:
+        policy["deniedReasons"] = list(outcome.decision.reasons)
+    response: ProgramAnswer = {
+        "status": outcome.status.value,
         "exitCode": program.exit_code if program else None,
         "signal": None if program is None or program.signal is None else signal_name(program.signal),
         "durationMs": round(outcome.usage.wall_ms),
         "artifactHandle": program.artifact if program else None,
         "truncation": _build_truncation(program),
-        "policyDecision": {"auditHash": outcome.decision.audit_hash},
-        **_select_output(outcome, program, work),
-        "usage": outcome.usage.model_dump(mode="json"),
-        "sandbox": outcome.sandbox.model_dump(mode="json"),
+        "policyDecision": policy,
     }
-    if outcome.status is Status.DENIED:
-        response["policyDecision"]["deniedReasons"] = list(outcome.decision.reasons)
+    _add_output(response, outcome, work)
+    response["usage"] = outcome.usage.model_dump(mode="json")
+    response["sandbox"] = outcome.sandbox.model_dump(mode="json")
     if outcome.redactions:
         response["redactions"] = outcome.redactions
-    if program is not None and program.limit is not None:
-        response["limit"] = program.limit
-    if program is not None and program.not_kept:
-        response["notKept"] = program.not_kept
-    if program is not None and program.combined:
-        response["combined"] = True
-    if program is not None and program.violations:
-        response["violations"] = list(program.violations)
-    if program is not None and program.stdin_sha256:
-        response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
-    response |= _describe_surroundings(outcome)
+    if program is not None:
+        _add_end(response, program)
+    if outcome.network:
+        response["network"] = [_describe_connection(each) for each in outcome.network]
+    if outcome.session is not None:
+        response["session"] = outcome.session.model_dump(mode="json")
+    if outcome.results:
+        response["results"] = [_describe_result(result) for result in outcome.results]
     if outcome.files or work.has_workdir:
         response["files"] = [_describe_file(file) for file in outcome.files]
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
-        fault = {"name": error.name, "message": error.message, "hint": error.hint}
-        response["error"] = fault | (_find_place(program) if outcome.status is Status.FAILED else {})
+        fault = ProgramError(name=error.name, message=error.message, hint=error.hint)
+        if program is not None and outcome.status is Status.FAILED:
+            _add_place(fault, program)
+        response["error"] = fault
     return response
 
 
-def _describe_surroundings(outcome: Outcome) -> dict[str, Json]:
-    """Return the connections of a program, and its session with the values that it shows."""
-    network = [_describe_connection(each) for each in outcome.network]
-    found: dict[str, Json] = {"network": network} if network else {}
-    if (session := outcome.session) is not None:
-        found["session"] = session.model_dump(mode="json")
-    shown = [_describe_result(result) for result in outcome.results]
-    return {**found, **({"results": shown} if shown else {})}
+def _add_end(response: ProgramAnswer, program: ProgramEnd) -> None:
+    """Add the facts of a program's end that are rare."""
+    if program.limit is not None:
+        response["limit"] = program.limit
+    if program.not_kept:
+        response["notKept"] = program.not_kept
+    if program.combined:
+        response["combined"] = True
+    if program.violations:
+        response["violations"] = list(program.violations)
+    if program.stdin_sha256:
+        response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
 
 
-def _describe_result(result: Result) -> dict[str, Json]:
-    """Return a value that a program shows, without images and other large forms, which have handles."""
-    stored = [{"mediaType": kind, "handle": handle} for kind, handle in result.handles.items()]
+def _describe_result(result: Result) -> ShownValue:
+    stored: list[StoredForm] = [
+        {"mediaType": kind, "handle": handle} for kind, handle in result.handles.items()
+    ]
     return {"text": result.text, "mediaTypes": sorted(result.data), "stored": stored}
 
 
-def _describe_file(file: OutputFile) -> dict[str, Json]:
-    return {
+def _describe_file(file: OutputFile) -> FileFacts:
+    facts: FileFacts = {
         "path": file.path,
         "size": file.size,
         "mediaType": file.media_type,
         "sha256": file.sha256,
         "handle": file.handle,
-        **({"notKept": file.not_kept} if file.not_kept else {}),
     }
+    if file.not_kept:
+        facts["notKept"] = file.not_kept
+    return facts
 
 
-def _describe_connection(connection: Connection) -> dict[str, Json]:
-    return {
+def _describe_connection(connection: Connection) -> ConnectionFacts:
+    facts: ConnectionFacts = {
         "host": connection.host,
         "port": connection.port,
         "verdict": connection.verdict,
         "rule": connection.rule,
         "sentBytes": connection.sent_bytes,
         "receivedBytes": connection.received_bytes,
-        **({"reason": connection.reason} if connection.reason else {}),
     }
+    if connection.reason:
+        facts["reason"] = connection.reason
+    return facts
 
 
 def explain_connections(outcome: Outcome) -> str:
@@ -132,32 +224,34 @@ def put_back(outcome: Outcome) -> str:
     return f"restored, because your own tools run or trust it: {paths}" if changed else ""
 
 
-def _find_place(program: ProgramEnd | None) -> dict[str, Json]:
-    """Return the first file and line in a failed program's errors, if any."""
-    if program is None:
-        return {}
+def _add_place(fault: ProgramError, program: ProgramEnd) -> None:
+    """Add the first file and line in a failed program's errors, if any."""
     stderr = gist(program.stderr, "stderr", keep=_DIGEST_LINES)
     stdout = gist(program.stdout, "stdout", keep=_DIGEST_LINES)
     found = next((each for each in faults([*stderr.lines(), *stdout.lines()]) if each.line), None)
-    return {"file": found.file, "line": int(found.line)} if found and found.line else {}
+    if found and found.file is not None and found.line:
+        fault["file"], fault["line"] = found.file, int(found.line)
 
 
-def _select_output(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> dict[str, Json]:
-    """Return the part of the output that the mode shows."""
+def _add_output(response: ProgramAnswer, outcome: Outcome, work: RuntimeRun) -> None:
+    """Add the part of the output that the mode shows."""
+    wishes, terms, program = work.output, work.output.query_terms, outcome.program
     if program is None:
-        return {"stdoutSummary": "", "stderrSummary": ""}
-    wishes, terms = work.output, work.output.query_terms
+        response["stdoutSummary"] = response["stderrSummary"] = ""
+        return
     match wishes.mode:
         case "minimal":
-            size = program.stdout.total_bytes + program.stderr.total_bytes
             lines = _count_compat_lines(program.stdout) + _count_compat_lines(program.stderr)
-            return {"outputLines": lines, "outputBytes": size, "stdoutSummary": "", "stderrSummary": ""}
+            response["outputLines"] = lines
+            response["outputBytes"] = program.stdout.total_bytes + program.stderr.total_bytes
+            response["stdoutSummary"] = response["stderrSummary"] = ""
         case "digest":
             command = " ".join([program.executable, *work.args, work.code or ""])
             stdout = gist(program.stdout, "stdout", keep=_DIGEST_LINES)
             stderr = gist(program.stderr, "stderr", keep=_DIGEST_LINES)
             found = digest([*stdout.lines(), *stderr.lines()], command=command, ok=outcome.ok)
-            return {"digest": found.to_wire(), "stdoutSummary": found.summary, "stderrSummary": ""}
+            response["digest"] = found.to_wire()
+            response["stdoutSummary"], response["stderrSummary"] = found.summary, ""
         case "summary" | "intent":
             keep, context = wishes.max_lines, wishes.context_lines
             stdout = gist(
@@ -165,16 +259,14 @@ def _select_output(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRu
             )
             left = MAX_EXCERPTS - len(stdout.excerpts)
             stderr = gist(program.stderr, "stderr", keep=keep, terms=terms, context=context, limit=left)
-            shown: dict[str, Json] = {}
             if wishes.mode == "summary":
-                last = stderr.last[-(keep // 4) :]
-                shown |= {"stdoutSummary": stdout.summary(keep), "stderrSummary": "\n".join(last)}
+                response["stdoutSummary"] = stdout.summary(keep)
+                response["stderrSummary"] = "\n".join(stderr.last[-(keep // 4) :])
             if excerpts := [*stdout.excerpts, *stderr.excerpts]:
-                shown["excerpts"] = [each.model_dump(mode="json", by_alias=True) for each in excerpts]
-            return shown
+                response["excerpts"] = [each.model_dump(mode="json", by_alias=True) for each in excerpts]
 
 
-def _build_truncation(program: ProgramEnd | None) -> dict[str, Json]:
+def _build_truncation(program: ProgramEnd | None) -> Truncation:
     stdout, stderr = (program.stdout, program.stderr) if program else (CapturedStream(), CapturedStream())
     return {
         "stdoutTruncated": stdout.truncated,

@@ -20,6 +20,7 @@ from paddock.model.outcome import (
     PlannedCall,
     Status,
 )
+from paddock.model.texts import cut_text
 from paddock.model.tool import ToolEnd
 
 _BLAMES_THE_PROGRAM = frozenset(
@@ -131,16 +132,12 @@ def _list_details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
     if len(error.frames) > 1:
         yield f"  called from {', '.join(map(_frame_text, error.frames[1:]))}"
     if error.code is not None:
-        data = "" if error.data is None else f", data {_shorten_data(compact(error.data))}"
+        data = "" if error.data is None else f", data {cut_text(compact(error.data), _MAX_DATA_CHARS)}"
         yield f"  the server's error: code {error.code}{data}"
     if outcome.calls or outcome.in_flight:
         yield f"  {_calls_text(outcome.calls, outcome.in_flight)}"
     if error.hint:
         yield f"  hint: {error.hint}"
-
-
-def _shorten_data(text: str) -> str:
-    return text if len(text) <= _MAX_DATA_CHARS else f"{text[:_MAX_DATA_CHARS]}... [truncated]"
 
 
 def _frame_text(frame: Frame) -> str:

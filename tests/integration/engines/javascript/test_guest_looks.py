@@ -11,7 +11,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import GuestRun
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 OTHERS = ["environment", "crash", "crash_once", "hang", "fail", "refuse", "is_error", "invalid"]
 TOOLS = ["echo", "pid", *OTHERS, "no_object", "long", "ask_back", "close_output"]

@@ -5,7 +5,7 @@ import pytest
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import Status
 from paddock.record.ledger import chain
-from paddock.record.ledger import ledger as ledger_module
+from paddock.record.ledger import writer as ledger_module
 
 
 @pytest.fixture(autouse=True)

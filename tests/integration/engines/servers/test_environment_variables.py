@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 import httpx2
 import pytest
 
-from paddock.confinement.network.http_transport import build_client, find_failed_proxy
+from paddock.confinement.network.http_transport import ProxyTransport, find_failed_proxy
 from paddock.engines.servers.config import HttpServer
 from paddock.model.errors import ServerUnavailable
 
@@ -275,10 +275,8 @@ def test_no_proxy_is_read_as_the_http_library_reads_it(variables, entry):
 def test_a_redirect_to_https_goes_through_the_proxy_of_https(variables):
     async def main():
         variables({"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": BAD, "NO_PROXY": ""})
-        client = build_client(
-            lambda transport: httpx2.AsyncClient(transport=transport), httpx2.URL("http://example.com")
-        )
-        async with client:
+        transport = ProxyTransport(httpx2.URL("http://example.com"))
+        async with httpx2.AsyncClient(transport=transport) as client:
             with pytest.raises(httpx2.ConnectError):
                 await client.get("http://example.com/")
             with pytest.raises(httpx2.ProxyError) as caught:
@@ -320,9 +318,11 @@ def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, value, 
             "http://\U0001f600\u2764.example/mcp",
             "the `url` of web is not the address of a web server; correct it.",
         ),
+        ("http://a..b/mcp", "the `url` of web is not the address of a web server; correct it."),
+        ("http://127.1/mcp", "the `url` of web is not the address of a web server; correct it."),
         (
-            "http://a..b/mcp",
-            "no connection to server web at http://a..b: its host name is unknown. Start it, or correct its `url`.",
+            "http://a.invalid/mcp",
+            "no connection to server web at http://a.invalid: its host name is unknown. Start it, or correct its `url`.",
         ),
     ],
 )

@@ -70,7 +70,7 @@ def saying(world: World, **changes: object) -> None:
         ),
         (
             "https://[64:ff9b::a9fe:a9fe]/",
-            "https://64:ff9b::a9fe:a9fe/{} leads to 64:ff9b::a9fe:a9fe, which is not a public address; "
+            "https://[64:ff9b::a9fe:a9fe]/{} leads to 64:ff9b::a9fe:a9fe, which is not a public address; "
             "a server may not make Paddock connect to it",
         ),
         (

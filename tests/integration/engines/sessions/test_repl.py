@@ -281,7 +281,7 @@ def test_json_is_one_outcome_per_line(workspace: Path, environment: dict[str, st
     done = pipe(workspace, environment, "print(1)\n2", "--json")
     [line] = done.stdout.splitlines()
     outcome = json.loads(line)
-    assert (done.returncode, outcome["status"], outcome["stdoutSummary"]) == (0, "success", "1\n2")
+    assert (done.returncode, outcome["status"], outcome["stdoutSummary"]) == (0, "ok", "1\n2")
     end = outcome["session"]
     assert (end["state"], end["reason"], end["number"], end["expires_in_s"]) == (
         "lost",

@@ -24,7 +24,7 @@ def artifacts(workspace):
 
 def test_s32_s39_minimal_then_query(workspace):
     found = answer(workspace, "printf 'a\\nb\\nc\\n'; echo 'token=a1b2c3d4e5' >&2; exit 42")
-    assert (found["status"], found["exitCode"], found["signal"]) == ("failure", 42, None)
+    assert (found["status"], found["exitCode"], found["signal"]) == ("failed", 42, None)
     assert (found["outputLines"], found["outputBytes"]) == (6, 23)
     assert (found["stdoutSummary"], found["stderrSummary"]) == ("", "")
     assert found["sandbox"]["tier"] in ("namespaces", "landlock")
@@ -76,7 +76,7 @@ def test_s40_nothing_is_kept_when_nobody_wants_it(workspace):
 
 def test_s41_more_than_the_limit_is_not_kept(workspace):
     found = answer(workspace, "head -c 2000 /dev/zero", "--set", "artifacts.max_bytes=1024")
-    assert (found["status"], found["artifactHandle"], found["outputBytes"]) == ("success", None, 2000)
+    assert (found["status"], found["artifactHandle"], found["outputBytes"]) == ("ok", None, 2000)
     assert found["notKept"] == "output is not kept: it is larger than artifacts.max_bytes = 1024"
     assert artifacts(workspace) == []
 

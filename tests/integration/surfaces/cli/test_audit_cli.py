@@ -13,7 +13,7 @@ from tests.support.command import PADDOCK, Ended, run_paddock
 
 from paddock.model.ids import new_id
 from paddock.model.outcome import Status
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 INTERRUPTED, UNREAD = 130, 141
 

@@ -312,8 +312,8 @@ def test_other_methods_and_the_ping(grader: Grader) -> None:
 
 def test_limits_above_those_of_the_server_are_refused_with_their_setting(grader: Grader) -> None:
     for fields, setting in (
-        ({"run_timeout": 121}, "timeout_ms"),
-        ({"memory_limit_MB": 1025}, "exceeds maximum"),
+        ({"run_timeout": 121}, "`runtimes.timeout_ms`"),
+        ({"memory_limit_MB": 1025}, "`runtimes.memory_bytes`"),
     ):
         status, answer = grader.post("/run_code", {"code": "1", "language": "python", **fields})
         assert (status, setting in answer["detail"]) == (403, True), answer

@@ -57,28 +57,46 @@ RENAMED = {
 }
 
 
+def failure(status: str, name: str, error: dict[str, str]) -> dict[str, Any]:
+    """Return the data of a computation that failed; the error has no `partial`, as its exact answer has."""
+    fields = {key: value for key, value in error.items() if key != "partial"}
+    return {"status": status, "error": {"name": name, **fields}}
+
+
 def test_compute(place: Place) -> None:
     assert answers(place, "compute") == [
-        (["hello"], {"output": "hello"}, False),
+        (["hello"], {"status": "ok", "output": "hello"}, False),
         (
-            [f"OUTPUT_LIMIT: output exceeded 1 KB\n{CUT}\nwarning: {RENAMED['output_kb']}"],
-            {**LIMIT, "output": CUT, "warnings": [RENAMED["output_kb"]]},
+            [f"output_limit: output exceeded 1 KB\n{CUT}\nwarning: {RENAMED['output_kb']}"],
+            {
+                **failure("output_limit", "OutputLimit", LIMIT),
+                "output": CUT,
+                "warnings": [RENAMED["output_kb"]],
+            },
             True,
         ),
-        (["EVAL_ERROR: Error: boom at <eval>:1:18\na"], BOOM, True),
         (
-            [f"TIMEOUT: execution exceeded 50 ms\nwarning: {RENAMED['wall_ms']}"],
-            {**TIMEOUT, "warnings": [RENAMED["wall_ms"]]},
+            ["failed: Error: boom at <eval>:1:18\na"],
+            {**failure("failed", "Error", BOOM), "partial": "a"},
+            True,
+        ),
+        (
+            [f"timeout: execution exceeded 50 ms\nwarning: {RENAMED['wall_ms']}"],
+            {**failure("timeout", "Timeout", TIMEOUT), "warnings": [RENAMED["wall_ms"]]},
             True,
         ),
         *(
-            ([f"INVALID_INPUT: {told}"], {"code": "INVALID_INPUT", "message": told}, True)
+            (
+                [f"invalid: {told}"],
+                failure("invalid", "InvalidInput", {"code": "INVALID_INPUT", "message": told}),
+                True,
+            )
             for told in EXPLAINED
         ),
-        (["undefinedundefined"], {"output": "undefinedundefined"}, False),
+        (["undefinedundefined"], {"status": "ok", "output": "undefinedundefined"}, False),
         (
-            [f"EVAL_ERROR: {RETURN['message']}\nhint: {RETURN_HINT}"],
-            {**RETURN, "hint": RETURN_HINT},
+            [f"failed: {RETURN['message']}\nhint: {RETURN_HINT}"],
+            failure("failed", "SyntaxError", {**RETURN, "hint": RETURN_HINT}),
             True,
         ),
     ]
@@ -105,6 +123,6 @@ def test_an_argument_of_another_name_is_named(place: Place) -> None:
             )
 
     native, compat = asyncio.run(main())
-    told = "INVALID_INPUT: `code` is unknown; known: source, input, limits; `source` is missing"
+    told = "invalid: `code` is unknown; known: source, input, limits; `source` is missing"
     assert native.content[0].text == told
     assert compat.content[0].text == '{"code":"INVALID_INPUT","message":"missing source"}'

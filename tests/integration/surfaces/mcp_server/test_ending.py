@@ -92,7 +92,7 @@ def test_a_call_that_ends_within_the_grace_is_answered(place: Place, era: str) -
                 end.write("let go\n")
             response = await running
             assert response.status_code == 200
-            assert '"status":"success"' in response.text
+            assert '"status":"ok"' in response.text
             assert "let go" in response.text
             await ended(web)
             assert await asyncio.to_thread(all_end, handles)
@@ -204,7 +204,7 @@ def test_over_standard_streams_a_call_has_the_grace_too(place: Place) -> None:
                 assert refused["error"] == {"code": -32000, "message": "This server is ending."}
                 end.write("let go\n")
             answer = await lines.answer(number)
-            assert answer["result"]["structuredContent"]["status"] == "success"
+            assert answer["result"]["structuredContent"]["status"] == "ok"
             assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
             assert await lines.process.stderr.read() == b""
 

@@ -23,7 +23,7 @@ def test_without_the_grant_there_is_no_such_argument(place: Place) -> None:
     assert "jit" not in tools["compute"]["properties"]["limits"]["properties"]
     assert refused.is_error
     assert refused.content[0].text == (
-        "INVALID_INPUT: `limits.jit` is unknown; known: timeout_ms, output_bytes, deterministic, partial"
+        "invalid: `limits.jit` is unknown; known: timeout_ms, output_bytes, deterministic, partial"
     )
 
 
@@ -39,4 +39,4 @@ def test_with_the_grant_agents_may_ask(place: Place) -> None:
     assert tools["execute_code"]["properties"]["jit"] == jit
     assert tools["compute"]["properties"]["limits"]["properties"]["jit"] == {"type": "boolean"}
     assert [answer.structured_content.get("value") for answer in answers[:2]] == [499999500000] * 2
-    assert answers[2].structured_content == {"output": "42"}
+    assert answers[2].structured_content == {"status": "ok", "output": "42"}

@@ -71,8 +71,8 @@ def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
     assert named.content[0].text == "named as in MCP"
     assert [each["name"] for each in described.structured_content["tools"]] == ["odd.echo"]
     assert len(found.structured_content["tools"]) == 1
-    assert ran.structured_content["status"] == "success"
-    assert computed.structured_content == {"output": "x"}
+    assert ran.structured_content["status"] == "ok"
+    assert computed.structured_content == {"status": "ok", "output": "x"}
 
 
 def whole_numbers(schema: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -118,7 +118,7 @@ def test_whole_numbers_are_read_alike_at_every_argument(place: Place) -> None:
                 assert data.get("status") != "error", (name, path, value, data)
                 error = data.get("error", {})
                 return json.dumps(
-                    [data.get("status"), data.get("code"), error.get("name"), error.get("message")]
+                    [data.get("status"), error.get("code"), error.get("name"), error.get("message")]
                 )
 
             for name, path, beside in [*paths, *FURTHER]:
@@ -164,8 +164,8 @@ def test_camel_case_and_former_names_are_read(place: Place) -> None:
     )
     limited, ran, computed = [result.structured_content for result in results]
     assert limited["value"] == 1
-    assert (ran["status"], [each["content"] for each in ran["excerpts"]]) == ("success", ["two"])
-    assert computed == {"output": "xx"}
+    assert (ran["status"], [each["content"] for each in ran["excerpts"]]) == ("ok", ["two"])
+    assert computed == {"status": "ok", "output": "xx"}
     asked = {"artifactHandle": ran["artifactHandle"], "maxExcerpts": 1, "contextLines": 0}
     lines = {"stream": "stdout", "startLine": 2, "endLine": 2}
     [found, read] = answers(
@@ -200,8 +200,8 @@ def test_unknown_arguments_are_named_with_the_nearest(place: Place) -> None:
         "invalid\nrun_program: `language` and `runtime` are one argument, given twice: give `language` alone",
         "invalid\nrun_program: `timeoutMs` and `timeout_ms` are one argument, given twice: give `timeout_ms` alone",
         "invalid\nrun_program: `languages` is unknown; did you mean `language`?",
-        "INVALID_INPUT: `inputs` is unknown; did you mean `input`?",
-        "INVALID_INPUT: `limits.timeout` is unknown; did you mean `timeout_ms`?",
+        "invalid: `inputs` is unknown; did you mean `input`?",
+        "invalid: `limits.timeout` is unknown; did you mean `timeout_ms`?",
         "invalid\nprovision_server: `intents` is unknown; did you mean `intent`?",
     ]
 

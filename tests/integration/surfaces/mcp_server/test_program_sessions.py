@@ -146,5 +146,5 @@ def test_a_kernel_and_the_background_are_asked_for_with_a_new_session(place: Pla
         'invalid\nrun_program: `kernel` must be one of "plain", "ipython", not the text "jupyter"'
     )
     assert "a session that runs between two programs is not granted" in texts[1]
-    assert texts[3].startswith("success · ")
+    assert texts[3].startswith("ok · ")
     assert texts[2] == "invalid\nrun_program: shell has no kernel ipython; python has it"

@@ -175,7 +175,7 @@ def test_mistakes_are_told(place: Place) -> None:
     assert texts[1] == (
         "invalid\nrun_program: there is nothing to run: give `code`, or `args` for the executable itself"
     )
-    assert texts[2].startswith("failure · exit 3 · ")
+    assert texts[2].startswith("failed · exit 3 · ")
     assert texts[3] == "invalid\nInvalid artifact handle: path traversal detected"
     assert texts[4] == (
         "invalid\nArtifact not found: runtime-ws-1-0123456789abcdef; it does not exist or has expired "
@@ -222,7 +222,7 @@ def test_an_end_without_an_exit_code_names_none(place: Place) -> None:
         ("run_program", {"runtime": "perl", "code": "kill KILL => $$; sleep 60"}),
         ("run_program", {"runtime": "perl", "code": "1", "relativeCwd": "../x"}),
     )
-    assert killed.content[0].text.startswith("failure · SIGKILL · ")
+    assert killed.content[0].text.startswith("failed · SIGKILL · ")
     assert denied.content[0].text.startswith("denied · 0 ms · run ")
 
 
@@ -243,13 +243,13 @@ def test_answers_begin_as_the_page_says(place: Place) -> None:
     begun = [(result.content[0].text.split()[0], result.is_error) for result in results]
     assert begun == [
         ("ok", False),
-        ("success", False),
-        ("failure", True),
+        ("ok", False),
+        ("failed", True),
         ("timeout", True),
         ("invalid", True),
         ("as", False),
         ("as", False),
-        ("EVAL_ERROR:", True),
+        ("failed:", True),
     ]
 
 

@@ -7,10 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.model.base import PositiveInt, Value
 from paddock.model.errors import ConfigurationError
+from paddock.model.limits import SMALLER, Maximum
 from paddock.policy.settings.commands import SdkCommand
 from paddock.policy.settings.keys import leaves
-from paddock.policy.settings.merge import JOINED_KEYS, LAYER_ORDER, LayerName, SettingsLayer, merge, narrows
+from paddock.policy.settings.merge import (
+    JOINED_KEYS,
+    LAYER_ORDER,
+    LayerName,
+    SettingsLayer,
+    find_narrowing,
+    merge,
+    narrows,
+)
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import RedactionPattern, Repository, Settings
 
@@ -131,6 +141,16 @@ def test_every_setting_has_a_way_to_narrow() -> None:
     assert get_args(LayerName) == LAYER_ORDER
 
 
+def test_a_setting_that_does_not_say_what_narrows_it_is_an_error() -> None:
+    class Section(Value):
+        workers: PositiveInt = 1
+        spares: Maximum = 1
+
+    assert find_narrowing("guest.spares", Section.model_fields["spares"]) is SMALLER
+    with pytest.raises(TypeError, match=r"^guest\.workers: annotate this setting with what narrows it \("):
+        find_narrowing("guest.workers", Section.model_fields["workers"])
+
+
 def test_the_later_layer_wins() -> None:
     merged = merge(
         [
@@ -219,6 +239,19 @@ def test_a_setting_of_the_cluster_cannot_be_changed_by_the_environment() -> None
         merge(layers, owner_file=OWNER)
     assert str(caught.value) == (
         'environment file: cluster.node = "b" differs from "a", which is what user file allows; change user file instead'
+    )
+
+
+def test_a_directory_of_the_system_cannot_be_changed_by_the_user() -> None:
+    layers = [
+        layer("system", audit__directory=Path("/var/audit")),
+        layer("user", audit__directory=Path("/home/u/audit")),
+    ]
+    with pytest.raises(ConfigurationError) as caught:
+        merge(layers, owner_file=OWNER)
+    assert str(caught.value) == (
+        'user file: audit.directory = "/home/u/audit" differs from "/var/audit", which is what system file allows; '
+        "change system file instead"
     )
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.policy.redaction.known import VAULT_MARK, KnownSecrets
-from paddock.policy.redaction.outgoing import OutgoingRedaction
-from paddock.policy.redaction.removal import Removal
+from paddock.policy.redaction.outgoing import OutgoingRedaction, Removal
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.redaction.stream import StreamRedactor
 from paddock.policy.settings.schema import RedactionSettings

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from paddock.policy.redaction.removal import Removal
+from paddock.policy.redaction.outgoing import Removal
 from paddock.policy.redaction.rules import load_rules
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.redaction.values import find_entropy

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddock.policy.redaction import scanner, values
-from paddock.policy.redaction.removal import Removal
+from paddock.policy.redaction.outgoing import Removal
 from paddock.policy.redaction.rules import may_match
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import RedactionSettings

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from paddock.policy.redaction import scanner
 from paddock.policy.redaction.known import KnownSecrets
+from paddock.policy.redaction.outgoing import Removal
 from paddock.policy.redaction.private_keys import KEY_SIGN
-from paddock.policy.redaction.removal import Removal
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.redaction.stream import MAX_LINE_BYTES, OVERLAP_BYTES, WITHHELD_MARK, StreamRedactor
 from paddock.policy.settings.schema import RedactionPattern, RedactionSettings

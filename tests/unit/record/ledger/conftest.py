@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 DAY_ONE = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -13,11 +13,11 @@ from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 from paddock.record.ledger import archive as audit_archive
 from paddock.record.ledger.archive import archive, verify_archive
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import list_dated_files
 from paddock.record.ledger.read import read
 from paddock.record.ledger.search import RecordFilter, find
 from paddock.record.ledger.verify import ArchivedDay, Finding, verify
+from paddock.record.ledger.writer import Ledger
 
 FIRST, SECOND, THIRD, FOURTH = (f"2026-03-0{day}.ndjson" for day in (1, 2, 3, 4))
 NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)

@@ -12,10 +12,10 @@ import pytest
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 from paddock.record.ledger import line_format
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import LedgerHead, explain_failed_call, this_boot
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 
@@ -195,7 +195,7 @@ def test_a_lock_that_is_never_given_back_is_an_error(
 
 def test_a_forked_ledger_is_refused(directory: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from paddock.record.ledger.ledger import Ledger\n"
+        "import os, sys; from pathlib import Path; from paddock.record.ledger.writer import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
         "if os.fork() == 0:\n"
         "    try: ledger.append('decided', 'r', {})\n"
@@ -217,7 +217,7 @@ def test_a_full_disk_leaves_no_trace_and_no_run(directory: Path) -> None:
     program = """
 import resource, sys
 from pathlib import Path
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 from paddock.model.errors import LedgerError
 ledger = Ledger(Path(sys.argv[1]), clock=lambda: 1_772_366_400.0)
 ledger.append("decided", "r", {})
@@ -249,7 +249,7 @@ ledger.close()
 HOLDING = """
 import os, sys, threading
 from pathlib import Path
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 def held():
     return len(os.listdir("/proc/self/fd")), threading.active_count()

@@ -7,9 +7,9 @@ import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 Told = tuple[str, str, str | None, object]
 

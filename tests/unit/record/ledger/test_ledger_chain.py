@@ -12,8 +12,8 @@ import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.record.ledger.chain import Chain
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import new_entry
+from paddock.record.ledger.writer import Ledger
 
 DAY_ONE = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 DAY_S = 86_400

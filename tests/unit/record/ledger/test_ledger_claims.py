@@ -13,10 +13,10 @@ from paddock.model import ids
 from paddock.model.errors import LedgerError
 from paddock.model.ids import mint_id, new_id, spend_id
 from paddock.record.ledger.claims import BROUGHT, ClaimSearch
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import read_published_head
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 
 def is_claimed(ledger: Ledger, request: str) -> bool:

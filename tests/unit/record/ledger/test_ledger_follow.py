@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.record.ledger.follow import Follower
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 
 NOON = 1_772_366_400.0
 DAY = 86_400

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,11 +60,11 @@ def test_since_opens_no_older_files(
         write(1, day=day)
     opened: list[str] = []
 
-    def noting(where: Path, name: str) -> int | None:
+    def noting(where: Path, name: str, **order: bool) -> Iterator[Line]:
         opened.append(name)
-        return line_format.open_regular(where, name)
+        return line_format.read_lines(where, name, **order)
 
-    monkeypatch.setattr(ledger_read, "open_regular", noting)
+    monkeypatch.setattr(ledger_read, "read_lines", noting)
     assert [record.seq for record in read(directory, since=datetime(2026, 3, 2, tzinfo=UTC))] == [3, 2]
     assert opened == ["2026-03-03.ndjson", "2026-03-02.ndjson"]
 

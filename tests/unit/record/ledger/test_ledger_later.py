@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.record.ledger import ledger as ledger_module
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger import writer as ledger_module
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 
@@ -133,7 +133,7 @@ import resource, sys
 from pathlib import Path
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.record.ledger import ledger as module
+from paddock.record.ledger import writer as module
 module.SYNC_INTERVAL_S = float(sys.argv[2])
 ledger = module.Ledger(Path(sys.argv[1]), clock=lambda: 1_772_366_400.0)
 ledger.append("decided", "before", {})

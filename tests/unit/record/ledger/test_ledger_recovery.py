@@ -8,10 +8,10 @@ import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import LedgerHead
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import Finding, verify
+from paddock.record.ledger.writer import Ledger
 
 FIRST, SECOND = "2026-03-01.ndjson", "2026-03-02.ndjson"
 NOON = 1_772_366_400.0

@@ -17,10 +17,10 @@ from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 from paddock.record.ledger import index as ledger_index
 from paddock.record.ledger.index import INDEX_FILE_NAME
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.read import read
 from paddock.record.ledger.search import RecordFilter, find
 from paddock.record.ledger.sink import AuditRecord
+from paddock.record.ledger.writer import Ledger
 
 NOON = 1_772_366_400.0
 """2026-03-01, 12:00 UTC."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from paddock.model.errors import LedgerError
-from paddock.record.ledger import ledger as ledgers
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger import writer as ledgers
 from paddock.record.ledger.line_format import LedgerHead
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 

@@ -11,10 +11,10 @@ from typing import Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import LedgerHead, this_boot
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import verify
+from paddock.record.ledger.writer import Ledger
 
 FIRST, SECOND, THIRD = (f"2026-03-0{day}.ndjson" for day in (1, 2, 3))
 DAY = 86_400

@@ -7,7 +7,6 @@ import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.record.ledger import verify as ledger_verify
-from paddock.record.ledger.ledger import Ledger
 from paddock.record.ledger.line_format import (
     GENESIS_HASH,
     MAX_LINE_BYTES,
@@ -17,6 +16,7 @@ from paddock.record.ledger.line_format import (
 )
 from paddock.record.ledger.read import read
 from paddock.record.ledger.verify import Finding, Report, verify
+from paddock.record.ledger.writer import Ledger
 
 FIRST, SECOND, THIRD = (f"2026-03-0{day}.ndjson" for day in (1, 2, 3))
 DAY = 86_400

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paddock.model.ids import new_id
-from paddock.record.ledger.ledger import Ledger
+from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.cli.root import command
 
 NEWEST = "; `paddock audit tail` shows the newest\n"

@@ -169,7 +169,14 @@ def test_config_show_tells_sources(ws: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert shown["audit.sync"] == {"value": "always", "source": "--set audit.sync"}
     assert shown["policy.rule"] == {"value": [], "source": "built in"}
     assert shown["audit.directory"]["value"].endswith("/state/paddock/audit")
-    assert paddock("config", "show", "gest").exit_code == 2
+    for wrong, right in (
+        ("gest", "guest"),
+        ("limits.scrpt", "limits.script"),
+        ("guest.workers", "guest.max_workers"),
+    ):
+        refused = paddock("config", "show", wrong)
+        told = f"Invalid value for PREFIX: there is no setting {wrong}; did you mean `{right}`?"
+        assert (refused.exit_code, told in refused.stderr) == (2, True), refused.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -87,20 +87,43 @@ def judged(status, name="Error", message="", **more):
 
 def test_what_an_error_is_called():
     assert judged(Status.FAILED, "TypeError", "no", line=2, column=3) == Envelope(
-        code="EVAL_ERROR", message="TypeError: no at <eval>:2:3"
+        status=Status.FAILED, name="TypeError", message="TypeError: no at <eval>:2:3"
     )
-    assert judged(Status.FAILED, "Thrown", "5") == Envelope(code="EVAL_ERROR", message="5")
+    assert judged(Status.FAILED, "Thrown", "5") == Envelope(status=Status.FAILED, name="Thrown", message="5")
     assert judged(
         Status.MEMORY_LIMIT, message="Out of memory", hint="the memory limit is 5 bytes"
-    ) == Envelope(code="EVAL_ERROR", message="Out of memory: the memory limit is 5 bytes")
+    ) == Envelope(
+        status=Status.MEMORY_LIMIT, name="Error", message="Out of memory: the memory limit is 5 bytes"
+    )
     assert judged(Status.DENIED, "PolicyError", "not allowed") == Envelope(
-        code="DENIED", message="not allowed"
+        status=Status.DENIED, name="PolicyError", message="not allowed"
     )
-    assert judged(Status.LOST, message="crashed") == Envelope(code="LOST", message="crashed")
+    assert judged(Status.LOST, message="crashed") == Envelope(
+        status=Status.LOST, name="Error", message="crashed"
+    )
     assert build_envelope(Outcome(id="1", status=Status.CANCELLED)) == Envelope(
-        code="CANCELLED", message="cancelled"
+        status=Status.CANCELLED, name="Error", message="cancelled"
     )
-    assert build_refused_envelope(LedgerError("full")) == Envelope(code="ERROR", message="full")
+    assert build_refused_envelope(LedgerError("full")) == Envelope(
+        status=Status.ERROR, name="LedgerError", message="full"
+    )
+
+
+def test_codes():
+    codes = {status.value: Envelope(status=status).code for status in Status if status is not Status.OK}
+    assert codes == {
+        "failed": "EVAL_ERROR",
+        "timeout": "TIMEOUT",
+        "memory_limit": "EVAL_ERROR",
+        "output_limit": "OUTPUT_LIMIT",
+        "process_limit": "PROCESS_LIMIT",
+        "cancelled": "CANCELLED",
+        "denied": "DENIED",
+        "invalid": "INVALID_INPUT",
+        "unavailable": "UNAVAILABLE",
+        "lost": "LOST",
+        "error": "ERROR",
+    }
 
 
 def test_where_an_answer_goes():

@@ -89,6 +89,7 @@ def test_what_is_no_request() -> None:
     result = policy("check", "cobol")
     assert result.exit_code == 2
     assert "cobol is neither a runtime (node, typescript, " in result.stderr
+    assert policy("check", "pyton").stderr.endswith("nor SERVER/TOOL; did you mean `python`?\n")
     for ask in ("check", "explain"):
         result = policy(ask, "python", "--timeout-ms", "700000")
         fault = "a program's timeout is 100 to 600000 ms, not 700000"

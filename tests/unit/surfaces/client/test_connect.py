@@ -5,8 +5,7 @@ import inspect
 import pytest
 
 from paddock import BlockingPaddock, ConfigurationError, Paddock
-from paddock.surfaces.client.remote.address import read_address, read_token
-from paddock.surfaces.client.remote.paddock import RemotePaddock
+from paddock.surfaces.client.remote.paddock import RemotePaddock, read_address, read_token
 
 
 def public_members(kind: type) -> list[str]:
@@ -59,6 +58,11 @@ def test_an_address_ends_without_a_slash(url: str, address: str) -> None:
         ("ftp://x", "'ftp://x' is not the address of a server; give http(s)://HOST:PORT"),
         ("http://", "'http://' is not the address of a server; give http(s)://HOST:PORT"),
         ("http://[::1", "this is not the address of a server; give http(s)://HOST:PORT"),
+        (
+            "https://127.1:8700",
+            "'https://127.1:8700' is not the address of a server: \"127.1\" is not a host; write an IPv4 address as four "
+            "decimal numbers",
+        ),
         (
             "https://user:hunter2@x",
             "the address of the server has a user or a password; give the token in PADDOCK_TOKEN instead",

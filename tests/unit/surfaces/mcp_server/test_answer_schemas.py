@@ -1,13 +1,13 @@
 """Whatever an answer tells is in the schema of its tool, which is closed at every level."""
 
 from collections.abc import Iterator
-from types import MappingProxyType
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from tests.support.mcp_server import SCHEMAS
 
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.model.base import Value
@@ -27,7 +27,6 @@ from paddock.model.outcome import (
 from paddock.model.program import OutputMode, OutputOptions, ProgramEnd
 from paddock.model.request import RuntimeRun
 from paddock.record.output.digest.digest import Digest
-from paddock.surfaces.mcp_server import output_schemas
 from paddock.surfaces.mcp_server.query_reply import fit_found_output
 from paddock.surfaces.mcp_server.replies import build_answer
 from paddock.surfaces.mcp_server.toolbox import build_refusal
@@ -40,16 +39,7 @@ from paddock.surfaces.rendering.computation import (
 )
 from paddock.surfaces.rendering.program_response import program_response
 
-NAMES = (
-    "OUTCOME_SCHEMA",
-    "PROGRAM_SCHEMA",
-    "STORED_OUTPUT_SCHEMA",
-    "FOUND_TOOLS",
-    "DESCRIBED_TOOLS",
-    "SERVERS_SCHEMA",
-    "COMPUTATION_SCHEMA",
-)
-SCHEMAS = MappingProxyType({name: getattr(output_schemas, name) for name in NAMES})
+NAMES = tuple(SCHEMAS)
 
 words = st.text(max_size=30)
 numbers = st.integers(0, 2**70)
@@ -122,7 +112,7 @@ def test_every_object_is_closed(name: str) -> None:
     open_ones = [each for each in objects(SCHEMAS[name]) if each.get("additionalProperties") is not False]
     bare = [{key: each[key] for key in each if key != "description"} for each in open_ones]
     assert [each for each in bare if each not in of_strangers] == []
-    assert not open_ones or name in {"OUTCOME_SCHEMA", "STORED_OUTPUT_SCHEMA"}
+    assert not open_ones or name in {"execute_code", "query_output"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -134,9 +124,9 @@ def test_a_refusal_fits_every_tool(name: str, status: Status) -> None:
 @given(outcome=outcomes, cap=st.integers(0, 300), single=st.booleans())
 def test_whatever_became_of_a_program_fits(outcome: Outcome, cap: int, *, single: bool) -> None:
     shown = build_answer(outcome, cap, single=single).structured
-    assert problems(output_schemas.OUTCOME_SCHEMA, shown) == []
+    assert problems(SCHEMAS["execute_code"], shown) == []
     kept = {**shown, "artifactHandle": "runtime-w-1-0123456789abcdef"}
-    assert problems(output_schemas.OUTCOME_SCHEMA, kept) == []
+    assert problems(SCHEMAS["execute_code"], kept) == []
 
 
 def captured(text: str) -> Any:
@@ -184,14 +174,11 @@ def test_whatever_became_of_a_program_in_a_language_fits(
     outcome: Outcome, mode: OutputMode, facts: dict[str, Any]
 ) -> None:
     work = RuntimeRun(runtime="python", code="1", output=OutputOptions(mode=mode, query_terms=("boom",)))
-    assert (
-        problems(output_schemas.PROGRAM_SCHEMA, program_response(outcome.model_copy(update=facts), work))
-        == []
-    )
+    assert problems(SCHEMAS["run_program"], program_response(outcome.model_copy(update=facts), work)) == []
 
 
 def test_the_schema_of_a_program_names_all_members_of_the_models() -> None:
-    properties = output_schemas.PROGRAM_SCHEMA["properties"]
+    properties = SCHEMAS["run_program"]["properties"]
     wire = {field.alias for field in Digest.model_fields.values()}
     assert set(properties["digest"]["properties"]) == wire
     assert set(properties["usage"]["properties"]) == set(Usage.model_fields)
@@ -226,8 +213,8 @@ found = examples(
 @given(found, st.integers(400, 2000))
 def test_whatever_was_found_fits(query: OutputFound, cap: int) -> None:
     shown = fit_found_output(query, cap) if query.excerpts else query
-    assert problems(output_schemas.STORED_OUTPUT_SCHEMA, {**shown.to_wire(), "truncated": True}) == []
-    assert set(output_schemas.STORED_OUTPUT_SCHEMA["properties"]) >= {
+    assert problems(SCHEMAS["query_output"], {**shown.to_wire(), "truncated": True}) == []
+    assert set(SCHEMAS["query_output"]["properties"]) >= {
         str(field.alias) for field in OutputFound.model_fields.values()
     }
 
@@ -237,10 +224,7 @@ def test_whatever_was_computed_fits(outcome: Outcome, cap: int) -> None:
     for done in (
         build_envelope(outcome),
         build_refused_envelope(InvalidInput("why")),
-        Envelope(code="X", partial="y", hint="z"),
+        Envelope(status=Status.FAILED, partial="y", hint="z"),
     ):
         shown = compute.render_envelope(done, cap).structured
-        assert (
-            problems(output_schemas.COMPUTATION_SCHEMA, {**shown, "truncated": True, "artifactHandle": "x"})
-            == []
-        )
+        assert problems(SCHEMAS["compute"], {**shown, "truncated": True, "artifactHandle": "x"}) == []

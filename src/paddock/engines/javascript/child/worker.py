@@ -8,7 +8,7 @@ strings are tasks of mini-racer.
 
 In a session, the worker sends `idle` after the end of a program, when nothing is left to run. The parent then stops the
 process until the next program. To end a program, the parent sends a signal, by which V8 stops running it
-(`interrupt`), and then the message `end`.
+(`v8_native.call_on_signal`), and then the message `end`.
 """
 
 import codecs
@@ -273,29 +273,33 @@ class Guest:
         if isinstance(result, v8.ScriptError):
             self._interrupt_program(str(result))
         elif isinstance(result, v8.PromiseHandle):
+            # The program's script returned its promise. mini-racer owns the handle: one of its tasks passes it on.
             self._header[IN_LENGTH] = _FOLLOW
             self._isolate.follow(self._task, result, self._nothing)
             return
         elif self._taking and isinstance(result, bytes):
-            self.channel.send(result)
+            self.channel.send(
+                result
+            )  # a text too large for the exchange buffer, which the task returned whole
         self._taking = False
         native = self.native
         for _ in range(_MAX_TURNS):
             # mini-racer has no scope open, so that handles would never be freed.
             scope = native.open_scope()
             native.checkpoint()  # microtasks decide what to wait for
-            self._await_task()
-            if not self._taking and not native.step():
+            self._await_task()  # blocks: the only place where an idle worker waits
+            if not self._taking and not native.step():  # the bootstrap handles the message or the timer
                 self._interrupt_program("the bootstrap script failed")
             native.close_scope(scope)
             if self._program is not None:
+                # Only mini-racer compiles a script. Its end comes back here as `result`.
                 program, self._program = self._program, None
                 self._isolate.queue_script(program)
                 return
             if self._taking:
-                break
+                break  # the next task fetches the large text
         else:
-            self._header[IN_LENGTH] = _IDLE
+            self._header[IN_LENGTH] = _IDLE  # an empty task, in which mini-racer does what V8 has posted
         self._isolate.queue(self._task, self._nothing)
 
     def _interrupt_program(self, why: str) -> None:
@@ -366,13 +370,14 @@ class Guest:
     def _await_task(self) -> None:
         """Wait for the next message or timer, and pass it to the bootstrap."""
         header = self._header
-        if header[_QUEUED]:
+        if header[_QUEUED]:  # the bootstrap has a text for the parent that the buffer cannot hold
             self._taking = True
             header[IN_LENGTH] = _TAKE
             return
         due = header[_NEXT_DUE]
         timeout = None if due == float("inf") else min(max(0.0, due - _milliseconds()), MAX_WAIT_MS)
         if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
+            # Nothing can happen any more: no timer, no call. Without this the program would wait for its wall time.
             self._input.put(b'["stuck"]')
             return
         if header[_SETTLED]:
@@ -380,6 +385,7 @@ class Guest:
             if self._in_session and not self._idle:
                 self._idle = True
                 self.channel.send(b'["idle"]')
+        # Replies that came while the program waited for another one (`_answer`) are first, in their order.
         message = self._deferred.popleft() if self._deferred else self.channel.receive(timeout)
         if message is None:
             header[IN_LENGTH] = _TIMER
@@ -387,7 +393,7 @@ class Guest:
             self._begin(message)
         else:
             if message == _END:
-                self.native.cancel_termination()
+                self.native.cancel_termination()  # the signal before it has stopped the program
             self._input.put(message)
 
     def _begin(self, message: bytes) -> None:

@@ -264,7 +264,7 @@
 
   // --- programs of nothing but declarations -------------------------------------------------------------------------
 
-  const HOST = new Set(["servers", "paddock", "mentu", "console", "setTimeout", "sleep"]);
+  const HOST = new Set(["servers", "paddock", "console", "setTimeout", "sleep"]);
   const CALLS = new Set(["CallExpression", "NewExpression", "TaggedTemplateExpression"]);
 
   // The nodes that run with a node: code in functions and class fields runs later. A loop, not recursion, because a hostile
@@ -456,7 +456,8 @@
   }
 
   globalThis.intake = (requestJson) => {
-    const { source, language, session = false } = JSON.parse(requestJson);
+    const { source, language, session = false, alias } = JSON.parse(requestJson);
+    HOST.add(alias);
     const text = source.replace(/^\ufeff/, "").replace(/^#!/, "//");
     return JSON.stringify(answer(text, language, session));
   };

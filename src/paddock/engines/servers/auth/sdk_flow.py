@@ -29,6 +29,7 @@ from paddock.engines.servers.auth.guarded_http import AuthorizationHttp
 from paddock.engines.servers.auth.tokens import Login, LoginFailed
 from paddock.engines.servers.config import HttpServer
 from paddock.model.texts import list_faults
+from paddock.model.urls import strip_credentials
 
 logging.getLogger("mcp.client.auth").setLevel(
     logging.CRITICAL
@@ -260,8 +261,7 @@ def _describe_fault(error: ValidationError, answer: httpx2.Response) -> str:
 
 def _render_origin(answer: httpx2.Response) -> str:
     """Return scheme, host and path of the address that answered, as printable ASCII."""
-    url = answer.request.url
-    return _make_printable(f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}", ends="\n")
+    return _make_printable(strip_credentials(str(answer.request.url)), ends="\n")
 
 
 def _make_printable(text: str, *, ends: str = ": ") -> str:

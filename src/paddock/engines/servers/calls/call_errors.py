@@ -9,6 +9,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ServerError
 from paddock.model.nesting import is_deeper
 from paddock.model.numbers import dumps
+from paddock.model.texts import cut_text
 
 MAX_ERROR_CODE = 2**53 - 1
 """Maximum error code, positive or negative: every JSON parser reads it exactly."""
@@ -23,7 +24,7 @@ def bound_data(data: Json) -> Json:
     text = dumps(data, ensure_ascii=False)
     if len(text) <= DATA_CHARS and not is_deeper(data, _MAX_DATA_LEVELS):
         return data
-    return f"{text[:_MAX_DATA_CHARS]}... [truncated: {len(text)} characters in all]"
+    return cut_text(text, _MAX_DATA_CHARS)
 
 
 class CallFailed(Exception):

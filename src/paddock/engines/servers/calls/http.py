@@ -8,23 +8,22 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any, cast
 
 import httpx2
 from mcp_types import INTERNAL_ERROR
 from pydantic_core import from_json, to_json
 
-from paddock.confinement.network.http_transport import build_client, find_failed_proxy
+from paddock.confinement.network.http_transport import ProxyTransport, describe_cause, find_failed_proxy
 from paddock.engines.servers.calls.call_errors import TRACE, CallFailed, Trace
 from paddock.engines.servers.calls.lifecycle import CallHealth
 from paddock.engines.servers.calls.stdio_rpc import parse_slowly
 from paddock.engines.servers.config import HttpServer
-from paddock.engines.servers.connect_errors import describe_cause
 from paddock.engines.servers.output import MAX_DEPTH, MAX_LINE_BYTES
 from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MAX_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
+from paddock.model.urls import strip_credentials
 
 _UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -51,8 +50,8 @@ def http_client(
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
     try:
-        make = partial(_ServerClient, max_values, headers=headers, timeout=timeout, auth=auth)
-        return build_client(lambda transport: make(transport=transport), httpx2.URL(server.url))
+        transport = ProxyTransport(httpx2.URL(server.url))
+        return _ServerClient(max_values, headers=headers, timeout=timeout, auth=auth, transport=transport)
     except httpx2.InvalidURL:
         why = f"the `url` of {server.name} is not the address of a web server; correct it"
     except ConfigurationError as problem:
@@ -126,8 +125,7 @@ async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Respons
     bare = httpx2.Response(response.status_code, request=response.request)
     bare.next_request = response.next_request
     if response.next_request is not None:
-        place = response.next_request.url.copy_with(userinfo=b"", query=None, fragment=None)
-        trace.place = str(place)[:_MAX_VALUE_CHARS]
+        trace.place = strip_credentials(str(response.next_request.url))[:_MAX_VALUE_CHARS]
     return bare
 
 

@@ -7,8 +7,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
 from paddock.engines.servers.calls.call_errors import Trace
-from paddock.engines.servers.config import HttpServer, render_host
+from paddock.engines.servers.config import HttpServer
 from paddock.model.errors import ServerUnavailable
+from paddock.model.urls import render_origin
 
 _STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
 """The library's error texts for a refusal with an empty body."""
@@ -25,9 +26,9 @@ def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> Ser
     if trace.cause:
         retryable = not trace.sent
         if trace.sent:
-            text = f"Server {name} at {render_host(server.url)} sent no answer: {trace.cause}."
+            text = f"Server {name} at {render_origin(server.url)} sent no answer: {trace.cause}."
         else:
-            where = f"{name} at {render_host(server.url)}"
+            where = f"{name} at {render_origin(server.url)}"
             text = f"no connection to server {where}: {trace.cause}. {trace.remedy or _START}."
         return ServerUnavailable(text, retryable=retryable, sent=trace.sent)
     if trace.fault:

@@ -21,11 +21,10 @@ from paddock.engines.servers.calls.call_errors import CallFailed
 from paddock.engines.servers.calls.lifecycle import CallHealth
 from paddock.engines.servers.local_server import LocalServer, LocalTool, NoJsonError
 from paddock.engines.servers.output import MAX_DEPTH, MAX_LINE_BYTES
-from paddock.foundation.large_json import count_in_slices, decode_in_slices
+from paddock.foundation.large_json import JsonLimitError, read_json
 from paddock.model.base import Json
 from paddock.model.errors import InvalidArguments, ServerTimeout, ServerUnavailable, ToolError, UnknownTool
 from paddock.model.json_meter import MAX_VALUES
-from paddock.model.numbers import decoder_for
 
 MAX_RUNNING = 64
 """Maximum number of running functions, including those whose caller has left."""
@@ -160,27 +159,26 @@ class LocalConnection:
     async def _read_text(self, tool: str, text: str) -> object:
         """Return a result with the value of a JSON text, which shares no object with the function."""
         data = text.encode("utf-8", "surrogatepass")
-        why = (
-            f"it has {len(data)} bytes, and at most {MAX_LINE_BYTES} are read"
-            if len(data) > MAX_LINE_BYTES
-            else ""
-        )
-        if not why:
-            meter = await count_in_slices(data, self._max_values, MAX_DEPTH)
-            if meter.too_deep:
-                raise NoJsonError
-            if meter.values > self._max_values:
-                why = f"it has more than {self._max_values} values (servers.answer_values)"
-        if why:
-            told = f"{self._server.name}.{tool} gave no whole answer: {why}; ask for less at once."
-            raise CallFailed(ServerUnavailable(told, sent=True), CallHealth.NEUTRAL)
+        if len(data) > MAX_LINE_BYTES:
+            why = f"it has {len(data)} bytes, and at most {MAX_LINE_BYTES} are read"
+            raise self._explain_overflow(tool, why)
+        value: Json
         try:
-            value: Json = await decode_in_slices(text, decoder_for(data).raw_decode)
+            value, _ = await read_json(data, self._max_values, MAX_DEPTH, errors="surrogatepass")
+        except JsonLimitError as fault:
+            if fault.too_deep:
+                raise NoJsonError from None
+            why = f"it has more than {self._max_values} values (servers.answer_values)"
+            raise self._explain_overflow(tool, why) from None
         except ValueError:
             raise NoJsonError from None
         shown = value if isinstance(value, str) else text
         result: dict[str, Json] = {"content": [{"type": "text", "text": shown}]}
         return result if value is None else {**result, "structuredContent": value}
+
+    def _explain_overflow(self, tool: str, why: str) -> CallFailed:
+        told = f"{self._server.name}.{tool} gave no whole answer: {why}; ask for less at once."
+        return CallFailed(ServerUnavailable(told, sent=True), CallHealth.NEUTRAL)
 
 
 class _FunctionFailed(Exception):

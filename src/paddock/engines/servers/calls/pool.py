@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from paddock.engines.servers.auth.tokens import Logins
 from paddock.engines.servers.calls import lifecycle as on
@@ -38,6 +38,7 @@ from paddock.model.json_meter import MAX_VALUES
 
 if TYPE_CHECKING:
     from paddock.engines.servers.auth.bearer import BearerAuth
+    from paddock.engines.servers.calls.call_checks import CallChecks
     from paddock.engines.servers.calls.connection import ServerConnection
 
     AnyConnection = ServerConnection | LocalConnection
@@ -95,30 +96,6 @@ StartConfined = Callable[[StdioServer, Mapping[str, str]], Awaitable[ServerChild
 """Starts a server in the sandbox with the grants of its entry, and these variables plus its own. Raises CallFailed."""
 
 
-class CallChecks(Protocol):
-    """The checks that a call must pass."""
-
-    def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
-        """Record the tools that a server lists."""
-        ...
-
-    def asks_pins(self, server: str, tool: str) -> bool:
-        """Return whether the check of a call reads pins, and may block."""
-        ...
-
-    def check_call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Check a call; raise ServerError to refuse it."""
-        ...
-
-    def is_silent(self, server: str) -> bool:
-        """Return whether a server is known not to answer `server/discover`."""
-        ...
-
-    def note_silent(self, server: str, *, silent: bool) -> None:
-        """Record whether a server answers `server/discover`."""
-        ...
-
-
 class Hub:
     """Calls tools of upstream servers. Use it as an async context manager, or `close()` it.
 
@@ -133,7 +110,7 @@ class Hub:
         servers: Mapping[str, Server | LocalServer],
         *,
         environment: Mapping[str, str],
-        checks: CallChecks | None = None,
+        checks: "CallChecks | None" = None,
         absent: Mapping[str, str] | None = None,
         logins: Logins | None = None,
         start_confined: StartConfined | None = None,

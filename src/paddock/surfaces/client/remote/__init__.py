@@ -7,5 +7,5 @@ The server is not trusted: the size, the structure and the types of its answers 
 and no error text contains the token. Each execution carries an `Idempotency-Key`, so that a repeated request starts
 nothing twice.
 
-`paddock` is the class, `address` where it connects, `sessions` its sessions, `problems` its errors.
+`paddock` is the class, `sessions` its sessions, `problems` its errors.
 """

@@ -4,13 +4,12 @@ from typing import TypeVar, cast
 
 from pydantic import ValidationError
 
-from paddock.foundation.large_json import MIN_SLICED_VALUES, count_in_slices, decode_in_slices
+from paddock.foundation import large_json
 from paddock.model.base import Json, Value
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import MIB
 from paddock.model.nesting import MAX_DEPTH
-from paddock.model.numbers import decoder_for
 from paddock.model.printable import make_printable
 from paddock.model.texts import MAX_LISTED_FAULTS, explain
 
@@ -26,17 +25,10 @@ V = TypeVar("V", bound=Value)
 
 async def read_json(data: bytes) -> Json:
     """Return the value of a JSON text with the digits of all numbers. Raises PaddockError."""
-    meter = await count_in_slices(data, MAX_VALUES, _MAX_LEVELS)
-    if meter.too_deep:
-        raise PaddockError(f"The server's JSON is nested more than {_MAX_LEVELS} levels deep.")
-    if meter.values > MAX_VALUES:
-        raise PaddockError(f"The server's JSON has more than {MAX_VALUES} values.")
-    decoder = decoder_for(data)
     try:
-        text = data.decode()
-        if meter.values < MIN_SLICED_VALUES:
-            return decoder.decode(text)
-        return await decode_in_slices(text.strip(), decoder.raw_decode)
+        return (await large_json.read_json(data, MAX_VALUES, _MAX_LEVELS))[0]
+    except large_json.JsonLimitError as fault:
+        raise PaddockError(f"The server's JSON {fault}.") from None
     except (ValueError, RecursionError):
         raise PaddockError("The server's answer is not JSON.") from None
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from paddock.foundation.large_json import count_in_slices
+from paddock.foundation.large_json import JsonLimitError, read_json
 from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.nesting import MAX_DEPTH
 from paddock.model.outcome import Outcome, Status
@@ -43,6 +43,7 @@ _MAX_NUMBER_CHARS = 400
 """Maximum length of a number that is compared as one; a longer one has to be written the same way."""
 _UNPACK_MS = 10_000
 _MAX_TEST_VALUES = 250_000
+_DECODER = json.JSONDecoder()
 """Maximum number of JSON values of packed tests."""
 _QUICK_BYTES = 64 * KIB
 """Maximum size of an output that is compared faster than a thread starts."""
@@ -150,11 +151,11 @@ async def _unpack(packed: str, runner: PureRunner) -> object:
 
 async def _read_unpacked(text: bytes) -> object:
     """Return tests in a JSON text, which is hostile. Raises ValueError if it is not JSON, and InvalidRequest."""
-    meter = await count_in_slices(text, _MAX_TEST_VALUES)
-    if meter.too_deep or meter.values > _MAX_TEST_VALUES:
+    try:
+        tests, _ = await read_json(text, _MAX_TEST_VALUES, MAX_DEPTH, _DECODER, errors="surrogatepass")
+    except JsonLimitError:
         fault = f"there are more than {_MAX_TEST_VALUES} values or {MAX_DEPTH} levels"
-        raise reject_value(["tests"], fault, None)
-    tests = json.loads(text)
+        raise reject_value(["tests"], fault, None) from None
     try:
         json.dumps(tests, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -10,9 +10,11 @@ from pydantic import ValidationError
 from paddock.gate.runtime_service import BUSY_ERROR_NAME
 from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
+from paddock.model.compat import QUERY_TOOL
 from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifact
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, OUTPUT_MODES
+from paddock.model.request import RuntimeRun
 from paddock.surfaces.mcp_server.argument_errors import reject_compat_arguments
 from paddock.surfaces.mcp_server.arguments import to_snake_case
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
@@ -33,10 +35,20 @@ if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound
 
 EXECUTE_TOOL = "sdl.runtime.execute"
-QUERY_TOOL = "sdl.runtime.queryOutput"
 
 _EXIT_NOT_STARTED = 1
 """Exit code of a program whose runtime is not available."""
+_FAILURE = "failure"
+_STATUS_WORDS = {
+    Status.OK: "success",
+    Status.FAILED: _FAILURE,
+    Status.MEMORY_LIMIT: _FAILURE,
+    Status.OUTPUT_LIMIT: _FAILURE,
+    Status.PROCESS_LIMIT: _FAILURE,
+    Status.UNAVAILABLE: _FAILURE,
+    Status.LOST: _FAILURE,
+}
+"""Words of this profile for the ends of programs; every other status has its own name."""
 
 _ERROR_STATUSES = frozenset({Status.INVALID, Status.ERROR})
 """Statuses that are errors of the call. Every other end is a response, including a denial."""
@@ -71,12 +83,7 @@ class CompatPrograms:
             )
         if outcome.status in _ERROR_STATUSES:
             return _build_error(render.explain_outcome(outcome))
-        response = program_response(_report_busy_as_denied(outcome), work)
-        if response["status"] == Status.UNAVAILABLE.value:  # the compat profile has no such status
-            response |= {"status": "failure", "exitCode": _EXIT_NOT_STARTED}
-        elif response["status"] == Status.LOST.value:
-            response["status"] = "failure"
-        return _build_response(response)
+        return _build_response(build_compat_response(outcome, work))
 
     async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
         """Search stored output and return the compat response."""
@@ -154,6 +161,16 @@ def build_compat_program_tools(programs: ProgramTools, repositories: Repositorie
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
+
+
+def build_compat_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
+    """Return the response to a program in the words of this profile."""
+    outcome = _report_busy_as_denied(outcome)
+    response: dict[str, Json] = {**program_response(outcome, work)}
+    response["status"] = _STATUS_WORDS.get(outcome.status, outcome.status.value)
+    if outcome.status is Status.UNAVAILABLE:
+        response["exitCode"] = _EXIT_NOT_STARTED
+    return response
 
 
 def _report_busy_as_denied(outcome: Outcome) -> Outcome:

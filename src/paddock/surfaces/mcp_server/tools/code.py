@@ -9,11 +9,11 @@ from paddock.gate.gate import Gate
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
-from paddock.surfaces.mcp_server import output_schemas
 from paddock.surfaces.mcp_server.argument_errors import reject_arguments
 from paddock.surfaces.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
+from paddock.surfaces.mcp_server.output_schemas import build_schema
 from paddock.surfaces.mcp_server.overflow import OverflowStore
-from paddock.surfaces.mcp_server.replies import build_answer
+from paddock.surfaces.mcp_server.replies import CodeAnswer, build_answer
 from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, object_schema
 
 EXECUTE_CODE = (
@@ -73,7 +73,7 @@ def build_code_tools(
             description=EXECUTE_CODE,
             input_schema=_build_program_schema(jit=jit),
             run=execute_code,
-            output_schema=output_schemas.OUTCOME_SCHEMA,
+            output_schema=build_schema(CodeAnswer),
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         McpTool(

@@ -2,28 +2,47 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
 from paddock.gate.gate import Gate
 from paddock.model.outcome import Outcome
-from paddock.surfaces.mcp_server import output_schemas
+from paddock.model.texts import cut_text
 from paddock.surfaces.mcp_server.computation_request import read_computation_request
+from paddock.surfaces.mcp_server.output_schemas import build_schema
 from paddock.surfaces.mcp_server.overflow import OverflowStore
-from paddock.surfaces.mcp_server.replies import cut_text
 from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
+from paddock.surfaces.rendering import answers
 from paddock.surfaces.rendering.computation import (
     ComputationRequest,
     Envelope,
     InvalidInput,
     build_envelope,
     build_refused_envelope,
-    build_schema,
+    build_request_schema,
 )
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
 
 DESCRIPTION = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
+
+
+class ComputationError(answers.ErrorFields):
+    """Why a computation is not ok."""
+
+    code: NotRequired[Annotated[str, "`INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."]]
+    hint: NotRequired[Annotated[str, "What to write instead."]]
+
+
+class ComputationAnswer(answers.RunAnswer, TypedDict, total=False):
+    """The answer of `compute`."""
+
+    output: Annotated[str, "The emitted text."]
+    partial: Annotated[str, "Text that was emitted before the error, if requested."]
+    warnings: Annotated[list[str], "Numbers that may lack digits."]
+    artifactHandle: answers.Handle
+    error: ComputationError
+
 
 ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 
@@ -50,9 +69,9 @@ def build_compute_tool(
         name="compute",
         title="Compute a text",
         description=DESCRIPTION,
-        input_schema=build_schema(jit=jit),
+        input_schema=build_request_schema(jit=jit),
         run=compute,
-        output_schema=output_schemas.COMPUTATION_SCHEMA,
+        output_schema=build_schema(ComputationAnswer),
         annotations=ANNOTATIONS,
         checks=False,
     )
@@ -79,15 +98,21 @@ async def run_computation(
 
 def render_envelope(done: Envelope, cap: int) -> ToolAnswer:
     """Return the output as text; after a failure the error, then the partial output."""
-    data: dict[str, Json] = {} if done.ok else done.error
-    texts = [] if done.ok else [f"{done.code}: {cut_text(done.message, cap // 2)}"]
-    if done.hint:
-        data["hint"] = done.hint
-        texts.append(f"hint: {done.hint}")
-    for name, whole in (("output", done.output), ("partial", done.partial)):
-        if whole is not None:
-            data[name] = cut_text(whole, cap)
-            texts.append(cut_text(whole, cap))
+    data: ComputationAnswer = {"status": done.status.value}
+    texts: list[str] = []
+    if not done.ok:
+        error: ComputationError = {"name": done.name, "message": done.message, "code": done.code}
+        texts.append(f"{done.status.value}: {cut_text(done.message, cap // 2)}")
+        if done.hint:
+            error["hint"] = done.hint
+            texts.append(f"hint: {done.hint}")
+        data["error"] = error
+    if done.output is not None:
+        data["output"] = cut_text(done.output, cap)
+        texts.append(data["output"])
+    if done.partial is not None:
+        data["partial"] = cut_text(done.partial, cap)
+        texts.append(data["partial"])
     if done.warnings:
         data["warnings"] = list(done.warnings)
         texts += [f"warning: {warning}" for warning in done.warnings]

@@ -1,15 +1,15 @@
 """The tools with which agents find upstream tools and learn to call them."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from paddock.engines.servers.catalog.queries import MAX_QUERIES, default_limit
-from paddock.engines.servers.typescript import Described, render_signature
-from paddock.model.base import Json, count
+from paddock.engines.servers.typescript import Described, Output, render_signature
+from paddock.model.base import count
 from paddock.model.errors import UnknownServer
 from paddock.model.outcome import Status
-from paddock.surfaces.mcp_server import output_schemas
-from paddock.surfaces.mcp_server.replies import cut_text
+from paddock.model.texts import cut_text
+from paddock.surfaces.mcp_server.output_schemas import build_schema
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
     McpCaller,
@@ -19,6 +19,7 @@ from paddock.surfaces.mcp_server.toolbox import (
     object_schema,
     text_block,
 )
+from paddock.surfaces.rendering import answers
 
 if TYPE_CHECKING:
     from paddock.engines.servers.catalog.catalog import ToolListing, UnmatchedName
@@ -32,6 +33,42 @@ DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript d
 SEARCH_WAIT_S = 30.0
 """Maximum time for servers without a known listing, in seconds; clients give up on an answer after a minute."""
 _MAX_MATCHES = 50
+
+
+class FoundTool(TypedDict):
+    """A tool that a search found."""
+
+    server: str
+    tool: str
+    signature: Annotated[str, "TypeScript, on one line."]
+
+
+class DescribedTool(TypedDict):
+    """The declaration of a tool."""
+
+    name: str
+    declaration: Annotated[str, "TypeScript."]
+    output: Annotated[Output, "Source of the result's type."]
+
+
+class LookupAnswer(TypedDict):
+    """What both answers have besides the tools."""
+
+    status: answers.LookupStatus
+    notes: NotRequired[Annotated[list[str], "What is missing or wrong, and why."]]
+    error: NotRequired[answers.ErrorFields]
+
+
+class FoundTools(LookupAnswer):
+    """The answer of `search_tools`."""
+
+    tools: NotRequired[list[FoundTool]]
+
+
+class DescribedTools(LookupAnswer):
+    """The answer of `describe_tools`."""
+
+    tools: NotRequired[list[DescribedTool]]
 
 
 class _Discovery:
@@ -64,7 +101,7 @@ class _Discovery:
             queries, server=server, limit=limit, patience_s=SEARCH_WAIT_S
         )
         lines = [render_signature(hit.tool, catalog.find_observed_type(hit.tool)) for hit in hits]
-        found: list[Json] = [
+        found: list[FoundTool] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
             for hit, line in zip(hits, lines, strict=True)
         ]
@@ -88,7 +125,7 @@ class _Discovery:
         config = self._servers.config
         known = [entry for entry in entries if isinstance(entry, Described)]
         texts = [write_declaration(entry, config) for entry in known]
-        found: list[Json] = [
+        found: list[DescribedTool] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
             for entry, text in zip(known, texts, strict=True)
         ]
@@ -120,7 +157,7 @@ def build_discovery_tools(servers: "ServerService", cap: int) -> list[McpTool]:
             ),
             run=discovery.search_tools,
             phrases=frozenset({"queries"}),
-            output_schema=output_schemas.FOUND_TOOLS,
+            output_schema=build_schema(FoundTools),
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
         McpTool(
@@ -136,14 +173,18 @@ def build_discovery_tools(servers: "ServerService", cap: int) -> list[McpTool]:
                 },
             ),
             run=discovery.describe_tools,
-            output_schema=output_schemas.DESCRIBED_TOOLS,
+            output_schema=build_schema(DescribedTools),
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
 
 
 def _build_answer(
-    headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int
+    headline: str,
+    texts: list[str],
+    found: list[FoundTool] | list[DescribedTool],
+    notes: list[str],
+    cap: int,
 ) -> ToolAnswer:
     """Return entries as text and as data; entries at the end that do not fit are left out of both.
 
@@ -160,7 +201,7 @@ def _build_answer(
     if kept < len(texts):
         lines.append(f"[{len(texts) - kept} more left out; ask for fewer]")
     text = "\n".join([f"ok · {headline}", *lines, *notes])
-    data: dict[str, Json] = {"status": "ok", "tools": found[:kept]}
+    data = {"status": "ok", "tools": found[:kept]}
     return ToolAnswer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
 
 

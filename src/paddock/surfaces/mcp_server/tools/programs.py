@@ -18,13 +18,14 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import KERNELS, NEW
+from paddock.model.texts import cut_text
 from paddock.model.work_files import GivenFile
 from paddock.policy.settings.schema import RuntimeSettings
-from paddock.surfaces.mcp_server import output_schemas
 from paddock.surfaces.mcp_server.argument_errors import reject_arguments
+from paddock.surfaces.mcp_server.output_schemas import build_schema
 from paddock.surfaces.mcp_server.progress import OutputLines
-from paddock.surfaces.mcp_server.query_reply import fit_found_output, render_found_output
-from paddock.surfaces.mcp_server.replies import compact, cut_text, render_session
+from paddock.surfaces.mcp_server.query_reply import StoredOutputAnswer, fit_found_output, render_found_output
+from paddock.surfaces.mcp_server.replies import compact, render_session
 from paddock.surfaces.mcp_server.stored_output import (
     build_file_blocks,
     build_links,
@@ -41,7 +42,7 @@ from paddock.surfaces.mcp_server.toolbox import (
     reject_invalid_arguments,
     text_block,
 )
-from paddock.surfaces.rendering.program_response import list_notes, program_response
+from paddock.surfaces.rendering.program_response import ProgramAnswer, list_notes, program_response
 
 if TYPE_CHECKING:
     from paddock.gate.open_paddock import OpenPaddock
@@ -269,7 +270,7 @@ def _build_run_program(programs: ProgramTools) -> McpTool:
         wider={"network": _NETWORK},
         explain=partial(_reject_arguments, programs.runtimes),
         aliases=ALIASES,
-        output_schema=output_schemas.PROGRAM_SCHEMA,
+        output_schema=build_schema(ProgramAnswer),
         annotations={"destructiveHint": True, "openWorldHint": True},
     )
 
@@ -295,7 +296,7 @@ def _build_query_output(programs: ProgramTools) -> McpTool:
             "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
             "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
         },
-        output_schema=output_schemas.STORED_OUTPUT_SCHEMA,
+        output_schema=build_schema(StoredOutputAnswer),
         annotations={"readOnlyHint": True, "openWorldHint": False},
     )
 

@@ -2,14 +2,15 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Required, TypedDict, cast
 
 from paddock.model.approval import YES
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.outcome import Status
-from paddock.surfaces.mcp_server import output_schemas
-from paddock.surfaces.mcp_server.replies import compact, cut_text
+from paddock.model.texts import cut_text
+from paddock.surfaces.mcp_server.output_schemas import build_schema
+from paddock.surfaces.mcp_server.replies import compact
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
     McpCaller,
@@ -19,6 +20,7 @@ from paddock.surfaces.mcp_server.toolbox import (
     object_schema,
     text_block,
 )
+from paddock.surfaces.rendering import answers
 
 if TYPE_CHECKING:
     from paddock.engines.servers.catalog.provisioning.service import ProvisionMatch
@@ -33,6 +35,34 @@ NO_LIST = "there is no registry's list here to offer from; a person fetches one:
 _SECRET_FIELDS = frozenset({"env", "headers"})
 """Fields of a servers-file entry that may contain secrets."""
 _TEXT: dict[str, Json] = {"type": "string"}
+
+
+class ServerFacts(TypedDict):
+    """A configured server."""
+
+    name: str
+    enabled: bool
+
+
+class OfferFacts(TypedDict):
+    """A server that could be enabled."""
+
+    name: str
+    description: str
+    confidence: float
+    trusted: bool
+
+
+class ServersAnswer(TypedDict, total=False):
+    """The answer of `provision_server`."""
+
+    status: Required[answers.ChangeStatus]
+    servers: list[ServerFacts]
+    offers: list[OfferFacts]
+    note: str
+    command: answers.Command
+    truncated: answers.Truncated
+    error: answers.ErrorFields
 
 
 class ProvisionTools:
@@ -54,7 +84,7 @@ class ProvisionTools:
         enabled = self._servers.provisioning.list_configured().get(name)
         if enabled is (action == "enable"):
             return _render_answer(
-                {"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap
+                {"status": "ok", "servers": [{"name": name, "enabled": action == "enable"}]}, self._cap
             )
         if enabled is None and (refused := self._explain_unfit(action, name)):
             return refused
@@ -62,8 +92,8 @@ class ProvisionTools:
             return await self._ask_and_apply(action, name, caller)
         command = shlex.join(["paddock", "servers", action, name])
         text = f"a person must do this; ask them to run: {command}\n{NEXT_SESSION}"
-        error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
-        data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
+        error: answers.ErrorFields = {"name": "ApprovalNeeded", "message": text}
+        data: ServersAnswer = {"status": "denied", "error": error, "command": command}
         return ToolAnswer([text_block(f"denied\n{text}")], data, is_error=True)
 
     async def _ask_and_apply(self, action: str, name: str, caller: McpCaller) -> ToolAnswer:
@@ -92,14 +122,14 @@ class ProvisionTools:
         change = (provisioning.enable_server if action == "enable" else provisioning.disable_server)(
             name, approved=True
         )
-        server: dict[str, Json] = {"name": change.name, "enabled": action == "enable"}
+        server: ServerFacts = {"name": change.name, "enabled": action == "enable"}
         return _render_answer({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
 
     def _report_status(self, intent: str | None) -> ToolAnswer:
         provisioning = self._servers.provisioning
         configured = provisioning.list_configured().items()
-        known: list[Json] = [{"name": name, "enabled": enabled} for name, enabled in configured]
-        data: dict[str, Json] = {"status": "ok", "servers": known}
+        known: list[ServerFacts] = [{"name": name, "enabled": enabled} for name, enabled in configured]
+        data: ServersAnswer = {"status": "ok", "servers": known}
         if intent and intent.strip():
             data["offers"] = [_describe_offer(each) for each in provisioning.answer_intent(intent).matches]
             if not data["offers"]:
@@ -130,12 +160,12 @@ def build_provision_tool(opened: "OpenPaddock", workspace: Path, cap: int) -> Mc
             [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
         ),
         run=ProvisionTools(opened, workspace, cap).provision_server,
-        output_schema=output_schemas.SERVERS_SCHEMA,
+        output_schema=build_schema(ServersAnswer),
         annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
 
 
-def _describe_offer(match: "ProvisionMatch") -> dict[str, Json]:
+def _describe_offer(match: "ProvisionMatch") -> OfferFacts:
     offer = match.offer
     return {
         "name": offer.name if offer.is_unique else offer.address,
@@ -145,10 +175,10 @@ def _describe_offer(match: "ProvisionMatch") -> dict[str, Json]:
     }
 
 
-def _render_answer(data: dict[str, Json], cap: int) -> ToolAnswer:
+def _render_answer(data: ServersAnswer, cap: int) -> ToolAnswer:
     """Return the servers as text and as data; offers that do not fit are left out of both."""
     offers = data.get("offers")
-    while len(text := compact(data)) > cap and isinstance(offers, list) and offers:
+    while len(text := compact(data)) > cap and offers:
         offers.pop()
         data["truncated"] = True
     if len(text) > cap:

@@ -12,9 +12,10 @@ from paddock.gate.script_tool_service import make_tool_run, open_library
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
+from paddock.model.texts import cut_text
 from paddock.policy.settings.schema import ToolSettings
 from paddock.surfaces.mcp_server.overflow import OverflowStore
-from paddock.surfaces.mcp_server.replies import build_answer, cut_text, render_value_text
+from paddock.surfaces.mcp_server.replies import build_answer, render_value_text
 from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
 from paddock.surfaces.rendering.program_response import list_notes
 from paddock.surfaces.rendering.terminal import make_encodable

@@ -161,7 +161,7 @@ function configure(given) {
   for (let i = 0; i < commands.length; i++) freeze(sdk[apply(slice, commands[i], [0, apply(indexOf, commands[i], ["."])])]);
   freeze(sdk);
   provide("paddock", sdk);
-  provide("mentu", sdk);
+  if (given.alias !== undefined) provide(given.alias, sdk);
   provide("__paddock", start);
 }
 
@@ -178,7 +178,7 @@ function rehearse() {
 
 // Resets the state after a rehearsal.
 function forget() {
-  for (const name of ["input", "paddock", "mentu"]) delete global[name];
+  for (const name of ["input", "paddock"]) delete global[name];
   delete NativeError.prototype.toJSON;
   delete BigIntOf.prototype.toJSON;
   apply(mapDelete, known, ["rehearsal"]);

@@ -1,4 +1,4 @@
-// The SDK: the methods of `paddock` (alias `mentu`), besides `vars` and `workspace`. Each call is one request to the host.
+// The SDK: the methods of `paddock`, besides `vars` and `workspace`. Each call is one request to the host.
 // Methods that older scripts call without `await` return the reply; all others return promises.
 const AT_ONCE = [
   "cir.capture", "cir.contradictions", "cir.query", "cir.search", "cir.stats", "health.check", "ledger.verify", "notify.send",

@@ -8,12 +8,17 @@ from typing import Any, cast
 
 import httpx2
 
-from paddock.confinement.network.http_transport import build_client, find_failed_proxy
+from paddock.confinement.network.http_transport import (
+    ProxyTransport,
+    describe_cause,
+    find_failed_proxy,
+    read_url_authority,
+)
 from paddock.engines.servers.catalog.provisioning.service import load_registry
-from paddock.engines.servers.connect_errors import describe_cause
 from paddock.foundation.files import MAX_FILE_BYTES, make_private, read_bounded, replace_file
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.errors import ConfigurationError
+from paddock.model.urls import strip_credentials
 
 MAX_PAGES = 1_000
 _TIMEOUT_S = 30.0
@@ -62,27 +67,27 @@ def _read_file(file: str) -> bytes:
 async def _fetch_entries(address: str) -> list[Any]:
     entries: list[Any] = []
     url, room = _check_url(address), MAX_FILE_BYTES
+    shown = strip_credentials(address)
     headers = {"accept-encoding": "identity"}
-
-    def make(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(timeout=_TIMEOUT_S, headers=headers, transport=transport)
-
-    async with build_client(make, url) as client:
+    async with httpx2.AsyncClient(
+        timeout=_TIMEOUT_S, headers=headers, transport=ProxyTransport(url)
+    ) as client:
         for _ in range(MAX_PAGES):
             data = await _fetch_page(client, url, room)
             room -= len(data)
-            page, cursor = _read_page(data, address)
+            page, cursor = _read_page(data, shown)
             entries += page
             if cursor is None:
                 return entries
             url = url.copy_set_param("cursor", cursor)
-    raise ConfigurationError(f"{address}: the list has more than {MAX_PAGES} pages")
+    raise ConfigurationError(f"{shown}: the list has more than {MAX_PAGES} pages")
 
 
 def _check_url(address: str) -> httpx2.URL:
     """Return an address. Raises ConfigurationError."""
     try:
         url = httpx2.URL(address)
+        read_url_authority(url)
     except httpx2.InvalidURL:
         url = None
     if url is None or not url.host or not is_port(url.port):

@@ -18,17 +18,16 @@ Guarantees of a writer:
   `sync="batch"`, a claim that was lost with its record may be made again.
 * If the disk is full, the directory is not writable or a sync has failed, every call raises LedgerError.
 
-The directory has mode 0700 and its files 0600, on a local file system. `audit.chain` documents how the chain survives
-crashes, and `audit.verify` what a verifier can and cannot find.
+The directory has mode 0700 and its files 0600, on a local file system. `chain` documents how the chain survives
+crashes, and `verify` what a verifier can and cannot find.
 """
 
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, Unpack
 
 from paddock.foundation.own_files import ModeRepair, has_repairs, take_repairs
 from paddock.model import ids
@@ -44,6 +43,7 @@ from paddock.record.ledger.sink import (
     MAX_FIELD_CHARS,
     REPAIRED,
     STARTED,
+    AuditQuery,
     AuditRecord,
     Field,
     check_event,
@@ -110,7 +110,7 @@ class Ledger:
         search: ClaimSearch | None = None
         if not ids.is_unspent(request, 0):  # a guess without the lock, so that other writers need not wait
             search = ClaimSearch(self._directory, request, find_mint_time(request, self._clock()))
-            self._search_ahead(search)
+            search.go_on(read_published_head(self._directory))
 
         def put() -> None:
             self._put_claim(entry, request, search)
@@ -150,21 +150,11 @@ class Ledger:
         self._sync_soon()
         return entry.id
 
-    def query(
-        self,
-        *,
-        event: str | None = None,
-        request: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-        newest_first: bool = True,
-    ) -> Iterator[AuditRecord]:
+    def query(self, **wanted: Unpack[AuditQuery]) -> Iterator[AuditRecord]:
         """Yield matching records; see `read`."""
         if self._pending and not self._closed:
             self._run_alone(self._put_pending)
-        return read(
-            self._directory, event=event, request=request, since=since, limit=limit, newest_first=newest_first
-        )
+        return read(self._directory, **wanted)
 
     def mark_archived(self, days: Iterable[Mapping[str, Field]]) -> None:
         """Record that the files of days are in an archive, and sync: the files may be removed afterwards."""
@@ -271,12 +261,6 @@ class Ledger:
                 self._chain.unlock()
         except OSError as error:
             raise explain_failed_call(error, self._directory, "written") from error
-
-    def _search_ahead(self, search: ClaimSearch) -> None:
-        try:
-            search.go_on(read_published_head(self._directory))
-        except OSError as error:
-            raise explain_failed_call(error, self._directory, "read") from error
 
     def _check_usable(self) -> None:
         if self._closed:
