@@ -53,6 +53,10 @@ os.environ["XDG_STATE_HOME"] = _STATE.name
 parse_cache.find_directory = lambda: Path(_STATE.name) / "intake"
 
 FORKED = (
+    "integration/cluster/",
+    "integration/engines/sessions/test_repl.py",
+    "integration/surfaces/cli/",
+    "integration/surfaces/client_remote/",
     "integration/surfaces/http_api/",
     "integration/surfaces/mcp_server/",
     "integration/surfaces/tenants/",

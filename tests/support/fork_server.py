@@ -6,6 +6,7 @@
 The test process is a subreaper (prctl(2)) for that moment, so that the command is its child, as after exec(2).
 """
 
+import fcntl
 import gc
 import importlib
 import io
@@ -13,8 +14,10 @@ import json
 import os
 import pkgutil
 import re
+import resource
 import socket
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -108,10 +111,14 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
 
 
 def become_command(request: dict[str, Any]) -> None:
-    """Set what a new process has of its own: directory, session, environment, arguments, streams and name."""
+    """Set what a new process has of its own: directory, limits, session, environment, arguments, streams and name."""
     os.chdir(request["cwd"])
+    for number, limit in request["limits"].items():
+        resource.setrlimit(int(number), tuple(limit))
     if request["session"]:
         os.setsid()
+    if request["terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     # Python adds it where the locale would be C (PEP 538).
     coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
     os.environ.clear()

@@ -8,12 +8,15 @@ of them executed.
 
 import atexit
 import ctypes
+import fcntl
 import inspect
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +29,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 _MAX_SERVERS = 3
 """Each holds some 100 MB; the environments of nearly all tests start two."""
 _MAX_REQUEST_BYTES = 100_000
-_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_", "OTEL_", "PYDANTIC_")
-"""Beginnings of variables that are read when a process starts, or by other packages when they are imported."""
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_")
+"""Beginnings of variables that are read when a process starts."""
+_AT_IMPORT = ("OTEL_", "PYDANTIC_")
+"""Beginnings of variables that other packages read when they are imported."""
+
+_LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 _start = subprocess.Popen._execute_child
 _parameters = inspect.signature(_start)
@@ -45,6 +52,11 @@ def forking() -> Iterator[None]:
         yield
     finally:
         subprocess.Popen._execute_child = _start
+
+
+def take_terminal() -> None:
+    """Have the terminal at standard input control the session of this process, as `preexec_fn`."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _execute_child(self: Any, *arguments: Any) -> None:
@@ -75,7 +87,6 @@ def _make_request(given: dict[str, Any]) -> dict[str, Any] | None:
     if given["shell"] or isinstance(words, str | bytes | os.PathLike) or os.fspath(words[0]) != PADDOCK:
         return None
     plain = {
-        "preexec_fn": None,
         "close_fds": True,
         "pass_fds": (),
         "restore_signals": True,
@@ -87,6 +98,8 @@ def _make_request(given: dict[str, Any]) -> dict[str, Any] | None:
     }
     if any(given[name] != value for name, value in plain.items()):
         return None
+    if given["preexec_fn"] not in {None, take_terminal}:
+        return None
     directory = os.fsdecode(given["cwd"] or ".")
     environment: Mapping[Any, Any] = os.environ if given["env"] is None else given["env"]
     request = {
@@ -94,7 +107,11 @@ def _make_request(given: dict[str, Any]) -> dict[str, Any] | None:
         "cwd": str(Path(directory).absolute()),
         "environment": {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
         "session": bool(given["start_new_session"]),
+        "limits": {number: resource.getrlimit(number) for number in _LIMITS},
+        "terminal": given["preexec_fn"] is take_terminal,
     }
+    if any(name.startswith(_AT_IMPORT) for name in request["environment"]):
+        return None
     fits = len(json.dumps(request)) <= _MAX_REQUEST_BYTES
     return request if fits and Path(directory).is_dir() and os.access(directory, os.X_OK) else None
 
