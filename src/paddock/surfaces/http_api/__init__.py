@@ -3,7 +3,7 @@
     connection -> http_server: names, token -> entry: number of requests -> FastAPI: routes -> executions -> gate
 
 Every answer other than a success is a problem document (RFC 9457). The gate's outcomes are successes, whatever their
-status: a program that failed was executed. Needs the extra `http`.
+status: a program that failed was executed.
 
 Read `entry`, `app` and `executions` first. Routes: `sessions`, `artifacts`, `approvals`, `service_routes`, `mcp`, and
 the folder `sandboxfusion`. Their values: `models`, `bodies`, `events`, `downloads`, `openapi`; what they
