@@ -120,11 +120,11 @@ def _computation(toolchain: Toolchain, paddock: "_Paddock", rounds: int) -> Line
     """Compare a program that has something to do with the ready program bare."""
     with tempfile.TemporaryDirectory() as folder:
         bare = _Bare(toolchain, Path(folder))
-        planned, job = bare.make(_COMPUTATION, Path(folder, "ready"))
+        planned, paths = bare.make(_COMPUTATION, Path(folder, "ready"))
         paddock.run("c", _COMPUTATION)
         contenders = {
             "known": lambda: milliseconds(lambda: paddock.run("c", _COMPUTATION)),
-            "ready": lambda: milliseconds(lambda: _spawn(planned.run, job)),
+            "ready": lambda: milliseconds(lambda: _spawn(planned.run, paths)),
         }
         figures = interleaved(contenders, rounds)
         _make_sure(figures, contenders, rounds, lambda: uncertainty(_ratios(figures)) <= _SURE)
@@ -175,28 +175,28 @@ class _Bare:
         scratch.mkdir()
         for name, text in {planned.file_name: planned.source, **planned.files}.items():
             (scratch / name).write_text(text)
-        job = _job(planned, scratch)
+        paths = _make_paths(planned, scratch)
         if planned.compile is not None:
-            _spawn(planned.compile, job)
-        return planned, job
+            _spawn(planned.compile, paths)
+        return planned, paths
 
     def whole(self, code: str) -> None:
         """Write, compile and run a program."""
-        planned, job = self.make(code, self._folder / str(next(_numbers)))
-        _spawn(planned.run, job)
+        planned, paths = self.make(code, self._folder / str(next(_numbers)))
+        _spawn(planned.run, paths)
 
 
-def _job(planned: StepRunner, scratch: Path) -> StepPaths:
+def _make_paths(planned: StepRunner, scratch: Path) -> StepPaths:
     return StepPaths(f"{scratch}/{planned.file_name}", f"{scratch}/{planned.output_name}", str(scratch), GIB)
 
 
-def _spawn(step: ProgramStep, job: StepPaths) -> None:
-    basic = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(job.scratch)}
-    command, environment = step.fill_in(job)
+def _spawn(step: ProgramStep, paths: StepPaths) -> None:
+    basic = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(paths.scratch)}
+    command, environment = step.fill_in(paths)
     subprocess.run(
         command,
         env=basic | environment,
-        cwd=job.scratch,
+        cwd=paths.scratch,
         capture_output=True,
         check=True,
     )
@@ -247,7 +247,7 @@ class _Paddock:
     def run_ready(self, toolchain: Toolchain, code: str, ready: Path) -> None:
         """Run what was compiled into a directory, confined as the gate confines it."""
         planned = steps(toolchain, code)
-        command, environment = planned.run.fill_in(_job(planned, ready))
+        command, environment = planned.run.fill_in(_make_paths(planned, ready))
         grants = ProcessGrants(
             workspace=self._workspace,
             access="read-only",

@@ -12,11 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+from tests.support import forked
 from tests.support.processes import running_workers
 from tests.support.servers import make_entry, write_servers
 from tests.support.session import SessionRunner
@@ -49,6 +51,17 @@ _STATE = tempfile.TemporaryDirectory(prefix="paddock-tests-")
 atexit.register(_STATE.cleanup)
 os.environ["XDG_STATE_HOME"] = _STATE.name
 parse_cache.find_directory = lambda: Path(_STATE.name) / "intake"
+
+FORKED = (
+    "integration/cluster/",
+    "integration/engines/sessions/test_repl.py",
+    "integration/surfaces/cli/",
+    "integration/surfaces/client_remote/",
+    "integration/surfaces/http_api/",
+    "integration/surfaces/mcp_server/",
+    "integration/surfaces/tenants/",
+)
+"""Rooms whose tests are about what a command does once it runs, and start it often."""
 
 # Whatever else runs on the machine decides no verdict: a test that wants a starved program says so.
 outcome_mapping.count_processors = worker_client.count_processors = lambda: 0.0
@@ -112,6 +125,14 @@ class Guest(SessionRunner):
 def _forget_repairs() -> None:
     """Have no ledger of this test tell of what was repaired in another."""
     take_repairs()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _start_of_commands(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start commands by fork in some rooms, and with exec elsewhere."""
+    room = request.path.relative_to(ROOT / "tests").as_posix()
+    with forked.forking() if room.startswith(FORKED) else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from paddock.gate.runtime_service import BUSY_ERROR_NAME
 from paddock.model.outcome import Status
-from paddock.surfaces.http_api.problems import TYPES
+from paddock.surfaces.http_server.problems import TYPES
 from pages.messages import arguments_of, constants, table_of
 from pages.text import described, spoken, table
 

@@ -22,13 +22,15 @@ from paddock.gate.pending_approvals import PendingApprovals
 from paddock.gate.questions import FileQuestions
 from paddock.model.outcome import ConsoleLine
 from paddock.policy.settings.schema import Settings
-from paddock.surfaces.http_api.context import HOP_KEY, TENANT_KEY
+from paddock.record.ledger.memory import MemoryAudit
+from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.forwarding import Forwarding
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.entry import HOP_KEY, HttpEntry, OneToken
+from paddock.surfaces.http_server.hosts import HostNames
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
-from paddock.surfaces.mcp_server.http.abandoned import App, Receive, Scope, Send
-from paddock.surfaces.mcp_server.http.app import KnownHosts, build_application
-from paddock.surfaces.mcp_server.http.hosts import HostNames
-from paddock.surfaces.mcp_server.http.probes import Probes
+from paddock.surfaces.mcp_server.http.app import build_application
+from paddock.surfaces.mcp_server.http.probes import PROBE_PATHS, Probes
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.surfaces.mcp_server.prompts import UnknownPromptError
@@ -46,7 +48,9 @@ from paddock.surfaces.mcp_server.toolbox import (
     object_schema,
     text_block,
 )
+from paddock.surfaces.tenants.refusals import Refusals
 
+TOKEN = "correct-horse-battery-staple"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -251,10 +255,13 @@ async def main(directory: Path, replica: list[str]) -> None:
     async with open_cluster(settings) as cluster:
         mark = "" if cluster is None else cluster.node.mark
         server = build_protocol_server(Toolbox(tools), offers, rounds, announcer, mark)
-        app = KnownHosts(build_application(server, InFlightRequests()), names)
+        app = build_application(server, InFlightRequests())
         if cluster is not None:
             cluster.repeat("changes", watch, pause_s=0.05)
-            app = Probes(pass_on(app, settings, cluster), lambda: True)
+            app = pass_on(app, settings, cluster)
+        callers = OneToken(TOKEN, Refusals(MemoryAudit(), None))
+        probes = Probes(app, lambda: True)
+        app = add_token(HttpEntry(app, callers, names, public=probes, public_paths=PROBE_PATHS))
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()
         await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])
@@ -265,12 +272,24 @@ def read_settings(port: int, database: str, key_file: str) -> Settings:
     return Settings.model_validate({"cluster": {"url": database, **node}})
 
 
+def add_token(app: App) -> App:
+    """Return an application that gives requests the token, which the suite does not send."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope.get("headers", ())
+        if all(name != b"authorization" for name, _ in headers):
+            scope = {**scope, "headers": [*headers, (b"authorization", b"Bearer " + TOKEN.encode())]}
+        await app(scope, receive, send)
+
+    return answer
+
+
 def pass_on(app: App, settings: Settings, cluster: Cluster) -> App:
     """Return an application that passes on what another replica has, as that of `paddock serve http` does."""
     peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
     cluster.repeat("the leases of other replicas are not read", peers.replicas.refresh)
     forwarding = Forwarding(peers, InFlightRequests(), lambda _tenant, _id: False)
-    forwarded = forwarding.wrap(app)
+    forwarded = forwarding.wrap_mcp(app)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

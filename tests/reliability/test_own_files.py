@@ -34,7 +34,7 @@ from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings, Settings
 from paddock.record.ledger.writer import Ledger
 from paddock.record.output.artifacts import Artifacts
-from paddock.surfaces.mcp_server.http.endpoint import read_token
+from paddock.surfaces.http_server.endpoint import read_token
 
 OTHER = 54321
 """A user that nobody is."""

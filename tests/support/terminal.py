@@ -3,23 +3,40 @@
 import os
 import pty
 import select
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.forked import take_terminal
 from tests.support.processes import PATIENCE_S
 
 PROMPT = "N: no] "
+
+
+def start_at_terminal(
+    command: Sequence[str], cwd: Path, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command with a new terminal, which controls its session; return it and the side of the person."""
+    person, terminal = pty.openpty()
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=take_terminal,  # noqa: PLW1509 - it makes one system call
+        **streams,
+    )
+    os.close(terminal)
+    return process, person
 
 
 def at_terminal(
     command: Sequence[str], cwd: Path, environment: Mapping[str, str], *answers: str, early: str = ""
 ) -> tuple[str, int]:
     """Return what a terminal shows of a command whose person answers each question, and the exit code."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(cwd)
-        os.execve(command[0], command, {**environment, "TERM": "xterm"})
+    process, terminal = start_at_terminal(command, cwd, {**environment, "TERM": "xterm"})
     os.write(terminal, early.encode())
     shown, rest = "", list(answers)
     deadline = time.monotonic() + 120
@@ -34,7 +51,7 @@ def at_terminal(
         if rest and shown.count(PROMPT) > len(answers) - len(rest):
             os.write(terminal, rest.pop(0).encode())
     os.close(terminal)
-    return shown, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return shown, process.wait()
 
 
 class Dialogue:
@@ -45,10 +62,8 @@ class Dialogue:
         self.shown = ""
         """Everything that the terminal has shown."""
         self._read_to = 0
-        self._pid, self._terminal = pty.fork()
-        if self._pid == 0:
-            os.chdir(cwd)
-            os.execve(command[0], command, {**environment, "TERM": "dumb"})
+        environment = {**environment, "TERM": "dumb"}
+        self._process, self._terminal = start_at_terminal(command, cwd, environment)
 
     def type(self, text: str) -> None:
         """Type a text, in which `\\r` is the return key."""
@@ -56,7 +71,7 @@ class Dialogue:
 
     def signal(self, number: int) -> None:
         """Send a signal to the command."""
-        os.kill(self._pid, number)
+        os.kill(self._process.pid, number)
 
     def wait_for(self, text: str) -> str:
         """Wait until the terminal shows a text, and return what it showed since the last one."""
@@ -72,7 +87,7 @@ class Dialogue:
         while self._read():
             pass
         os.close(self._terminal)
-        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._process.wait()
 
     def _read(self) -> bool:
         if not select.select([self._terminal], [], [], PATIENCE_S)[0]:

@@ -171,10 +171,8 @@ class Gate:
         ended, `on_output` the output of a program. None of these receives a secret. `asker` asks a person about the
         request and its children where a rule wants that. Setting `stop` ends a program, or a single call, as
         `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
-        A `patient` program is not refused under load: it waits for its slot. Any other one waits for `max_wait_ms`, by
-        default as long as the settings say. `on_raw_stdout` receives its standard output with its secrets, for
-        comparisons within Paddock; `on_workdir` its working directory, before that is removed. `slot` is one that its
-        caller took for it: a request waits for no other with the same bound.
+        The other arguments are fields of `Watchers`.
+
         Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
         PaddockError after `aclose`.
         """

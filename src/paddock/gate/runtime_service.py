@@ -195,12 +195,12 @@ class ProgramService:
         """
         hosts = RequestHosts(watch)
         try:
-            job = await self._prepare_task(
+            task = await self._prepare_task(
                 request, work, decision, hosts, has_listener=watchers.on_output is not None
             )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             return _refuse_program(error)
-        work, terms = job.work, job.terms
+        work, terms = task.work, task.terms
         recording = self._artifacts().record(
             persist=work.output.persist,
             kept_bytes=min(terms.limits.stdout_bytes, work.output.kept_bytes or terms.limits.stdout_bytes),
@@ -218,11 +218,11 @@ class ProgramService:
             shown: list[bytes] = []
             sinks = Sinks(stdout, recording.stderr, files, shown.append, watchers.on_workdir)
             in_session, stop = work.session is not None, watchers.stop
-            running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
-            result = await (running or self._engine.run(job, sinks, stop))
+            running = self.sessions.run(request.actor, task, sinks, stop) if in_session else None
+            result = await (running or self._engine.run(task, sinks, stop))
             result = hosts.add_connections(result)
-            if isinstance(job.hosts, HostTurn) and result.session is not None:
-                self._remember_hosts(result.session.id, job.hosts)
+            if isinstance(task.hosts, HostTurn) and result.session is not None:
+                self._remember_hosts(result.session.id, task.hosts)
             if shown:
                 result = result.replace(results=await asyncio.to_thread(self.sessions.read_shown, shown[0]))
             if (program := result.program) is None:

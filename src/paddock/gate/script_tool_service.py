@@ -147,7 +147,7 @@ class Scripts:
 
         Raises EngineError when nothing ran.
         """
-        from paddock.engines.script_tools.engine import ToolJob
+        from paddock.engines.script_tools.engine import ToolTask
 
         assert decision.tool is not None
         try:
@@ -165,8 +165,8 @@ class Scripts:
         if narrowed["network"] == "hosts":
             own = hosts.open(_narrow_hosts(terms.hosts or HostGrant(), declared.hosts))
         terms = terms.model_copy(update=narrowed)
-        job = ToolJob(tool, work, request.workspace.absolute(), terms, own)
-        return hosts.add_connections(await self._engine.run(job))
+        task = ToolTask(tool, work, request.workspace.absolute(), terms, own)
+        return hosts.add_connections(await self._engine.run(task))
 
 
 def _refuse_tool(problem: Exception) -> RawResult:
@@ -255,17 +255,17 @@ def _start_arguments(
     from paddock.engines.programs.steps import StepPaths
 
     copied = scratch / planned.file_name
-    job = StepPaths(
+    paths = StepPaths(
         source=str(copied if copied.exists() else script),
         output=f"{scratch}/{planned.output_name}",
         scratch=str(scratch),
         memory_bytes=memory_bytes,
     )
-    run, environment = planned.run.fill_in(job)
+    run, environment = planned.run.fill_in(paths)
     if planned.compile is None:
         return run, environment
     # One process compiles and runs. The compiler's output goes to stderr, because stdout is the tool's answer.
-    compiling, variables = planned.compile.fill_in(job)
+    compiling, variables = planned.compile.fill_in(paths)
     both = f"{shlex.join(compiling)} >&2 && exec {shlex.join(run)}"
     return ["/bin/sh", "-c", both], variables | environment
 

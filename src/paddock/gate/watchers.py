@@ -30,7 +30,7 @@ class Watchers(NamedTuple):
     waits: "dict[str, float] | None" = None
     """How long it waited for its turn (`queue_ms`) and for its claim (`claim_ms`), in milliseconds, once it has."""
     patient: bool = False
-    """Whether a program waits for its slot as long as that takes."""
+    """Whether a program is not refused under load: it waits for its slot as long as that takes."""
     max_wait_ms: int | None = None
     """Maximum wait of a program for its slot, in milliseconds; None for the maximum of the settings."""
     slot: "Slot | None" = None

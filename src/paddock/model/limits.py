@@ -33,7 +33,11 @@ class Narrows(NamedTuple):
     """What another value does, in errors."""
 
 
-SMALLER = Narrows(lambda bound, value: value <= bound)
+def _at_most(bound: int, value: int) -> bool:
+    return value <= bound
+
+
+SMALLER = Narrows(_at_most)
 Maximum = Annotated[PositiveInt, SMALLER]
 """A maximum: a smaller one allows less."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Self, cast
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from paddock.model.base import Value
+from paddock.model.base import Json, Value
 from paddock.model.errors import UnknownArtifact
 from paddock.model.limits import MIB
 
@@ -141,6 +141,11 @@ class OutputFile(Value):
         if self.handle is None:
             raise UnknownArtifact(f"{self.path} was not kept: {self.not_kept}")
         raise UnknownArtifact(f"read {self.path} by its handle: paddock output get {self.handle}")
+
+    def to_wire(self) -> dict[str, Json]:
+        """Return its facts as programs get them."""
+        facts = {"path": self.path, "size": self.size, "mediaType": self.media_type, "sha256": self.sha256}
+        return {**facts, "handle": self.handle, **({"notKept": self.not_kept} if self.not_kept else {})}
 
     def attach_reader(self, reader: Callable[[], bytes]) -> None:
         """Have `read` return what `reader` returns."""

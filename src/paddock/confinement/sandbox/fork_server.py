@@ -1,4 +1,4 @@
-"""The parent's handles of the fork server, of its supervisors, and of the slots in which jobs start."""
+"""The parent's handles of the fork server, of its supervisors, and of the jails in which jobs start."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _START_S = 20.0
 
 @dataclass(slots=True)
 class SupervisorHandle:
-    """The parent's handle of one supervisor, which serves one slot at a time. Closing the socket kills the job."""
+    """The parent's handle of one supervisor, which serves one jail at a time. Closing the socket kills the job."""
 
     socket: socket.socket
     folder: Path
@@ -36,7 +36,7 @@ class SupervisorHandle:
         return False
 
     def next_scratch(self, owner: int | None) -> Path:
-        """Make a scratch directory for the next slot and return its path. Raises OSError."""
+        """Make a scratch directory for the next jail and return its path. Raises OSError."""
         # Jobs of the same user own each other's scratch. They can neither list nor watch its folder to find its name.
         path = self.folder / os.urandom(8).hex()
         try:
@@ -49,8 +49,8 @@ class SupervisorHandle:
 
 
 @dataclass(slots=True)
-class Slot:
-    """Where one job can start: a supervisor, and a scratch directory, which is removed when the slot is released.
+class Jail:
+    """Where one job can start: a supervisor, and a scratch directory, which is removed when the jail is released.
 
     The caller may put files into scratch before the job, and may read it when all processes of the job have ended.
     """
@@ -58,13 +58,13 @@ class Slot:
     supervisor: SupervisorHandle
     scratch: Path
     take_back: Callable[[SupervisorHandle], None]
-    """Called with the supervisor when it can serve another slot."""
+    """Called with the supervisor when it can serve another jail."""
     state: Literal["empty", "prepared", "running", "ended", "released"] = "empty"
     """From `prepared` on, the supervisor removes scratch. `ended`: all processes of the job have ended."""
     spec: JobSpec | None = None
     """The job spec that has been prepared, without a program."""
     make_next: Callable[[], None] = lambda: None
-    """Prepares another slot for the next program of these grants; for callers that keep this one waiting."""
+    """Prepares a spare jail for the next program of these grants; for callers that keep this one waiting."""
     on_start: Callable[[], None] = lambda: None
     """Called when the job has been sent, for work to do while it runs."""
     on_end: Callable[[], None] = lambda: None
@@ -85,7 +85,7 @@ class Slot:
         self.on_start()
 
     def end(self, *, kept: bool) -> None:
-        """Note that all processes of the job have ended. Releases the slot unless it is `kept`."""
+        """Note that all processes of the job have ended. Releases the jail unless it is `kept`."""
         if self.state == "released":
             self.lose()
             return

@@ -24,8 +24,8 @@ from paddock.confinement.sandbox.child.cgroup import ControlGroup
 from paddock.confinement.sandbox.child.hiding import HidingRules
 from paddock.confinement.sandbox.child.messages import JobSpec
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
-from paddock.confinement.sandbox.fork_server import ForkServerClient, Slot, SupervisorHandle
-from paddock.confinement.sandbox.job import GRACE_S, RunningProcess
+from paddock.confinement.sandbox.fork_server import ForkServerClient, Jail, SupervisorHandle
+from paddock.confinement.sandbox.process import GRACE_S, RunningProcess
 from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.state_paths import StateFile
 from paddock.foundation.cancellation import call_when_set, run_shielded
@@ -39,7 +39,7 @@ from paddock.policy.settings.schema import Protection
 _MAX_IDLE_SUPERVISORS = 16
 """Maximum number of supervisors kept without a job; starting one costs a millisecond."""
 _MAX_PREPARED_GRANTS = 8
-"""Maximum sets of grants for which slots are kept. The least recently used set loses its slots first."""
+"""Maximum sets of grants for which spare jails are kept. The least recently used set loses its own first."""
 MAX_PAUSE_S = 0.05
 """Programs come in a row if one starts within this time after the end of another, in seconds."""
 
@@ -59,10 +59,10 @@ class SandboxState(NamedTuple):
 
     fork_server: ForkServerClient | None
     idle: tuple[SupervisorHandle, ...]
-    """Supervisors without a job and without a prepared slot."""
-    prepared: tuple[tuple[Slot, ...], ...]
-    """The prepared slots of each set of grants; the set that was used last comes last."""
-    jobs: tuple[RunningProcess, ...]
+    """Supervisors without a job and without a spare jail."""
+    prepared: tuple[tuple[Jail, ...], ...]
+    """The spare jails of each set of grants; the set that was used last comes last."""
+    processes: tuple[RunningProcess, ...]
     workspaces: tuple[str, ...]
     """Workspaces to which running jobs may write."""
 
@@ -96,11 +96,11 @@ class KernelSandbox:
     supervised: bool = True
     """Whether brokers change metadata of files for programs in the tier `landlock` (`child.supervised_calls`)."""
     spares: int = 0
-    """Number of slots prepared for the next program of the same grants, after two programs used these grants."""
+    """Number of spare jails for the next program of the same grants, after two programs used these grants."""
     _fork_server: ForkServerClient | None = None
     _idle: deque[SupervisorHandle] = field(default_factory=deque)
-    _waiting: dict[_Key, deque[Slot]] = field(default_factory=dict)
-    _jobs: set[RunningProcess] = field(default_factory=set)
+    _spare_jails: dict[_Key, deque[Jail]] = field(default_factory=dict)
+    _processes: set[RunningProcess] = field(default_factory=set)
     _known: dict[str, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
     """For each workspace that running jobs may write to: the file that they share, and the jobs."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
@@ -120,14 +120,14 @@ class KernelSandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        slot: Slot | None = None,
+        slot: Jail | None = None,
         stop: asyncio.Event | None = None,
         canary: str = "",
     ) -> ProcessResult:
         """Run a program to its end and return its result within the wall limit + 250 ms.
 
         A supervisor that does not report counts as lost after `GRACE_S`, and then the result is `lost`. The first turn
-        of a job may take some seconds more, until the program has started (`paddock.confinement.sandbox.job`).
+        of a job may take some seconds more, until the program has started (`paddock.confinement.sandbox.process`).
 
         Setting `stop` kills every process of the program, and the result is `cancelled`; nothing starts if it is set
         already. Cancelling the caller also kills the program before the cancellation continues. `slot` is a slot of
@@ -137,15 +137,15 @@ class KernelSandbox:
         """
         if stop is not None and stop.is_set():
             return ProcessResult(status=Status.CANCELLED, sandbox=self.facts)
-        job = await self.launch(argv, grants, limits, streams, slot=slot, canary=canary)
-        if isinstance(job, ProcessResult):
-            return job
-        with call_when_set(stop, job.cancel):
+        process = await self.launch(argv, grants, limits, streams, slot=slot, canary=canary)
+        if isinstance(process, ProcessResult):
+            return process
+        with call_when_set(stop, process.cancel):
             try:
-                return await asyncio.shield(job.result)
+                return await asyncio.shield(process.result)
             except asyncio.CancelledError:
-                job.cancel()
-                await asyncio.wait({job.result}, timeout=GRACE_S)
+                process.cancel()
+                await asyncio.wait({process.result}, timeout=GRACE_S)
                 raise
 
     async def launch(
@@ -155,7 +155,7 @@ class KernelSandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        slot: Slot | None = None,
+        slot: Jail | None = None,
         canary: str = "",
     ) -> RunningProcess | ProcessResult:
         """Start a program and return it; if it may not start, return a result with the reason."""
@@ -181,80 +181,82 @@ class KernelSandbox:
                     status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
                 )
         kept = slot is not None
-        slot = slot or await self._pick_slot(grants, limits)
-        job = RunningProcess(slot, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
-        self._jobs.add(job)
-        job.result.add_done_callback(lambda _: self._jobs.discard(job))
+        slot = slot or await self._pick_jail(grants, limits)
+        process = RunningProcess(
+            slot, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept
+        )
+        self._processes.add(process)
+        process.result.add_done_callback(lambda _: self._processes.discard(process))
         try:
-            slot_spec = slot.spec or self._build_slot_spec(grants, limits, slot.scratch)
-            job_spec = spec.build_job_spec(slot_spec, list(argv), grants, limits, canary=canary)
-            job.start(job_spec, *self._open_shared_file(job_spec.workspace, job))
+            jail_spec = slot.spec or self._build_jail_spec(grants, limits, slot.scratch)
+            job_spec = spec.build_job_spec(jail_spec, list(argv), grants, limits, canary=canary)
+            process.start(job_spec, *self._open_shared_file(job_spec.workspace, process))
         except OSError as error:
-            job.result.cancel()
+            process.result.cancel()
             if not kept:
                 slot.release()
             raise _explain_refusal(error) from error
-        return job
+        return process
 
-    def _open_shared_file(self, workspace: str, job: RunningProcess) -> tuple[int, ...]:
+    def _open_shared_file(self, workspace: str, process: RunningProcess) -> tuple[int, ...]:
         """Return the file shared by all current jobs that may write to a workspace (`ProtectedPaths`)."""
         if not workspace:
             return ()
-        file, jobs = self._known.get(workspace) or (
+        file, processes = self._known.get(workspace) or (
             os.memfd_create("known", os.MFD_CLOEXEC),
             set[RunningProcess](),
         )
-        self._known[workspace] = file, jobs
-        jobs.add(job)
+        self._known[workspace] = file, processes
+        processes.add(process)
 
         def forget(_: object) -> None:
-            jobs.discard(job)
-            if not jobs:
+            processes.discard(process)
+            if not processes:
                 os.close(file)
                 del self._known[workspace]
 
-        job.result.add_done_callback(forget)
+        process.result.add_done_callback(forget)
         return (os.dup(file),)
 
     def describe_state(self) -> SandboxState:
         """Return what this sandbox holds now. The caller changes nothing in it."""
-        prepared = tuple(tuple(slots) for slots in self._waiting.values())
+        prepared = tuple(tuple(jails) for jails in self._spare_jails.values())
         return SandboxState(
-            self._fork_server, tuple(self._idle), prepared, tuple(self._jobs), tuple(self._known)
+            self._fork_server, tuple(self._idle), prepared, tuple(self._processes), tuple(self._known)
         )
 
     async def finish_refills(self) -> None:
-        """Wait until the slots that are being prepared are ready. Raises EngineError if one cannot be prepared."""
+        """Wait until the spare jails are ready. Raises EngineError if one cannot be prepared."""
         await asyncio.gather(*self._refills)
 
     async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
-        """Prepare `count` slots for programs of these grants, each with its scratch and its jail.
+        """Prepare `count` spare jails for programs of these grants, each with its scratch.
 
-        A slot is used once. It depends on the grants and the scratch limit, not on the program and its environment.
+        A jail is used once. It depends on the grants and the scratch limit, not on the program and its environment.
         """
         key = self._key(grants, limits)
         self._note(key)
-        while len(self._waiting.get(key, ())) < count:
-            slot = await self._open_slot(grants)
-            self._prepare(slot, grants, limits)
-            self._note(key).append(slot)
+        while len(self._spare_jails.get(key, ())) < count:
+            jail = await self._open_jail(grants)
+            self._prepare(jail, grants, limits)
+            self._note(key).append(jail)
 
-    def _prepare(self, slot: Slot, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _prepare(self, jail: Jail, grants: ProcessGrants, limits: ProcessLimits) -> None:
         try:
-            slot.prepare(self._build_slot_spec(grants, limits, slot.scratch))
+            jail.prepare(self._build_jail_spec(grants, limits, jail.scratch))
         except OSError as error:
-            slot.release()
+            jail.release()
             raise _explain_refusal(error) from error
 
-    def _note(self, key: _Key) -> deque[Slot]:
-        """Return the slots prepared for a key, and mark the key as the most recently used."""
-        slots = self._waiting[key] = self._waiting.pop(key, deque[Slot]())
-        while len(self._waiting) > _MAX_PREPARED_GRANTS:
-            self._drop(next(iter(self._waiting)))
-        return slots
+    def _note(self, key: _Key) -> deque[Jail]:
+        """Return the spare jails of a key, and mark the key as the most recently used."""
+        jails = self._spare_jails[key] = self._spare_jails.pop(key, deque[Jail]())
+        while len(self._spare_jails) > _MAX_PREPARED_GRANTS:
+            self._drop(next(iter(self._spare_jails)))
+        return jails
 
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
-        """Return what two programs must have in common to use the same slot."""
+        """Return what two programs must have in common to use the same jail."""
         text = grants.model_dump_json(exclude={"environment", "cwd", "folder"})
         own = (*self.own, *self._find_installation(grants))
         return limits.scratch_bytes, text, spec.state(grants, own, self.protection)
@@ -268,8 +270,8 @@ class KernelSandbox:
         workspace = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
         return state_paths.find_exposed_installation(self.installed, [*workspace, *grants.writable])
 
-    def _build_slot_spec(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> JobSpec:
-        return spec.build_slot_spec(
+    def _build_jail_spec(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> JobSpec:
+        return spec.build_jail_spec(
             grants,
             limits,
             tier=self.tier,
@@ -284,31 +286,31 @@ class KernelSandbox:
             hiding=self.hiding,
         )
 
-    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
-        """Return a slot for one program of these grants and limits; the caller fills and releases it.
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Jail:
+        """Return a jail for one program of these grants and limits; the caller fills and releases it.
 
-        The supervisor prepares the slot while the caller fills it.
+        The supervisor prepares the jail while the caller fills it.
         """
-        slot = await self._pick_slot(grants, limits)
-        if slot.state == "empty":
-            self._prepare(slot, grants, limits)
-        return slot
+        jail = await self._pick_jail(grants, limits)
+        if jail.state == "empty":
+            self._prepare(jail, grants, limits)
+        return jail
 
-    async def _pick_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
-        if not self.spares and not self._waiting:
-            return await self._open_slot(grants)
+    async def _pick_jail(self, grants: ProcessGrants, limits: ProcessLimits) -> Jail:
+        if not self.spares and not self._spare_jails:
+            return await self._open_jail(grants)
         key = self._key(grants, limits)
-        again = key in self._waiting
-        waiting = self._note(key)
-        while waiting and not waiting[0].supervisor.alive:
-            waiting.popleft().release()
-        slot = waiting.popleft() if waiting else await self._open_slot(grants)
+        again = key in self._spare_jails
+        spares = self._note(key)
+        while spares and not spares[0].supervisor.alive:
+            spares.popleft().release()
+        jail = spares.popleft() if spares else await self._open_jail(grants)
         if self.spares and again:
-            self._refill_for(slot, key, grants, limits)
-        return slot
+            self._refill_for(jail, key, grants, limits)
+        return jail
 
-    def _refill_for(self, slot: Slot, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
-        """Prepare the next slot after this slot's program ends, or during it if programs come in a row.
+    def _refill_for(self, jail: Jail, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
+        """Prepare a spare jail after this one's program ends, or during it if programs come in a row.
 
         Preparing takes processor time: during the program, from that program; afterwards, from an immediate next one.
         """
@@ -323,18 +325,18 @@ class KernelSandbox:
             self._last_end = now()
             refill()
 
-        slot.make_next, slot.on_start, slot.on_end = refill, start, end
+        jail.make_next, jail.on_start, jail.on_end = refill, start, end
 
     def _refill(self, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
         if self._closing:  # `close` would not end a refill that starts from now on
             return
-        if len(self._waiting.get(key, ())) >= self.spares:  # computing the current key would cost more
+        if len(self._spare_jails.get(key, ())) >= self.spares:  # computing the current key would cost more
             return
         task = asyncio.create_task(self.prepare(grants, limits, self.spares))
         self._refills.add(task)
         task.add_done_callback(self._refills.discard)
 
-    async def _open_slot(self, grants: ProcessGrants) -> Slot:
+    async def _open_jail(self, grants: ProcessGrants) -> Jail:
         supervisor: SupervisorHandle | None = None
         try:
             if self._fork_server is None or not self._fork_server.alive:
@@ -350,7 +352,7 @@ class KernelSandbox:
                 if self._idle
                 else self._fork_server.start_supervisor(self.scratch_root.resolve())
             )
-            return Slot(supervisor, supervisor.next_scratch(self.user(grants)), self._take_back)
+            return Jail(supervisor, supervisor.next_scratch(self.user(grants)), self._take_back)
         except OSError as error:
             if supervisor is not None:
                 self._take_back(supervisor)
@@ -367,11 +369,11 @@ class KernelSandbox:
             self._idle.popleft().socket.close()
 
     def _drop(self, key: _Key) -> None:
-        for slot in self._waiting.pop(key):
-            slot.release()
+        for jail in self._spare_jails.pop(key):
+            jail.release()
 
     async def close(self) -> None:
-        """End every job, every prepared slot and the fork server. Removing large scratch directories may take longer.
+        """End every job, every spare jail and the fork server. Removing large scratch directories may take longer.
 
         If the caller is cancelled, this finishes before the cancellation continues.
         """
@@ -379,15 +381,15 @@ class KernelSandbox:
 
     async def _close(self) -> None:
         self._closing = True
-        jobs = list(self._jobs)
-        for job in jobs:
-            job.cancel()
-        if jobs:
-            await asyncio.wait({job.result for job in jobs}, timeout=GRACE_S)
+        processes = list(self._processes)
+        for process in processes:
+            process.cancel()
+        if processes:
+            await asyncio.wait({process.result for process in processes}, timeout=GRACE_S)
         for task in self._refills:
             task.cancel()
         await asyncio.gather(*self._refills, return_exceptions=True)
-        for key in list(self._waiting):
+        for key in list(self._spare_jails):
             self._drop(key)
         self._close_idle()
         fork_server, self._fork_server = self._fork_server, None

@@ -319,7 +319,7 @@ def _find_supervised(grants: ProcessGrants, job_user: int | None, tier: Tier, *,
     return SOCKET_FILTER if tier == "namespaces" and (writes or grants.network in OWN_NETWORKS) else ""
 
 
-def build_slot_spec(
+def build_jail_spec(
     grants: ProcessGrants,
     limits: ProcessLimits,
     *,
@@ -447,16 +447,16 @@ def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
 
 
 def build_job_spec(
-    slot_spec: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
+    jail_spec: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
 ) -> JobSpec:
-    """Return the job spec of a program in a slot that was prepared for its grants."""
-    cwd = Path(slot_spec.scratch, grants.folder) if grants.folder else grants.cwd
+    """Return the job spec of a program in a jail that was prepared for its grants."""
+    cwd = Path(jail_spec.scratch, grants.folder) if grants.folder else grants.cwd
     if cwd is None and grants.workspace is not None and grants.access != "none":
         cwd = grants.workspace.resolve()
-    return slot_spec._replace(
+    return jail_spec._replace(
         argv=argv,
-        environment=_environment(grants, slot_spec.scratch),
-        cwd=str(cwd or slot_spec.scratch),
+        environment=_environment(grants, jail_spec.scratch),
+        cwd=str(cwd or jail_spec.scratch),
         ceilings=Ceilings(
             timeout_ms=limits.timeout_ms,
             cpu_ms=limits.cpu_ms,
@@ -476,7 +476,7 @@ def state(
 ) -> tuple[object, ...]:
     """Return the present state of the file system that a job spec for these grants depends on; `own` as above.
 
-    If a path has come to lead elsewhere, a slot prepared earlier would lack the new target or expose the old one.
+    If a path has come to lead elsewhere, a jail prepared earlier would lack the new target or expose the old one.
     """
     folders = _folders(grants)
     granted = [*map(str, (*folders, *grants.readable))]

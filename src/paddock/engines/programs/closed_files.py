@@ -43,30 +43,30 @@ class _Closed(NamedTuple):
     """The denied action, such as `read`."""
 
 
-def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> str:
+def find_closed_file(stderr_text: str, task: ProgramTask, user: int | None) -> str:
     """Return which file a program may not use, why, and what to do; "" if its output names none.
 
     `user` is the user that it runs as, None for this process's.
     """
-    if job.terms.grants.access == "none":
+    if task.terms.grants.access == "none":
         return ""
     for line in islice(filter(_DENIED_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
         for name in islice(_list_candidates(line), _MAX_NAMES):
-            if (found := _find_closed(name, job, user)) is not None:
+            if (found := _find_closed(name, task, user)) is not None:
                 return _explain_closed(found, user)
     return ""
 
 
-def find_left_file(stderr_text: str, job: ProgramTask, user: int | None, rules: HidingRules) -> str:
+def find_left_file(stderr_text: str, task: ProgramTask, user: int | None, rules: HidingRules) -> str:
     """Return how to get the file of the workspace that a program did not find in its separate directory, or "".
 
     Files that the `rules` hide are left out.
     """
-    if job.terms.grants.access == "none" or not job.work.has_workdir:
+    if task.terms.grants.access == "none" or not task.work.has_workdir:
         return ""
     for line in islice(filter(_ABSENT_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
         for name in islice(_list_candidates(line), _MAX_NAMES):
-            if _is_readable_file(name, job, user, rules):
+            if _is_readable_file(name, task, user, rules):
                 shown = shlex.quote(name)
                 return (
                     f"{shown} is in the workspace, and this program works in a separate directory: give it the file "
@@ -75,13 +75,13 @@ def find_left_file(stderr_text: str, job: ProgramTask, user: int | None, rules: 
     return ""
 
 
-def _is_readable_file(name: str, job: ProgramTask, user: int | None, rules: HidingRules) -> bool:
-    if os.path.isabs(name) or _find_closed(name, job, user) is not None:
+def _is_readable_file(name: str, task: ProgramTask, user: int | None, rules: HidingRules) -> bool:
+    if os.path.isabs(name) or _find_closed(name, task, user) is not None:
         return False
     try:
         check_relative(name)
-        with _open_below(name, job.workspace) as file:
-            real, top = os.readlink(f"/proc/self/fd/{file}"), os.path.realpath(job.workspace)
+        with _open_below(name, task.workspace) as file:
+            real, top = os.readlink(f"/proc/self/fd/{file}"), os.path.realpath(task.workspace)
             return stat.S_ISREG(os.fstat(file).st_mode) and not is_hidden(real, top, rules)
     except (OSError, ValueError):
         return False
@@ -107,22 +107,22 @@ def _list_candidates(line: str) -> Iterator[str]:
     yield from _WORD_PATTERN.findall(line)
 
 
-def _find_closed(name: str, job: ProgramTask, user: int | None) -> _Closed | None:
+def _find_closed(name: str, task: ProgramTask, user: int | None) -> _Closed | None:
     """Return the first directory of a path, or its file, that the program may not use."""
     try:
-        path = os.path.relpath(os.path.join(job.cwd, name), job.workspace.resolve())
+        path = os.path.relpath(os.path.join(task.cwd, name), task.workspace.resolve())
         parts = Path(path).parts
         if "\0" in name or os.pardir in parts or path == os.curdir:
             return None
-        return _walk_path(parts, job, user)
+        return _walk_path(parts, task, user)
     except (OSError, ValueError):
         return None
 
 
-def _walk_path(parts: Sequence[str], job: ProgramTask, user: int | None) -> _Closed | None:
+def _walk_path(parts: Sequence[str], task: ProgramTask, user: int | None) -> _Closed | None:
     number, groups = identity_of(user)
-    writes = job.terms.grants.access == "workspace-write"
-    folder = os.open(job.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    writes = task.terms.grants.access == "workspace-write"
+    folder = os.open(task.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     above = os.fstat(folder)
     try:
         for depth, part in enumerate(parts, 1):

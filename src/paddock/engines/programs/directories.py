@@ -1,7 +1,7 @@
-"""Directories of Paddock that jobs read: installed toolchains and warm starts.
+"""Directories of Paddock that programs read: installed toolchains and warm starts.
 
-They are in the home of the user who runs Paddock. If Paddock is root, its jobs run as another user, which cannot read
-root's home; then the directories are the machine's.
+They are in the home of the user who runs Paddock. If Paddock is root, its programs run as another user, which cannot
+read root's home; then the directories are the machine's.
 """
 
 import os
@@ -13,12 +13,12 @@ _OF_THE_MACHINE = Path("/var/lib/paddock/toolchains")
 
 
 def warm(user: int | None) -> Path:
-    """Return the directory of warm starts for jobs of a user; None means this process's user."""
+    """Return the directory of warm starts for programs of a user; None means this process's user."""
     return (user_cache_path("paddock") if _is_own(user) else Path("/var/cache/paddock")) / "warm"
 
 
 def find_install_directory(user: int | None) -> Path:
-    """Return the directory of toolchains that `paddock runtimes install` made for jobs of a user."""
+    """Return the directory of toolchains that `paddock runtimes install` made for programs of a user."""
     return user_data_path("paddock") / "toolchains" if _is_own(user) else _OF_THE_MACHINE
 
 

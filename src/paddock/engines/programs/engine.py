@@ -2,7 +2,7 @@
 
     find the toolchain -> compile, or take the program from the cache -> run -> RawResult
 
-Each step has its own slot: a scratch directory with the program's file, readable only by its job and removed after it.
+Each step has its own jail, with a scratch directory for the program's file, readable by it alone and removed after it.
 The compiler sees neither workspace nor network. Both steps share the wall time.
 """
 
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.confinement.network.environment import stop_retries
 from paddock.confinement.sandbox import spec
-from paddock.confinement.sandbox.fork_server import Slot
+from paddock.confinement.sandbox.fork_server import Jail
 from paddock.confinement.sandbox.hidden_files import find_hidden_name
-from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.process import RunningProcess
 from paddock.confinement.sandbox.protocol import GuardingSandbox, Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.programs import cache, safe_copy, shown_values
@@ -90,8 +90,8 @@ class _Prepared(NamedTuple):
 class Conclude(Protocol):
     """Makes the result of one turn of a program from the end of its process, or what stands for it."""
 
-    def __call__(self, result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
-        """Return the result of `job`; `message` replaces the one of the error."""
+    def __call__(self, result: ProcessResult, task: ProgramTask, *, message: str = "") -> RawResult:
+        """Return the result of `task`; `message` replaces the one of the error."""
         ...
 
 
@@ -100,7 +100,7 @@ class HeldProgram:
     """A program that was started for many turns; `end` it."""
 
     process: RunningProcess
-    slot: Slot
+    slot: Jail
     sandbox: GuardingSandbox
     conclude: Conclude
     used: AsyncExitStack
@@ -135,38 +135,38 @@ class RuntimeEngine:
         self._versions: dict[str, str] = {}
         """Versions of Python interpreters, by the identity of the toolchain."""
 
-    async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
+    async def run(self, task: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Run a program and return its result. Setting `stop`, or cancelling the task, ends the program first.
 
         Raises EngineError if Paddock's own machinery fails before the program starts.
         """
         sandbox = await self._sandbox()
         async with AsyncExitStack() as used:
-            _begin_connections(job, used)
-            prepared = await self._prepare_toolchain(job, sandbox, used, stop)
+            _begin_connections(task, used)
+            prepared = await self._prepare_toolchain(task, sandbox, used, stop)
             if isinstance(prepared, RawResult):
                 return prepared
             result = await self._run_prepared(
-                job, sandbox, prepared.toolchain, sinks, stop, links=prepared.links
+                task, sandbox, prepared.toolchain, sinks, stop, links=prepared.links
             )
             return prepared.add_facts(result)
 
     async def _prepare_toolchain(
-        self, job: ProgramTask, sandbox: GuardingSandbox, used: AsyncExitStack, stop: asyncio.Event | None
+        self, task: ProgramTask, sandbox: GuardingSandbox, used: AsyncExitStack, stop: asyncio.Event | None
     ) -> "_Prepared | RawResult":
         """Return the toolchain of a program with its packages, which stay until `used` ends; or why there is none."""
-        found = await self._toolchains.for_job(job, sandbox)
+        found = await self._toolchains.for_task(task, sandbox)
         if isinstance(found, MissingToolchain):
             return _explain_missing(found)
-        if why := await self._find_version_fault(job, sandbox, found):
+        if why := await self._find_version_fault(task, sandbox, found):
             return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
-        if not job.work.packages or self._packages is None:
+        if not task.work.packages or self._packages is None:
             return _Prepared(found, found.links)
         from paddock.engines.packages.errors import PackagesError  # most programs have no packages
         from paddock.engines.programs.package_environment import open_environment
 
         opened = open_environment(
-            job, found, self._toolchains, sandbox, self._packages(), actor=job.actor, stop=stop
+            task, found, self._toolchains, sandbox, self._packages(), actor=task.actor, stop=stop
         )
         try:
             prepared = await used.enter_async_context(opened)
@@ -175,18 +175,18 @@ class RuntimeEngine:
             return RawResult(status=problem.status, error=error)
         return _Prepared(prepared.toolchain, prepared.links, prepared.facts)
 
-    async def _find_version_fault(self, job: ProgramTask, sandbox: GuardingSandbox, found: Toolchain) -> str:
+    async def _find_version_fault(self, task: ProgramTask, sandbox: GuardingSandbox, found: Toolchain) -> str:
         """Return why a Python program cannot run with its interpreter, by its `requires-python` (PEP 723); or ""."""
-        if job.work.runtime != "python" or not job.work.own_packages:
+        if task.work.runtime != "python" or not task.work.own_packages:
             return ""
         with suppress(ValueError):  # policy has reported it, unless packages are off
-            required = read_script_metadata(job.work.code or "").requires_python
+            required = read_script_metadata(task.work.code or "").requires_python
             if not required:
                 return ""
             if found.identity not in self._versions:
                 from paddock.engines.programs.inventory import version
 
-                self._versions[found.identity] = await version(sandbox, job, found)
+                self._versions[found.identity] = await version(sandbox, task, found)
             have = self._versions[found.identity]
             if not satisfies_python(have, required):
                 name = found.executable.name
@@ -195,7 +195,7 @@ class RuntimeEngine:
 
     async def _run_prepared(
         self,
-        job: ProgramTask,
+        task: ProgramTask,
         sandbox: GuardingSandbox,
         found: Toolchain,
         sinks: Sinks,
@@ -204,22 +204,22 @@ class RuntimeEngine:
         links: Mapping[str, Path] = MappingProxyType({}),
     ) -> RawResult:
         try:
-            planned = steps(found, job.work.code, job.work.args, file=job.work.file, live=job.live)
+            planned = steps(found, task.work.code, task.work.args, file=task.work.file, live=task.live)
         except NoProgramError as problem:
             return _refuse(Status.INVALID, str(problem))
         own = None
-        if job.work.file:
-            own = find_in_place(job, planned, found, sandbox.user(job.grants()), sandbox.hiding)
+        if task.work.file:
+            own = find_in_place(task, planned, found, sandbox.user(task.grants()), sandbox.hiding)
         if own is not None:
             planned = replace(planned, file_name="", source="")
         try:
-            return await self._carry_out(RunningTask(job, sandbox, found, planned, own, sinks, stop, links))
+            return await self._carry_out(RunningTask(task, sandbox, found, planned, own, sinks, stop, links))
         except InputFileError as problem:
             return _refuse(Status.INVALID, str(problem))
 
     async def hold(
         self,
-        job: ProgramTask,
+        task: ProgramTask,
         driver: str,
         channel: socket.socket,
         *,
@@ -238,97 +238,99 @@ class RuntimeEngine:
         if not isinstance(sandbox, KernelSandbox):
             return _refuse(Status.UNAVAILABLE, _FOREIGN_SANDBOX)
         async with AsyncExitStack() as used:
-            _begin_connections(job, used)
-            prepared = await self._prepare_toolchain(job, sandbox, used, stop)
+            _begin_connections(task, used)
+            prepared = await self._prepare_toolchain(task, sandbox, used, stop)
             if isinstance(prepared, RawResult):
                 return prepared
             toolchain = prepared.toolchain
             planned = steps(toolchain, driver, live=True)
             sinks = Sinks(_drop, _drop)
-            task = RunningTask(job, sandbox, toolchain, planned, None, sinks, None, prepared.links)
-            grants = job.grants(toolchain)
+            running = RunningTask(task, sandbox, toolchain, planned, None, sinks, None, prepared.links)
+            grants = task.grants(toolchain)
             # Its turns have limits of their own.
-            limits = limit_run(job, lifetime_ms).replace(
+            limits = limit_run(task, lifetime_ms).replace(
                 cpu_ms=lifetime_ms * PROCESSORS, scratch_bytes=disk_bytes
             )
             slot = await sandbox.take_slot(grants, limits)
             used.callback(slot.release)
             try:
-                await asyncio.to_thread(make_workdir, job, sandbox, slot.scratch, {})
+                await asyncio.to_thread(make_workdir, task, sandbox, slot.scratch, {})
             except InputFileError as problem:
                 return _refuse(Status.INVALID, str(problem))
-            for name, target in task.links.items():
+            for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
             await _put_files(planned.written, slot.scratch)
-            paths = replace(task.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
+            paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
             command, environment = planned.run.fill_in(paths)
-            environment |= _list_proxy_variables(job, slot.scratch) | job.work.env
+            environment |= _list_proxy_variables(task, slot.scratch) | task.work.env
             environment[VARIABLE] = f"{slot.scratch}/{WORKDIR}"
-            names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
+            names = (*task.terms.grants.environment, *toolchain.recipe.inherits)
             environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
             started = grants.replace(folder=WORKDIR, environment=environment)
-            streams = Streams(channel=channel, combined=True, listener=job.serve_proxy)
+            streams = Streams(channel=channel, combined=True, listener=task.serve_proxy)
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
 
-            def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
-                turn = replace(task, job=job, held=limits)
+            def conclude(result: ProcessResult, task: ProgramTask, *, message: str = "") -> RawResult:
+                turn = replace(running, task=task, held=limits)
                 return prepared.add_facts(self._conclude(turn, result, started, Compiled(), message))
 
             if isinstance(process, ProcessResult):
-                return conclude(process, job)
+                return conclude(process, task)
             return HeldProgram(process, slot, sandbox, conclude, used.pop_all())
 
-    async def _carry_out(self, task: RunningTask) -> RawResult:
-        grants = task.job.grants(task.toolchain)
-        limits = limit_run(task.job, task.compute_remaining_ms(Compiled()))
-        slot = await task.sandbox.take_slot(grants, limits)
+    async def _carry_out(self, running: RunningTask) -> RawResult:
+        grants = running.task.grants(running.toolchain)
+        limits = limit_run(running.task, running.compute_remaining_ms(Compiled()))
+        slot = await running.sandbox.take_slot(grants, limits)
         try:
-            work, before = task.job.work, dict[str, str]()
+            work, before = running.task.work, dict[str, str]()
             if work.has_workdir:
-                own = task.plan.program if task.source_folder else {}
-                before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
-            elif task.folder:
-                make_folder(slot.scratch, task.folder)
-            grants = grants.replace(folder=task.folder)
-            for name, target in task.links.items():
+                own = running.plan.program if running.source_folder else {}
+                before = await asyncio.to_thread(
+                    make_workdir, running.task, running.sandbox, slot.scratch, own
+                )
+            elif running.folder:
+                make_folder(slot.scratch, running.folder)
+            grants = grants.replace(folder=running.folder)
+            for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
-            compiled = await self._provide_files(task, slot)
+            compiled = await self._provide_files(running, slot)
             if isinstance(compiled, RawResult):
                 return compiled
-            if task.is_exhausted(compiled):
-                task.tell(b"", EXHAUSTED.encode())
-                exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
-                return task.result(exhausted, "run", compiled, EXHAUSTED)
-            step = task.plan.run
-            paths = task.paths_in(slot)
-            names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
+            if running.is_exhausted(compiled):
+                running.tell(b"", EXHAUSTED.encode())
+                exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=running.sandbox.facts)
+                return running.result(exhausted, "run", compiled, EXHAUSTED)
+            step = running.plan.run
+            paths = running.paths_in(slot)
+            names = (*running.task.terms.grants.environment, *running.toolchain.recipe.inherits)
             command, environment = step.fill_in(paths)
-            environment |= _list_proxy_variables(task.job, slot.scratch) | work.env
+            environment |= _list_proxy_variables(running.task, slot.scratch) | work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
             environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
-            if task.toolchain.variant.shows and shown_values.may_show(work.code):
+            if running.toolchain.variant.shows and shown_values.may_show(work.code):
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
             grants = grants.replace(environment=environment)
-            streams = task.streams(slot.scratch / task.source_folder, os.path.basename(paths.source))
-            result = await task.sandbox.run(
+            streams = running.streams(slot.scratch / running.source_folder, os.path.basename(paths.source))
+            result = await running.sandbox.run(
                 command,
                 grants,
-                limit_run(task.job, task.compute_remaining_ms(compiled)) if compiled.ms else limits,
+                limit_run(running.task, running.compute_remaining_ms(compiled)) if compiled.ms else limits,
                 streams,
                 slot=slot,
-                stop=task.stop,
+                stop=running.stop,
             )
             if not result.survivors:
-                await _pass_on_left(task, slot.scratch, before)
-            return self._conclude(task, result, grants, compiled)
+                await _pass_on_left(running, slot.scratch, before)
+            return self._conclude(running, result, grants, compiled)
         finally:
             slot.release()
 
     def _conclude(
         self,
-        task: RunningTask,
+        running: RunningTask,
         result: ProcessResult,
         grants: ProcessGrants,
         compiled: Compiled,
@@ -336,25 +338,25 @@ class RuntimeEngine:
     ) -> RawResult:
         """Return the result of a run; for one that failed with the likely reason. `message` replaces the error's."""
         if result.status is Status.OK:
-            return task.result(result, "run", compiled)
-        if is_out_of_memory(task.with_errors(result), task.toolchain.variant.out_of_memory):
+            return running.result(result, "run", compiled)
+        if is_out_of_memory(running.with_errors(result), running.toolchain.variant.out_of_memory):
             result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
-        lacking = _find_lacking_file(task, result)
-        foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))
+        lacking = _find_lacking_file(running, result)
+        foreign = "" if result.limit else spec.foreign(grants, running.sandbox.user(grants))
         hint = (
             lacking
             or foreign
-            or self._missing_package_hint(task, result)
-            or task.withheld(result, "run", grants)
+            or self._missing_package_hint(running, result)
+            or running.withheld(result, "run", grants)
         )
-        return task.result(result, "run", compiled, message, hint)
+        return running.result(result, "run", compiled, message, hint)
 
-    def _missing_package_hint(self, task: RunningTask, ended: ProcessResult) -> str:
+    def _missing_package_hint(self, running: RunningTask, ended: ProcessResult) -> str:
         """Return how to get a package that a program failed to import or to install, or ""."""
-        work = task.job.work
+        work = running.task.work
         if ended.status not in {Status.FAILED, Status.TIMEOUT}:
             return ""
-        said, in_session = task.with_errors(ended).stderr, work.session is not None
+        said, in_session = running.with_errors(ended).stderr, work.session is not None
         text = said.head + said.tail
         if advice := advise_on_installation(work.code or "", text, work.runtime, in_session=in_session):
             return advice
@@ -363,50 +365,50 @@ class RuntimeEngine:
             return ""
         if installer == "npm":
             return missing_npm_package(text, work.runtime, in_session=in_session)
-        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
-        return missing_module(text, task.job, task.toolchain, passed_over)
+        passed_over = partial(self._toolchains.find_passed_over, running.task, running.sandbox)
+        return missing_module(text, running.task, running.toolchain, passed_over)
 
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide_files(self, task: RunningTask, slot: "SandboxSlot") -> "Compiled | RawResult":
+    async def _provide_files(self, running: RunningTask, slot: "SandboxSlot") -> "Compiled | RawResult":
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
-        step = task.plan.compile
+        step = running.plan.compile
         if step is None:
-            await _put_files(task.plan.program, slot.scratch / task.source_folder)
-            await _put_files(task.plan.files, slot.scratch)
+            await _put_files(running.plan.program, slot.scratch / running.source_folder)
+            await _put_files(running.plan.files, slot.scratch)
             return Compiled()
         name = cache.key(
-            task.job.work.runtime,
-            task.toolchain.identity,
+            running.task.work.runtime,
+            running.toolchain.identity,
             step.words,
-            {**step.variables, **self._list_inherited_variables(task.toolchain.recipe.inherits)},
-            task.plan.written,
+            {**step.variables, **self._list_inherited_variables(running.toolchain.recipe.inherits)},
+            running.plan.written,
             user=self._compiled.user,
         )
         owner = slot.scratch.stat().st_uid
-        target = f"{slot.scratch}/{task.plan.output_name}"
+        target = f"{slot.scratch}/{running.plan.output_name}"
         take = partial(self._compiled.take, name, target, owner=owner)
         if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
             return Compiled(cached=True)
         slot.make_next()  # prepared during compilation, because this slot stays in use
-        return await self._compile_program(task, step, name, target, owner)
+        return await self._compile_program(running, step, name, target, owner)
 
     async def _compile_program(
-        self, task: RunningTask, step: ProgramStep, name: str, target: str, owner: int
+        self, running: RunningTask, step: ProgramStep, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
-        grants = ProcessGrants(readable=task.toolchain.prefixes)
-        limits = limit_compiler(task.job)
-        slot = await task.sandbox.take_slot(grants, limits)
+        grants = ProcessGrants(readable=running.toolchain.prefixes)
+        limits = limit_compiler(running.task)
+        slot = await running.sandbox.take_slot(grants, limits)
         try:
-            await _put_files(task.plan.written, slot.scratch)
-            paths = task.paths_in(slot, compiling=True)
-            inherited = self._list_inherited_variables(task.toolchain.recipe.inherits)
+            await _put_files(running.plan.written, slot.scratch)
+            paths = running.paths_in(slot, compiling=True)
+            inherited = self._list_inherited_variables(running.toolchain.recipe.inherits)
             command, environment = step.fill_in(paths)
             grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
-            result = await task.sandbox.run(command, grants, limits, streams, slot=slot, stop=task.stop)
+            result = await running.sandbox.run(command, grants, limits, streams, slot=slot, stop=running.stop)
             compiled = Compiled(ms=result.usage.wall_ms, spent=result.usage.spent)
             fault = ""
             if result.status is Status.OK:
@@ -417,8 +419,10 @@ class RuntimeEngine:
                     return compiled
                 result = result.model_copy(update={"status": Status.FAILED})
                 said[1].extend(f"{fault}\n".encode())
-            task.tell(*map(bytes, said))
-            return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
+            running.tell(*map(bytes, said))
+            return running.result(
+                result, "compile", compiled, fault, running.withheld(result, "compile", grants)
+            )
         finally:
             slot.release()
 
@@ -437,15 +441,15 @@ class RuntimeEngine:
         return ""
 
 
-def _begin_connections(job: ProgramTask, used: AsyncExitStack) -> None:
+def _begin_connections(task: ProgramTask, used: AsyncExitStack) -> None:
     """Take the connections of a program until `used` ends, after its processes."""
-    if job.hosts is not None:
-        job.hosts.begin()
-        used.push_async_callback(job.hosts.close)
+    if task.hosts is not None:
+        task.hosts.begin()
+        used.push_async_callback(task.hosts.close)
 
 
-def _list_proxy_variables(job: ProgramTask, scratch: Path) -> dict[str, str]:
-    return {} if job.hosts is None else dict(job.hosts.prepare(scratch))
+def _list_proxy_variables(task: ProgramTask, scratch: Path) -> dict[str, str]:
+    return {} if task.hosts is None else dict(task.hosts.prepare(scratch))
 
 
 def _explain_missing(found: MissingToolchain) -> RawResult:
@@ -458,31 +462,33 @@ def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
     return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
 
 
-async def _pass_on_left(task: RunningTask, scratch: Path, before: Mapping[str, str]) -> None:
+async def _pass_on_left(running: RunningTask, scratch: Path, before: Mapping[str, str]) -> None:
     """Pass on what a program left that has ended: values that it showed, and files."""
-    if task.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
-        task.sinks.shown(shown)
-    if not task.job.work.has_workdir:
+    if running.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
+        running.sinks.shown(shown)
+    if not running.task.work.has_workdir:
         return
-    if task.sinks.files is not None:
-        await asyncio.to_thread(task.sinks.files, walk_files(scratch / WORKDIR), before)
-    if task.sinks.workdir is not None:
-        await asyncio.to_thread(task.sinks.workdir, scratch / WORKDIR)
+    if running.sinks.files is not None:
+        await asyncio.to_thread(running.sinks.files, walk_files(scratch / WORKDIR), before)
+    if running.sinks.workdir is not None:
+        await asyncio.to_thread(running.sinks.workdir, scratch / WORKDIR)
 
 
 def _drop(_data: bytes) -> None:
     """Take output that nobody reads."""
 
 
-def _find_lacking_file(task: RunningTask, ended: ProcessResult) -> str:
+def _find_lacking_file(running: RunningTask, ended: ProcessResult) -> str:
     """Return the hint on the file of the workspace that a failed program may not use, or was not given; or ""."""
     if ended.status is not Status.FAILED:
         return ""
-    ended = task.with_errors(ended)
+    ended = running.with_errors(ended)
     if find_hidden_name(ended):  # whatever its mode is, it would stay hidden
         return ""
-    text, user = f"{ended.stderr.head}\n{ended.stderr.tail}", task.sandbox.user(task.job.grants())
-    return find_closed_file(text, task.job, user) or find_left_file(text, task.job, user, task.sandbox.hiding)
+    text, user = f"{ended.stderr.head}\n{ended.stderr.tail}", running.sandbox.user(running.task.grants())
+    return find_closed_file(text, running.task, user) or find_left_file(
+        text, running.task, user, running.sandbox.hiding
+    )
 
 
 async def _put_files(texts: Mapping[str, str], folder: Path) -> None:

@@ -89,42 +89,42 @@ class RejectedInterpreter(NamedTuple):
 
 
 def choose_environment(
-    settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
+    settings: RuntimeSettings, task: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> Environment | None:
     """Return the environment for a program to use, or None. An environment that the settings name is never replaced."""
-    if job.work.runtime != "python":
+    if task.work.runtime != "python":
         return None
     if (named := settings.python.environment) is not None:
-        inside = _is_in(named, job.workspace)
-        return Environment(named, _ENVIRONMENT_KEY, inside, _refuse_environment(job, tier) if inside else "")
-    if not settings.workspace_environment or _refuse_environment(job, tier):
+        inside = _is_in(named, task.workspace)
+        return Environment(named, _ENVIRONMENT_KEY, inside, _refuse_environment(task, tier) if inside else "")
+    if not settings.workspace_environment or _refuse_environment(task, tier):
         return None
-    folder = _find_in_workspace(job, environ)
+    folder = _find_in_workspace(task, environ)
     return None if folder is None else Environment(folder, _GRANT_KEY, inside=True)
 
 
-def find_node_modules(settings: RuntimeSettings, job: ProgramTask) -> Path | None:
+def find_node_modules(settings: RuntimeSettings, task: ProgramTask) -> Path | None:
     """Return the directory of the packages for a program of Node.js that names none itself; None without one."""
     folder = settings.node.environment
-    if folder is None or INSTALLERS.get(job.work.runtime) != "npm" or job.work.packages:
+    if folder is None or INSTALLERS.get(task.work.runtime) != "npm" or task.work.packages:
         return None
     return folder / "node_modules"
 
 
 def find_passed_over(
-    settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
+    settings: RuntimeSettings, task: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> RejectedInterpreter | None:
     """Return the environment of the workspace that a program does not use, or None."""
-    if job.work.runtime != "python" or settings.python.environment is not None:
+    if task.work.runtime != "python" or settings.python.environment is not None:
         return None
-    if (folder := _find_in_workspace(job, environ)) is None:
+    if (folder := _find_in_workspace(task, environ)) is None:
         return None
     reasons: list[str] = []
     remedies: list[str] = []
     if not settings.workspace_environment:
         reasons.append(f"{_GRANT_KEY} is off, because programs may have changed what is in the workspace")
         remedies.append(f"set {_GRANT_KEY} = true in the user's paddock.toml")
-    if refusal := _refuse_environment(job, tier):
+    if refusal := _refuse_environment(task, tier):
         reasons.append(refusal)
         remedies.append(_READ_ONLY)
     return (
@@ -135,19 +135,19 @@ def find_passed_over(
 
 
 def unreachable(
-    recipe: Recipe, job: ProgramTask, environ: Mapping[str, str], user: int | None, usual: int | None
+    recipe: Recipe, task: ProgramTask, environ: Mapping[str, str], user: int | None, usual: int | None
 ) -> RejectedInterpreter | None:
     """Return the first interpreter of a runtime on PATH if the user of a program cannot reach it, or None.
 
     The program runs as `user`; it would run as `usual` if it could read the workspace. None means this process's user.
     """
-    names = job.terms.grants.executables or recipe.candidates
+    names = task.terms.grants.executables or recipe.candidates
     path = os.pathsep.join(filter(os.path.isabs, environ.get("PATH", "").split(os.pathsep)))
     first = next(filter(None, (shutil.which(name, path=path) for name in names)), None)
-    if first is None or _is_in(Path(first), job.workspace) or reachable(Path(first), user):
+    if first is None or _is_in(Path(first), task.workspace) or reachable(Path(first), user):
         return None
     reason = f"{first} was not used: the program runs as user {user}, which cannot reach it"
-    helps = job.terms.grants.access == "none" and reachable(Path(first), usual)
+    helps = task.terms.grants.access == "none" and reachable(Path(first), usual)
     return RejectedInterpreter(reason, (_READ_ONLY,) if helps else ())
 
 
@@ -174,7 +174,7 @@ def toolchain(
 
 def missing_module(
     stderr_text: str,
-    job: ProgramTask,
+    task: ProgramTask,
     toolchain: Toolchain,
     passed_over: Callable[[], list[RejectedInterpreter]],
 ) -> str:
@@ -183,9 +183,9 @@ def missing_module(
     if not found:
         return ""
     name = found[-1][1]
-    blind = job.terms.grants.access == "none"
+    blind = task.terms.grants.access == "none"
     # A program that may not read the workspace must not learn what is in it.
-    if not blind and _is_own(name, job.cwd):
+    if not blind and _is_own(name, task.cwd):
         return ""  # another hint covers this
     interpreter = toolchain.placeholders["executable"]
     sentences = [f"{name} is not installed for {interpreter}, which ran this program"]
@@ -201,7 +201,7 @@ def missing_module(
         if rejected.remedies:
             sentences.append(f"To use it, {' and '.join(rejected.remedies)}")
     package = _PACKAGES.get(name, name)
-    what, command = ("Open a session", "repl") if job.work.session else ("Run the program", "exec")
+    what, command = ("Open a session", "repl") if task.work.session else ("Run the program", "exec")
     sentences.append(
         f'{what} with packages = ["{package}"] (paddock {command} --package {package}), name an environment that '
         f"has it with {_ENVIRONMENT_KEY} in the user's paddock.toml, or install it for that interpreter: "
@@ -233,9 +233,9 @@ def _is_own(name: str, cwd: Path) -> bool:
     return False
 
 
-def _find_in_workspace(job: ProgramTask, environ: Mapping[str, str]) -> Path | None:
+def _find_in_workspace(task: ProgramTask, environ: Mapping[str, str]) -> Path | None:
     """Return the environment of the workspace, whether or not programs may use it."""
-    workspace = job.workspace.resolve()
+    workspace = task.workspace.resolve()
     activated = environ.get("VIRTUAL_ENV", "")
     for folder in (Path(activated) if activated.startswith("/") else None, workspace / ".venv"):
         if folder is not None and _is_in(folder, workspace) and (folder / _MARKER_FILES[0]).is_file():
@@ -249,9 +249,9 @@ def _is_in(folder: Path, workspace: Path) -> bool:
     return False
 
 
-def _refuse_environment(job: ProgramTask, tier: Tier) -> str:
+def _refuse_environment(task: ProgramTask, tier: Tier) -> str:
     """Return why a program cannot use an environment of its workspace, or ""."""
-    access = job.terms.grants.access
+    access = task.terms.grants.access
     if access == "none":
         return "the program may not read the workspace"
     if access == "workspace-write" and tier == "landlock":

@@ -15,7 +15,7 @@ from paddock.engines.programs.toolchain import Toolchain, identity_of, reachable
 
 
 def find_in_place(
-    job: ProgramTask,
+    task: ProgramTask,
     planned: StepRunner,
     toolchain: Toolchain,
     user: int | None,
@@ -26,8 +26,8 @@ def find_in_place(
     The program must be interpreted without changes, the workspace be granted, and `user` (None: this process's) be able
     to read the file, which must not be hidden by the `rules`. It must contain the code that was requested and approved.
     """
-    work = job.work
-    if not work.file or job.terms.grants.access == "none":
+    work = task.work
+    if not work.file or task.terms.grants.access == "none":
         return None
     named = Path(work.file)
     if planned.compile is not None or planned.source != work.code:
@@ -35,8 +35,8 @@ def find_in_place(
     if named.suffix not in ("", *toolchain.recipe.extensions):
         return None
     try:
-        path = (job.workspace / named).resolve(strict=True)
-        top = job.workspace.resolve()
+        path = (task.workspace / named).resolve(strict=True)
+        top = task.workspace.resolve()
         inside = path.is_relative_to(top) and not is_hidden(str(path), str(top), rules)
         holds = inside and _holds_code(path, planned.source.encode("utf-8", "surrogatepass"), user)
     except OSError:

@@ -27,7 +27,7 @@ class InstalledToolchain:
 
 
 async def survey(
-    sandbox: Sandbox, toolchains: Toolchains, jobs: Sequence[ProgramTask]
+    sandbox: Sandbox, toolchains: Toolchains, tasks: Sequence[ProgramTask]
 ) -> list[InstalledToolchain | MissingToolchain]:
     """Return the toolchain of each program, in their order.
 
@@ -35,16 +35,16 @@ async def survey(
     """
     turns = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def look(job: ProgramTask) -> InstalledToolchain | MissingToolchain:
+    async def look(task: ProgramTask) -> InstalledToolchain | MissingToolchain:
         async with turns:
-            found = await toolchains.for_job(job, sandbox)
+            found = await toolchains.for_task(task, sandbox)
             return (
                 found
                 if isinstance(found, MissingToolchain)
-                else InstalledToolchain(found, await version(sandbox, job, found))
+                else InstalledToolchain(found, await version(sandbox, task, found))
             )
 
-    return list(await asyncio.gather(*map(look, jobs)))
+    return list(await asyncio.gather(*map(look, tasks)))
 
 
 async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) -> str:
@@ -55,8 +55,8 @@ async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) 
     slot = await sandbox.take_slot(grants, _LIMITS)
     try:
         scratch = str(slot.scratch)
-        job = StepPaths(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
-        command, environment = step.fill_in(job)
+        task = StepPaths(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
+        command, environment = step.fill_in(task)
         ended = await sandbox.run(command, grants.replace(environment=environment), _LIMITS, slot=slot)
     finally:
         slot.release()

@@ -21,9 +21,9 @@ def compute_cpu_ms(limits: ProgramLimits, timeout_ms: int) -> int:
     return whole if limits.cpu_ms is None else min(limits.cpu_ms, whole)
 
 
-def limit_run(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
+def limit_run(task: ProgramTask, timeout_ms: int) -> ProcessLimits:
     """Return the limits of a program that has `timeout_ms` left."""
-    limits = job.terms.limits
+    limits = task.terms.limits
     usual = ProcessLimits(
         timeout_ms=timeout_ms,
         cpu_ms=compute_cpu_ms(limits, timeout_ms),
@@ -37,9 +37,9 @@ def limit_run(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
     return usual.replace(stdout_bytes=stdout, stderr_bytes=stderr)
 
 
-def limit_compiler(job: ProgramTask) -> ProcessLimits:
+def limit_compiler(task: ProgramTask) -> ProcessLimits:
     """Return the limits of a compile step: its own, or those of its program."""
-    limits = job.terms.limits
+    limits = task.terms.limits
     timeout_ms = limits.compile_timeout_ms or limits.timeout_ms
     cpu_ms = compute_cpu_ms(limits if limits.compile_timeout_ms is None else ProgramLimits(), timeout_ms)
     return ProcessLimits(

@@ -32,19 +32,19 @@ _MODULES = "node_modules"
 
 
 class PreparedToolchain(NamedTuple):
-    """What a job needs to run with its packages."""
+    """What a program needs to run with its packages."""
 
     toolchain: Toolchain
     """Its `executable`, `prefixes` (paths to grant for reading) and `environment` include the packages."""
     links: Mapping[str, Path] = MappingProxyType({})
-    """Links to make in the job's scratch directory before it starts, by name."""
+    """Links to make in the program's scratch directory before it starts, by name."""
     facts: PackageEnvironment | None = None
     """What the record says of the environment; None without packages."""
 
 
 @asynccontextmanager
 async def open_environment(
-    job: ProgramTask,
+    task: ProgramTask,
     toolchain: Toolchain,
     toolchains: Toolchains,
     sandbox: GuardingSandbox,
@@ -53,47 +53,47 @@ async def open_environment(
     actor: str = "local",
     stop: asyncio.Event | None = None,
 ) -> AsyncGenerator[PreparedToolchain]:
-    """Yield the toolchain of a program with its packages (`job.work.packages`), installed first if necessary.
+    """Yield the toolchain of a program with its packages (`task.work.packages`), installed first if necessary.
 
     `toolchain` is that of the program without packages. Raises PackagesError with the reason and the remedy, and
     EngineError as sandboxes do.
     """
-    if not job.work.packages:
+    if not task.work.packages:
         yield PreparedToolchain(toolchain)
         return
-    files = {file.path: file.data for file in job.work.files if file.data is not None}
+    files = {file.path: file.data for file in task.work.files if file.data is not None}
     wanted = WantedPackages(
-        job.work.runtime,
-        job.work.packages,
+        task.work.runtime,
+        task.work.packages,
         {name: files[name] for name in (PACKAGE_FILE, LOCK_FILE) if name in files},
         actor,
     )
     search = ToolchainSearch.of_machine(
-        toolchains.environ, sandbox.user(job.first_grants), untrusted=(job.workspace,)
+        toolchains.environ, sandbox.user(task.first_grants), untrusted=(task.workspace,)
     )
     interpreter = PackageInterpreter(
         executable=toolchain.executable,
         readable=toolchain.prefixes,
         identity=toolchain.identity,
         installer=_find_installer(wanted, search, toolchain),
-        has_workspace=job.terms.grants.access != "none",
+        has_workspace=task.terms.grants.access != "none",
     )
-    async with packages.provide(wanted, interpreter, sandbox, job.open_hosts, stop) as provided:
+    async with packages.provide(wanted, interpreter, sandbox, task.open_hosts, stop) as provided:
         if wanted.installer == "uv":
-            yield await _use_python(job, toolchains, sandbox, provided)
+            yield await _use_python(task, toolchains, sandbox, provided)
         else:
             yield _use_node(toolchain, provided)
 
 
 async def _use_python(
-    job: ProgramTask, toolchains: Toolchains, sandbox: GuardingSandbox, provided: Provided
+    task: ProgramTask, toolchains: Toolchains, sandbox: GuardingSandbox, provided: Provided
 ) -> PreparedToolchain:
     found = await toolchains.find(
-        job.recipe,
-        user=sandbox.user(job.first_grants),
+        task.recipe,
+        user=sandbox.user(task.first_grants),
         # Also in a workspace that contains the store: no program may write there, because it is Paddock's own.
         untrusted=(),
-        names=job.terms.grants.executables,
+        names=task.terms.grants.executables,
         environment=Environment(provided.folder, "packages", inside=False),
     )
     if isinstance(found, MissingToolchain):

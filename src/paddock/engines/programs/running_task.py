@@ -52,7 +52,7 @@ class Compiled:
 class RunningTask:
     """One program while the engine runs it."""
 
-    job: ProgramTask
+    task: ProgramTask
     sandbox: GuardingSandbox
     toolchain: Toolchain
     plan: StepRunner
@@ -68,12 +68,12 @@ class RunningTask:
     @property
     def combined(self) -> bool:
         """Whether both output streams are one."""
-        return self.job.work.output.combined
+        return self.task.work.output.combined
 
     @property
     def folder(self) -> str:
         """The directory in scratch that the program works in, beside HOME and TMPDIR; empty in the workspace."""
-        return WORKDIR if self.job.work.has_workdir or self.job.terms.grants.access == "none" else ""
+        return WORKDIR if self.task.work.has_workdir or self.task.terms.grants.access == "none" else ""
 
     @property
     def source_folder(self) -> str:
@@ -88,14 +88,14 @@ class RunningTask:
             source=source if self.in_place is None else str(self.in_place),
             output=f"{scratch}/{self.plan.output_name}",
             scratch=scratch,
-            memory_bytes=self.job.terms.limits.memory_bytes,
+            memory_bytes=self.task.terms.limits.memory_bytes,
         )
 
     def describe_start(self, phase: Phase, compiled: Compiled) -> StepStart:
         """Return what is known of a step before it has ended."""
-        stdin = self.job.work.stdin
+        stdin = self.task.work.stdin
         return StepStart(
-            runtime=self.job.work.runtime,
+            runtime=self.task.work.runtime,
             executable=self.toolchain.executable.name,
             phase=phase,
             compile_ms=compiled.ms,
@@ -112,8 +112,8 @@ class RunningTask:
             stdout = PathRewriter(stdout, scratch, name).take
         else:
             stderr = PathRewriter(stderr, scratch, name).take
-        stdin = self.job.work.stdin or b""
-        return Streams(stdin, stdout, stderr, combined=self.combined, listener=self.job.serve_proxy)
+        stdin = self.task.work.stdin or b""
+        return Streams(stdin, stdout, stderr, combined=self.combined, listener=self.task.serve_proxy)
 
     def tell(self, stdout: bytes, stderr: bytes) -> None:
         """Pass on the output of a compiler."""
@@ -124,19 +124,19 @@ class RunningTask:
 
     def compute_remaining_ms(self, compiled: Compiled) -> int:
         """Return the wall time left after the compile step, at least 1 ms. Paddock's own time does not count."""
-        limits = self.job.terms.limits
+        limits = self.task.terms.limits
         shared = limits.compile_timeout_ms is None
         return max(1, limits.timeout_ms - round(compiled.ms)) if shared else limits.timeout_ms
 
     def is_exhausted(self, compiled: Compiled) -> bool:
         """Return whether a compile step that shares the wall time of its program left too little of it."""
-        if self.job.terms.limits.compile_timeout_ms is not None or not compiled.ms:
+        if self.task.terms.limits.compile_timeout_ms is not None or not compiled.ms:
             return False
         return self.compute_remaining_ms(compiled) < MIN_RUN_MS
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
         """Return a hint on what a failed step may have lacked: a warm start or a grant; or ""."""
-        variant, work = self.toolchain.variant, self.job.work
+        variant, work = self.toolchain.variant, self.task.work
         if ended.limit == "wall" and self.toolchain.is_cold:
             compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
             return slow(work.runtime) if compiles else ""
@@ -165,14 +165,16 @@ class RunningTask:
         begun = self.describe_start(phase, compiled)
         if ended.status is Status.OK:
             return result_of(ended, begun)
-        has_own_time = self.job.terms.limits.compile_timeout_ms is not None
+        has_own_time = self.task.terms.limits.compile_timeout_ms is not None
         before = UNSPENT if phase == "compile" or has_own_time else compiled.spent
         if starved := explain_starvation(ended, phase, before):
             message, hint = starved
-            if phase == "compile" or self.job.is_repeatable:
+            if phase == "compile" or self.task.is_repeatable:
                 ended = ended.model_copy(update={"status": Status.UNAVAILABLE})
         apart = phase == "compile" and has_own_time
-        limits = limit_compiler(self.job) if apart else limit_run(self.job, self.job.terms.limits.timeout_ms)
+        limits = (
+            limit_compiler(self.task) if apart else limit_run(self.task, self.task.terms.limits.timeout_ms)
+        )
         if self.held is not None:
             limits = limits.replace(
                 memory_bytes=self.held.memory_bytes, scratch_bytes=self.held.scratch_bytes

@@ -1,11 +1,11 @@
-"""Copy the output of a job, which may be hostile. All processes of the job have ended.
+"""Copy the output of a program, which may be hostile. All processes of the program have ended.
 
 Copies only regular files and directories, without owners, times and special bits. Anything else, or too much, is an
 error, and there is no copy.
 
-Files that are kept for later jobs are lent as hard links if no job can change them: if Paddock is root, they belong to
-a user that no job has. A job that becomes another user cannot write to them, nor can one that stays root, because it
-has lost root's capabilities.
+Files that are kept for later programs are lent as hard links if no program can change them: if Paddock is root, they
+belong to a user that no program has. A program that becomes another user cannot write to them, nor can one that stays
+root, because it has lost root's capabilities.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ _Finish = Callable[[int, int], None]
 
 
 def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> CopyReport:
-    """Copy a file or a directory that a job made to `target`, which must not exist.
+    """Copy a file or a directory that a program made to `target`, which must not exist.
 
     Only `owner`, by default this process's user, can read, write and run the files, the latter if it was possible
     before. Raises TreeError for a link, a device, a file with several names or too much data; OSError if copying fails.
@@ -61,7 +61,7 @@ def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> CopyR
 
 
 def keep(source: StrPath, target: StrPath) -> CopyReport:
-    """Copy as `copy` does, for `lend`. No job may reach `target` in another way."""
+    """Copy as `copy` does, for `lend`. No program may reach `target` in another way."""
     is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER_UID)
     return _walk_tree(
         os.fspath(source), os.fspath(target), None, partial(_copy_one, finish=_give_away if is_lent else None)
@@ -156,7 +156,7 @@ def _copy_file(
 
 
 def _hand_over(file: int, _: int, *, owner: int) -> None:
-    """Give a file to the user of a job."""
+    """Give a file to the user of a program."""
     os.fchown(file, owner, owner)
 
 

@@ -19,25 +19,25 @@ from paddock.model.limits import MIB
 from paddock.policy.settings.recipes import PLACEHOLDER_PATTERN, RecipeVariant
 
 _HEAP_SHARE = 3, 4
-"""Share of a job's memory for a heap; stacks, code and the runtime itself need the rest."""
+"""Share of a program's memory for a heap; stacks, code and the runtime itself need the rest."""
 _MIN_HEAP_MIB = 16
 _PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
 class StepPaths:
-    """Paths of a job inside the sandbox."""
+    """Paths of a program inside the sandbox."""
 
     source: str
     """The program's file; relative if it is compiled, because compilers write its path into their output."""
     output: str
     """File or directory that the compiler makes."""
     scratch: str
-    """Directory that the job may write to."""
+    """Directory that the program may write to."""
     memory_bytes: int
 
     def placeholders(self) -> dict[str, str]:
-        """Return the values of placeholders for this job."""
+        """Return the values of placeholders for this program."""
         share, of = _HEAP_SHARE
         heap = max(_MIN_HEAP_MIB, self.memory_bytes * share // of // MIB)
         return {
@@ -57,13 +57,13 @@ class ProgramStep:
     """The recipe's words, with placeholders in braces."""
     variables: Mapping[str, str]
     known: Mapping[str, str]
-    """Values of placeholders that are the same for every job."""
+    """Values of placeholders that are the same for every program."""
     arguments: tuple[str, ...] = ()
     """The caller's arguments, which follow unchanged."""
 
-    def fill_in(self, job: StepPaths) -> tuple[list[str], dict[str, str]]:
-        """Return the argument vector and the environment variables for a job."""
-        placeholders = {**self.known, **job.placeholders()}
+    def fill_in(self, paths: StepPaths) -> tuple[list[str], dict[str, str]]:
+        """Return the argument vector and the environment variables for a program."""
+        placeholders = {**self.known, **paths.placeholders()}
         command = [*(fill_placeholders(word, placeholders) for word in self.words), *self.arguments]
         return command, {
             name: fill_placeholders(value, placeholders) for name, value in self.variables.items()

@@ -1,8 +1,8 @@
-"""Find the toolchain of a recipe on this machine: its program, the paths that a job must read, the environment.
+"""Find the toolchain of a recipe on this machine: its program, the paths that a program must read, the environment.
 
 PATH is searched in order, for one variant of the recipe after another. Programs in `untrusted` directories, to which
 programs may write, are not used, because Paddock itself runs stand-ins of version managers. Nor are programs that the
-user of jobs cannot reach. A request can choose only by name: with a path it could choose what a job may read.
+user of programs cannot reach. A request can choose only by name: with a path it could choose what a program may read.
 """
 
 import glob
@@ -47,17 +47,17 @@ class Toolchain:
     variant: RecipeVariant
     executable: Path
     placeholders: Mapping[str, str]
-    """Values of the variant's placeholders, except those of a job (`paddock.engines.programs.steps`)."""
+    """Values of the variant's placeholders, except those of a program (`paddock.engines.programs.steps`)."""
     prefixes: tuple[Path, ...]
-    """Paths that a job must be able to read, in addition to those of every job."""
+    """Paths that a program must be able to read, in addition to those of every program."""
     environment: Mapping[str, str]
-    """Variables of every job; values may have placeholders of the job."""
+    """Variables of every program; values may have placeholders of the program."""
     identity: str
     """Hex SHA-256 over facts that change with the toolchain, found without starting it."""
     links: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Links to make in scratch, by name: packages that the language searches beside the program."""
     still: tuple[Path, ...] = ()
-    """Its directories in the workspace, which a job must not change."""
+    """Its directories in the workspace, which a program must not change."""
 
     @property
     def is_cold(self) -> bool:
@@ -71,12 +71,12 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolchainSearch:
-    """The directories of a search and the user of jobs."""
+    """The directories of a search and the user of programs."""
 
     path: str
     """Directories, as in PATH; relative ones are ignored."""
     user: int | None = None
-    """User that jobs become; None for this process's user."""
+    """User that programs become; None for this process's user."""
     untrusted: tuple[Path, ...] = ()
     """Directories that programs may write to."""
     warm: Path | None = None
@@ -140,7 +140,7 @@ def normalise_name(executable: str) -> str:
 def find(recipe: Recipe, search: ToolchainSearch, *, executable: str = "") -> Toolchain | MissingToolchain:
     """Return the best variant of a recipe on this machine, or why there is none.
 
-    `executable` chooses among the variants by name. The user of jobs must be able to reach the program.
+    `executable` chooses among the variants by name. The user of programs must be able to reach the program.
     """
     wanted = normalise_name(executable)
     reasons: list[str] = []
@@ -170,7 +170,7 @@ def remedy(recipe: Recipe) -> str:
 def reachable(path: Path, user: int | None) -> bool:
     """Return whether a user without groups and capabilities may execute the file, or enter the directory, at `path`.
 
-    None means this process's user, also if it is root: jobs keep its number but lose its capabilities.
+    None means this process's user, also if it is root: programs keep its number but lose its capabilities.
     """
     number, groups = identity_of(user)
     try:
@@ -182,7 +182,7 @@ def reachable(path: Path, user: int | None) -> bool:
 
 
 def identity_of(user: int | None) -> tuple[int, set[int]]:
-    """Return number and groups of the user of jobs; None means this process's user."""
+    """Return number and groups of the user of programs; None means this process's user."""
     return (os.geteuid(), {os.getegid(), *os.getgroups()}) if user is None else (user, {user})
 
 
@@ -234,7 +234,7 @@ def _list_placeholders(name: str, program: Path) -> dict[str, str]:
 
 
 def _resolve_shim(variant: RecipeVariant, found: Path, search: ToolchainSearch) -> Path:
-    """Return the program behind a stand-in: stand-ins need their user's home, which jobs do not have."""
+    """Return the program behind a stand-in: stand-ins need their user's home, which programs do not have."""
     if variant.shim is None or not _is_stand_in(found):
         return found
     words = tuple(fill_placeholders(word, {"executable": str(found)}) for word in variant.shim.argv)
@@ -290,7 +290,7 @@ def _find_newest(patterns: Sequence[str], executable: Path) -> str:
 def _list_grants(
     variant: RecipeVariant, placeholders: Mapping[str, str], search: ToolchainSearch
 ) -> tuple[Path, ...]:
-    """Return the paths to grant, without those that every job can read. Raises UnusableError if they are too broad."""
+    """Return the paths to grant, except those that every program can read. Raises UnusableError if too broad."""
     found: dict[Path, None] = {}
     words = [word for word in variant.prefixes if "{warm}" not in word or "warm" in placeholders]
     warm = [placeholders["warm"]] if "warm" in placeholders else []

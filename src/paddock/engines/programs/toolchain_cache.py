@@ -56,21 +56,21 @@ class Toolchains:
         """The variables with PATH."""
         return self._environ
 
-    async def for_job(self, job: ProgramTask, sandbox: Sandbox) -> Toolchain | MissingToolchain:
+    async def for_task(self, task: ProgramTask, sandbox: Sandbox) -> Toolchain | MissingToolchain:
         """Return the toolchain of a program: its user must be able to reach it, and programs cannot have written it."""
         found = await self.find(
-            job.recipe,
-            user=sandbox.user(job.first_grants),
-            untrusted=(job.workspace,),
-            names=job.terms.grants.executables,
-            environment=environments.choose_environment(self._settings, job, self._environ, sandbox.tier),
+            task.recipe,
+            user=sandbox.user(task.first_grants),
+            untrusted=(task.workspace,),
+            names=task.terms.grants.executables,
+            environment=environments.choose_environment(self._settings, task, self._environ, sandbox.tier),
         )
-        modules = environments.find_node_modules(self._settings, job)
+        modules = environments.find_node_modules(self._settings, task)
         if modules is None or isinstance(found, MissingToolchain):
             return found
         if not modules.is_dir():
             reason = f"runtimes.node.environment names {modules.parent}, which has no directory node_modules"
-            return MissingToolchain(job.recipe, reason, f"run npm install in {modules.parent}")
+            return MissingToolchain(task.recipe, reason, f"run npm install in {modules.parent}")
         return replace(
             found,
             prefixes=(*found.prefixes, modules),
@@ -78,17 +78,17 @@ class Toolchains:
             links={modules.name: modules},
         )
 
-    def find_passed_over(self, job: ProgramTask, sandbox: Sandbox) -> list[RejectedInterpreter]:
+    def find_passed_over(self, task: ProgramTask, sandbox: Sandbox) -> list[RejectedInterpreter]:
         """Return the environment of the workspace and the first interpreter on PATH, if a program does not use them."""
         tier = sandbox.tier
-        if environments.choose_environment(self._settings, job, self._environ, tier) is not None:
+        if environments.choose_environment(self._settings, task, self._environ, tier) is not None:
             return []
-        grants = job.first_grants
+        grants = task.first_grants
         user = sandbox.user(grants)
-        usual = sandbox.user(grants.replace(workspace=job.workspace, access="read-only"))
+        usual = sandbox.user(grants.replace(workspace=task.workspace, access="read-only"))
         found = (
-            environments.find_passed_over(self._settings, job, self._environ, tier),
-            environments.unreachable(job.recipe, job, self._environ, user, usual),
+            environments.find_passed_over(self._settings, task, self._environ, tier),
+            environments.unreachable(task.recipe, task, self._environ, user, usual),
         )
         return [rejected for rejected in found if rejected is not None]
 

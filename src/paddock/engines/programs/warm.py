@@ -2,7 +2,7 @@
 
     <cache>/warm/<recipe>/<identity of the toolchain>/
 
-Jobs can read but not write it. It is made from the recipe's own program and contains nothing of a request.
+Programs can read but not write it. It is made from the recipe's own program and contains nothing of a request.
 """
 
 import os
@@ -59,7 +59,7 @@ def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
     variant = toolchain.variant
     assert variant.warm is not None
     source = f"code{toolchain.recipe.extensions[0]}"
-    job = StepPaths(f"{scratch}/{source}", f"{scratch}/{variant.output}", str(scratch), GIB)
+    paths = StepPaths(f"{scratch}/{source}", f"{scratch}/{variant.output}", str(scratch), GIB)
     for name, text in {source: variant.warm.program, **variant.files, **variant.warm.files}.items():
         (scratch / name).write_text(text, encoding="utf-8")
     (scratch / "tmp").mkdir()
@@ -67,20 +67,20 @@ def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
     for words in variant.warm.commands:
         _run_command(
             ProgramStep(words=words, variables=variables, known=toolchain.placeholders),
-            job,
+            paths,
             toolchain.recipe.title,
         )
 
 
-def _run_command(step: ProgramStep, job: StepPaths, title: str) -> None:
-    tmp = str(Path(job.scratch, "tmp"))
-    own = {"HOME": job.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
-    command, environment = step.fill_in(job)
+def _run_command(step: ProgramStep, paths: StepPaths, title: str) -> None:
+    tmp = str(Path(paths.scratch, "tmp"))
+    own = {"HOME": paths.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
+    command, environment = step.fill_in(paths)
     try:
         done = subprocess.run(  # noqa: S603 - a recipe's command, with a recipe's program
             command,
             env={**own, **environment},
-            cwd=job.scratch,
+            cwd=paths.scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -74,14 +74,14 @@ def _write_all(files: Mapping[str, bytes], scratch: Path) -> None:
 
 
 def make_folder(scratch: Path, folder: PurePath | str) -> None:
-    """Make a directory in a program's scratch, which no job has seen yet, for the owner of scratch alone."""
+    """Make a directory in a program's scratch, which no program has seen yet, for the owner of scratch alone."""
     path = scratch / folder
     path.mkdir(mode=0o700)
     os.chown(path, scratch.stat().st_uid, -1)
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:
-    """Put files into a directory that no job has seen yet, readable by the owner of the directory alone."""
+    """Put files into a directory that no program has seen yet, readable by the owner of the directory alone."""
     owner = folder.stat().st_uid
     for name, data in files.items():
         path = folder / name

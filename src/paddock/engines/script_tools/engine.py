@@ -87,7 +87,7 @@ memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToolJob:
+class ToolTask:
     """One run of one tool."""
 
     tool: ScriptTool
@@ -173,19 +173,19 @@ class ToolEngine:
             return _refuse_run(refused, 0.0)
         return None
 
-    async def run(self, job: ToolJob) -> RawResult:
+    async def run(self, task: ToolTask) -> RawResult:
         """Run a tool and return its result. Cancelling the task ends the process first.
 
         Raises EngineError when Paddock's own machinery failed before the script started.
         """
         started = time.perf_counter()
         try:
-            script, inputs = self._check_run(job.tool, job.work)
+            script, inputs = self._check_run(task.tool, task.work)
             async with self._turn:
-                result = await self._run_process(job, script, inputs)
+                result = await self._run_process(task, script, inputs)
         except _ToolRefusedError as refused:
             return _refuse_run(refused, _measure_elapsed_ms(started))
-        end = _make_end(result, job.terms, _measure_elapsed_ms(started))
+        end = _make_end(result, task.terms, _measure_elapsed_ms(started))
         status = result.status
         if status is Status.FAILED and result.exit_code is None and result.signal is None:
             status = Status.UNAVAILABLE
@@ -218,11 +218,11 @@ class ToolEngine:
             raise _ToolRefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
         return script, checked.inputs
 
-    async def _run_process(self, job: ToolJob, script: Path, inputs: Mapping[str, Json]) -> ProcessResult:
-        tool, terms = job.tool, job.terms
+    async def _run_process(self, task: ToolTask, script: Path, inputs: Mapping[str, Json]) -> ProcessResult:
+        tool, terms = task.tool, task.terms
         sandbox = await self._sandbox()
         runtime = self._choose_runtime(tool, script)
-        grants = _process_grants(job, _working_directory(tool))
+        grants = _process_grants(task, _working_directory(tool))
         try:
             command = await self._runtimes.make_command(
                 runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
@@ -234,7 +234,7 @@ class ToolEngine:
             named = tool.manifest.runtime if tool.manifest.runtime != "auto" else runtime
             text = f"No interpreter found for runtime '{named}'"
             raise _ToolRefusedError(text, status=status, hint=command.hint)
-        if command.sha256 != job.work.script_sha256:
+        if command.sha256 != task.work.script_sha256:
             # A rule or a person approved another script, perhaps long ago.
             raise _ToolRefusedError("Script has changed since it was asked for; ask again")
         # UTF-8 cannot encode a lone surrogate; with a backslash it becomes the escape that JSON has for it.
@@ -245,8 +245,8 @@ class ToolEngine:
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
-            variables = self._make_variables(job, given)
-            async with open_hosts(job.hosts, slot.scratch) as (proxies, listener):
+            variables = self._make_variables(task, given)
+            async with open_hosts(task.hosts, slot.scratch) as (proxies, listener):
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
                 streams = Streams(stdin, listener=listener)
                 return await sandbox.run(argv, grants, limits, streams, slot=slot)
@@ -259,20 +259,20 @@ class ToolEngine:
             return tool.manifest.runtime
         return self._runtimes.runtime_of(script) or "shell"
 
-    def _make_variables(self, job: ToolJob, base: Mapping[str, str]) -> dict[str, str]:
+    def _make_variables(self, task: ToolTask, base: Mapping[str, str]) -> dict[str, str]:
         """Return every variable; `base` belongs to the toolchain, whose PATH skips Paddock's own wrappers."""
-        own, allowed = job.tool.manifest.env, job.terms.environment
+        own, allowed = task.tool.manifest.env, task.terms.environment
         try:
-            given = environment(self._environ, base, own, job.work.env, allowed)
+            given = environment(self._environ, base, own, task.work.env, allowed)
         except VariableError as problem:
             raise _ToolRefusedError(str(problem)) from None
         context = {
-            "SCRIPT_TOOL_ID": job.tool.manifest.id,
-            "SCRIPT_PROMPT_ID": job.work.prompt,
-            "SCRIPT_TOOL_DIR": str(job.tool.directory),
+            "SCRIPT_TOOL_ID": task.tool.manifest.id,
+            "SCRIPT_PROMPT_ID": task.work.prompt,
+            "SCRIPT_TOOL_DIR": str(task.tool.directory),
         }
-        if job.terms.access != "none":
-            context["PADDOCK_WORKSPACE"] = str(job.workspace)
+        if task.terms.access != "none":
+            context["PADDOCK_WORKSPACE"] = str(task.workspace)
         return {**given, **context}
 
 
@@ -294,18 +294,18 @@ def _working_directory(tool: ScriptTool) -> Path:
     return path
 
 
-def _process_grants(job: ToolJob, cwd: Path) -> ProcessGrants:
+def _process_grants(task: ToolTask, cwd: Path) -> ProcessGrants:
     """Return what the process may reach: its own directory for reading, and the declared needs that policy allows.
 
     Without a granted workspace, the directory takes its place: a process with a workspace may run as the workspace's
     owner, who can also read the directory.
     """
-    directory, terms = job.tool.directory, job.terms
+    directory, terms = task.tool.directory, task.terms
     if terms.access == "none":
         grants = ProcessGrants(workspace=directory, access="read-only", cwd=cwd, network=terms.network)
     else:
         grants = ProcessGrants(
-            workspace=job.workspace,
+            workspace=task.workspace,
             access=terms.access,
             cwd=cwd,
             network=terms.network,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from paddock.engines.saved_scripts import read
 from paddock.model.base import Json, kind
 from paddock.model.errors import SdkError
-from paddock.model.fields import Place, list_fields
+from paddock.model.fields import list_fields, make_limits, make_work
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import RawResult, Status
 from paddock.model.program import signal_name
@@ -37,12 +37,7 @@ ENDED_STATUSES = {
 """Statuses of a program that ran: these are results for the caller; all others are errors."""
 
 
-def _to_camel_case(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.title, others))
-
-
-_PROGRAM_OPTIONS = {_to_camel_case(field.name): field for field in list_fields("sdk")}
+_PROGRAM_OPTIONS = list_fields("sdk")
 """The options of `exec`, with the fields of a request that they are."""
 _OPTION_NAMES = {field.name: name for name, field in _PROGRAM_OPTIONS.items()}
 """The SDK's names for fields of a request."""
@@ -99,6 +94,7 @@ def render_ended(work: Work, outcome: RawResult) -> Json:
         "truncated": end.stdout.truncated or end.stderr.truncated,
         "artifact": end.artifact,
         "durationMs": outcome.usage.wall_ms,
+        **({"files": [file.to_wire() for file in end.files]} if end.files else {}),
         **({"violations": list(end.violations)} if end.violations else {}),
     }
 
@@ -139,13 +135,8 @@ def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
             "paddock.exec: a program cannot use sessions; its caller can, with `session` of run_program"
         )
     reject_unknown_options("exec", wishes, _PROGRAM_OPTIONS)
-    given: dict[Place, dict[str, object]] = {"work": {}, "output": {}, "limits": {}}
-    for name, value in wishes.items():
-        field = _PROGRAM_OPTIONS[name]
-        given[field.place][field.model_name or field.name] = _read_option(name, value)
-    limits = LimitOverrides.model_validate(given["limits"])
-    work = {**given["work"], "runtime": runtime, "code": code, "output": given["output"]}
-    return RuntimeRun.model_validate(work), limits
+    given = {_PROGRAM_OPTIONS[name].name: _read_option(name, value) for name, value in wishes.items()}
+    return make_work(runtime, code, given), make_limits(given)
 
 
 def _read_option(name: str, value: Json) -> object:

@@ -8,7 +8,7 @@ kill.
 import asyncio
 from typing import TYPE_CHECKING
 
-from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.process import RunningProcess
 from paddock.engines.programs.limits import compute_cpu_ms
 from paddock.model.program import ProgramLimits
 

@@ -82,8 +82,8 @@ class _ExecutionEnd(NamedTuple):
 class _InterpreterTurn:
     """What is known of an execution while it runs."""
 
-    def __init__(self, job: ProgramTask) -> None:
-        self.job = job
+    def __init__(self, task: ProgramTask) -> None:
+        self.task = task
         self.results: list[Result] = []
         self.end: _ExecutionEnd | None = None
         self.stopped_by = ""
@@ -117,7 +117,7 @@ class Interpreter:
     async def start(
         cls,
         engine: RuntimeEngine,
-        job: ProgramTask,
+        task: ProgramTask,
         driver: SessionDriver,
         settings: SessionSettings,
         read: Read,
@@ -134,7 +134,7 @@ class Interpreter:
         try:
             launch = ("/bin/sh", "-c", driver.launch, "sh")
             held = await engine.hold(
-                job,
+                task,
                 driver.text,
                 channel.theirs,
                 launch=launch,
@@ -145,11 +145,11 @@ class Interpreter:
             channel.theirs.close()
             if isinstance(held, RawResult):
                 return held
-            granted = job.terms.grants.background
-            background = Background(held.process, job.terms.limits, settings.max_ms) if granted else None
+            granted = task.terms.grants.background
+            background = Background(held.process, task.terms.limits, settings.max_ms) if granted else None
             made = cls(held, channel, driver, read, background)
             with call_when_set(stop, held.process.cancel):
-                why = await made._wait_until_ready(job)
+                why = await made._wait_until_ready(task)
             if why is not None:
                 return why
             started = True
@@ -161,7 +161,7 @@ class Interpreter:
                 if isinstance(held, HeldProgram):
                     await run_shielded(held.end())
 
-    async def _wait_until_ready(self, job: ProgramTask) -> RawResult | None:
+    async def _wait_until_ready(self, task: ProgramTask) -> RawResult | None:
         """Wait for the driver's first frame, and pause it. Returns what happened instead."""
         reading = asyncio.ensure_future(self._channel.receive())
         try:
@@ -184,7 +184,7 @@ class Interpreter:
             reading.cancel()
         self._process.cancel("wall")
         ended = await asyncio.shield(self._process.result)
-        return self._held.conclude(ended, job, message="The interpreter of the session did not start")
+        return self._held.conclude(ended, task, message="The interpreter of the session did not start")
 
     @property
     def workdir(self) -> Path:
@@ -203,9 +203,9 @@ class Interpreter:
         finally:
             self._background.resume()
 
-    def add_files(self, job: ProgramTask) -> None:
+    def add_files(self, task: ProgramTask) -> None:
         """Write the files of a program into the working directory. Raises InputFileError."""
-        add_files(job, self._held.sandbox, self.workdir)
+        add_files(task, self._held.sandbox, self.workdir)
 
     @property
     def resident_bytes(self) -> int:
@@ -218,7 +218,7 @@ class Interpreter:
         return self._process.result.done()
 
     async def execute(
-        self, job: ProgramTask, number: int, sinks: Sinks, stop: asyncio.Event | None
+        self, task: ProgramTask, number: int, sinks: Sinks, stop: asyncio.Event | None
     ) -> tuple[RawResult, tuple[Result, ...]]:
         """Execute the text of a program and return its result, with the values that it showed.
 
@@ -226,11 +226,11 @@ class Interpreter:
         """
         if self._background is not None and (output := self._background.take_output()):
             sinks.stdout(output)
-        request = self._driver.pack_request(job.work.code or "", number, job.work.stdin)
-        timeout_ms = job.terms.limits.timeout_ms
-        turn = self._turn = _InterpreterTurn(job)
+        request = self._driver.pack_request(task.work.code or "", number, task.work.stdin)
+        timeout_ms = task.terms.limits.timeout_ms
+        turn = self._turn = _InterpreterTurn(task)
         self._process.begin_turn(sinks.stdout, self.interrupt, timeout_ms)
-        self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(job.terms.limits, timeout_ms))
+        self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(task.terms.limits, timeout_ms))
         talking = asyncio.ensure_future(self._talk(request, turn))
         try:
             with call_when_set(stop, self.interrupt):
@@ -297,7 +297,7 @@ class Interpreter:
             await asyncio.wait({self._process.result})
             message = f"The channel to the session's interpreter is of no use any more: {fault}"
         talking.cancel()
-        return self._held.conclude(self._process.result.result(), turn.job, message=message)
+        return self._held.conclude(self._process.result.result(), turn.task, message=message)
 
     def _judge_end(
         self, turn: _InterpreterTurn, end: _ExecutionEnd, captured: CapturedStream, usage: ProcessUsage
@@ -317,7 +317,7 @@ class Interpreter:
             hidden=self._process.hidden,
             sandbox=self._held.sandbox.facts,
         )
-        result = self._held.conclude(ended, turn.job, message=message)
+        result = self._held.conclude(ended, turn.task, message=message)
         error: ErrorInfo | None = result.error
         if error is None or end.line is None or status is not Status.FAILED:
             return result

@@ -88,24 +88,24 @@ class ProgramSessions(SessionTable):
         return None
 
     async def run(
-        self, actor: str, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None
+        self, actor: str, task: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None
     ) -> RawResult:
         """Run a program in its session, after what runs there already, or open one for it.
 
         Setting `stop`, or cancelling the task, interrupts the program. Raises EngineError if it cannot start.
         """
-        output = job.work.output.model_copy(update={"combined": True})
-        job = job._replace(work=job.work.replace(output=output))
-        if why := self.check(actor, job.work):
+        output = task.work.output.model_copy(update={"combined": True})
+        task = task._replace(work=task.work.replace(output=output))
+        if why := self.check(actor, task.work):
             return why
-        if session := self.find(actor, job.work.session or ""):
-            return await self._run_in(session, job, sinks, stop)
-        opened = await self._open_session(actor, job, stop)
+        if session := self.find(actor, task.work.session or ""):
+            return await self._run_in(session, task, sinks, stop)
+        opened = await self._open_session(actor, task, stop)
         if isinstance(opened, RawResult):
             return opened
         known = False
         try:
-            result = await self._run_in(opened, job, sinks, stop)
+            result = await self._run_in(opened, task, sinks, stop)
             known = result.session is not None
             return result
         finally:
@@ -113,48 +113,50 @@ class ProgramSessions(SessionTable):
                 await run_shielded(self.end(opened, "its first program did not run"))
 
     async def _run_in(
-        self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
+        self, session: ProgramSession, task: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
     ) -> RawResult:
-        covers = _covers(job.terms.grants, session.grants)
+        covers = _covers(task.terms.grants, session.grants)
         async with self.turn(session, covers=covers, stop=stop) as refused:
-            return refused or await self._run_now(session, job, sinks, stop)
+            return refused or await self._run_now(session, task, sinks, stop)
 
     async def _run_now(
-        self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
+        self, session: ProgramSession, task: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
     ) -> RawResult:
-        if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
+        if task.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
             return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
-        if job.hosts is not None:
-            job.hosts.begin()
+        if task.hosts is not None:
+            task.hosts.begin()
         if session.used_at:
-            if job.work.env:
+            if task.work.env:
                 return refuse("`env` is given when a session is opened; set variables in its program")
             try:
-                await asyncio.to_thread(session.interpreter.add_files, job)
+                await asyncio.to_thread(session.interpreter.add_files, task)
             except InputFileError as problem:
                 return refuse(str(problem))
 
         async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:
-            limits = job.terms.limits
+            limits = task.terms.limits
             limits = limits.model_copy(update={"timeout_ms": min(limits.timeout_ms, left_ms)})
-            limited = job._replace(terms=job.terms.model_copy(update={"limits": limits}))
+            limited = task._replace(terms=task.terms.model_copy(update={"limits": limits}))
             return await session.interpreter.execute(limited, number, sinks, stop)
 
-        return await self.execute(session, execute, counts=bool((job.work.code or "").strip()))
+        return await self.execute(session, execute, counts=bool((task.work.code or "").strip()))
 
     async def _open_session(
-        self, actor: str, job: ProgramTask, stop: asyncio.Event | None
+        self, actor: str, task: ProgramTask, stop: asyncio.Event | None
     ) -> ProgramSession | RawResult:
-        driver = find_driver(job.work.runtime, job.work.kernel)
+        driver = find_driver(task.work.runtime, task.work.kernel)
         assert driver is not None
 
         async def start() -> Interpreter | RawResult:
-            return await Interpreter.start(self._engine(), job, driver, self._settings, self._read, stop=stop)
+            return await Interpreter.start(
+                self._engine(), task, driver, self._settings, self._read, stop=stop
+            )
 
         def make(handle: str, owner: str, ends_at: float, interpreter: Interpreter) -> ProgramSession:
-            terms = job.terms
+            terms = task.terms
             memory_bytes = terms.limits.memory_bytes
-            return ProgramSession(handle, owner, ends_at, interpreter, job.work, terms.grants, memory_bytes)
+            return ProgramSession(handle, owner, ends_at, interpreter, task.work, terms.grants, memory_bytes)
 
         return await self.open(actor, start, make)
 

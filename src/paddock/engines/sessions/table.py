@@ -307,10 +307,10 @@ class SessionTable:
 
     def explain_end(self, actor: str, handle: str) -> str:
         """Return why there is no session of a handle."""
-        why = self._find_reason(actor, handle)
+        why = self.find_reason(actor, handle)
         return _UNKNOWN if why is None else f"the session is lost: {why}"
 
-    def _find_reason(self, actor: str, handle: str) -> str | None:
+    def find_reason(self, actor: str, handle: str) -> str | None:
         """Return why a session has ended; None if this actor never had one of this handle here."""
         if has_other_mark(handle, self._mark):  # its replica would have answered
             return self._others_ended
@@ -319,7 +319,7 @@ class SessionTable:
 
     def explain_absence(self, actor: str, handle: str) -> RawResult:
         """Return the result of a program whose session has ended, or never was."""
-        why = self._find_reason(actor, handle)
+        why = self.find_reason(actor, handle)
         if why is None:
             error = ErrorInfo(name="Invalid", message=_UNKNOWN, hint=_ANEW, phase="decide")
             return RawResult(status=Status.INVALID, error=error)

@@ -106,6 +106,7 @@ def _render_outcome(outcome: Outcome) -> dict[str, Json]:
             "cpu_ms": outcome.usage.cpu_ms,
             "peak_bytes": outcome.usage.peak_bytes,
             "compile_ms": program.compile_ms,
+            **({"files": [file.model_dump() for file in program.files]} if program.files else {}),
         }
     if error is not None:
         answer["error"] = {"name": error.name, "message": error.message, "hint": error.hint}

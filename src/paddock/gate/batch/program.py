@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from paddock.model.base import PositiveInt, Texts, Value
+from paddock.model.fields import make_limits, make_work
 from paddock.model.ids import new_id
 from paddock.model.limits import LimitOverrides
 from paddock.model.network import Network
@@ -24,7 +25,7 @@ from paddock.model.program import (
 )
 from paddock.model.request import RuntimeRun
 from paddock.model.texts import explain
-from paddock.model.work_files import INPUT_BYTES, InputFile
+from paddock.model.work_files import INPUT_BYTES, InputFile, Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -138,6 +139,9 @@ class Program(Value):
     """Environment variables that policy grants."""
     packages: tuple[str, ...] = ()
     """Packages of its language, such as `pandas>=2`."""
+    outputs: tuple[Pattern, ...] | None = None
+    """Patterns of files to store, such as `*.csv`, of a program without tests; its output is stored with them. By
+    default nothing is stored."""
     access: Access = "none"
     """Access to the workspace."""
     network: Network = "none"
@@ -177,6 +181,7 @@ class Program(Value):
             files: Mapping[str, bytes | str] = ...,
             env: Mapping[str, str] = ...,
             packages: Texts = (),
+            outputs: Texts | None = None,
             access: Access = "none",
             network: Literal["none", "loopback", "full"] = "none",
             timeout_ms: int | None = None,
@@ -217,6 +222,8 @@ class Program(Value):
             )
         if self.stdin is not None:
             raise ValueError("a program with tests gets their `stdin`; leave its own out")
+        if self.outputs is not None:
+            raise ValueError("a program with tests is judged by its standard output; leave `outputs` out")
         if self.access != "none" or self.network != "none":
             raise ValueError(
                 "a program with tests has neither access to the workspace nor to the network, because the expected "
@@ -226,31 +233,13 @@ class Program(Value):
 
     def make_work(self, stdin: bytes | None) -> RuntimeRun:
         """Return the program as the work of one request. Raises ValueError."""
-        return RuntimeRun.model_validate(
-            {
-                "runtime": self.language,
-                "code": self.code,
-                "executable": self.executable,
-                "args": self.args,
-                "stdin": stdin,
-                "files": [InputFile(path=path, data=data) for path, data in self.files.items()],
-                "env": self.env,
-                "packages": self.packages,
-                "access": self.access,
-                "network": self.network,
-                "output": {"persist": False},
-            }
-        )
+        files = [InputFile(path=path, data=data) for path, data in self.files.items()]
+        given = {**vars(self), "stdin": stdin, "files": files, "keep": self.outputs is not None}
+        return make_work(self.language, self.code, given)
 
     def make_limits(self) -> LimitOverrides:
         """Return the limits of a run without tests."""
-        return LimitOverrides(
-            timeout_ms=self.timeout_ms,
-            compile_timeout_ms=self.compile_timeout_ms,
-            cpu_ms=self.cpu_ms,
-            memory_bytes=self.memory_bytes,
-            output_bytes=self.output_bytes,
-        )
+        return make_limits(vars(self))
 
 
 class CaseVerdict(StrEnum):

@@ -14,12 +14,13 @@ from paddock.gate.sequences.references import MissingReference, ReferenceFiller,
 from paddock.gate.sequences.sequence import FailureSequence, Sequence, Step, find, list_files, read
 from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
-from paddock.model.limits import LimitOverrides
+from paddock.model.fields import make_limits, make_work
 from paddock.model.numbers import dumps
 from paddock.model.outcome import OnConsole, Outcome, Status
 from paddock.model.path_privacy import hide_paths
-from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
+from paddock.model.request import Caller, ExecutionRequest, Profile, ServerCall, Work
 from paddock.model.texts import explain
+from paddock.model.work_files import GivenFile, InputFile
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.record.output.large_results import Results
 
@@ -115,19 +116,14 @@ class SequenceEngine:
                 wishes = {"vars": texts, "input": filling.value(step.input)}
                 return script_run(step.script, workspace, wishes, profile=profile)
             case "runtime":
-                return RuntimeRun.model_validate(
-                    {
-                        "runtime": step.runtime,
-                        "code": step.code,
-                        "args": [filling.text(text) for text in step.args],
-                        "stdin": None if step.stdin is None else _encode_text(filling.text(step.stdin)),
-                        "cwd": step.cwd,
-                        "executable": step.executable,
-                        **({"access": step.access} if step.access else {}),
-                        "network": step.network,
-                        "hosts": step.hosts,
-                    }
-                )
+                filled = {
+                    "args": [filling.text(text) for text in step.args],
+                    "stdin": None if step.stdin is None else _encode_text(filling.text(step.stdin)),
+                    "network": step.network if step.hosts is None else step.hosts,
+                    "files": [_fill_file(file, filling) for file in step.files],
+                    "env": {name: filling.text(text) for name, text in step.env.items()},
+                }
+                return make_work(step.runtime, step.code, {**vars(step), **filled})
             case "tool":
                 assert step.tool is not None
                 return self._make_tool_run(step.tool, filling.value(step.inputs))
@@ -199,7 +195,7 @@ class _Run:
                 workspace=parent.workspace,
                 caller=Caller(method=method, profile=profile) if method else None,
                 work=work,
-                limits=LimitOverrides(timeout_ms=step.timeout_ms),
+                limits=make_limits(vars(step)),
                 calls=parent.calls,
                 depth=parent.depth + 1,
             )
@@ -290,3 +286,8 @@ def _invalid_record(message: str) -> StepRecord:
 
 def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _fill_file(file: GivenFile, filling: ReferenceFiller) -> InputFile:
+    sources = {name: text for name in ("text", "artifact") if (text := getattr(file, name)) is not None}
+    return file.replace(**{name: filling.text(text) for name, text in sources.items()}).to_input_file()

@@ -19,6 +19,7 @@ from paddock.model.network import NetworkRequest
 from paddock.model.numbers import read_toml_float
 from paddock.model.program import Access
 from paddock.model.texts import explain, find_nearest
+from paddock.model.work_files import GivenFiles
 
 MAX_STEPS = 100
 """Maximum number of steps of a sequence."""
@@ -31,7 +32,7 @@ Kind = Literal["script", "runtime", "tool", "server"]
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _FIELDS_BY_KIND: dict[Kind, frozenset[str]] = {
     "script": frozenset({"script", "vars", "input"}),
-    "runtime": frozenset({"runtime", "code", "hosts", *(field.name for field in list_fields("sequence"))}),
+    "runtime": frozenset({"runtime", "code", "hosts", *list_fields("sequence")}),
     "tool": frozenset({"tool", "inputs"}),
     "server": frozenset({"server", "arguments"}),
 }
@@ -69,6 +70,19 @@ class Step(NetworkRequest):
     executable: str | None = None
     access: Access | None = None
     """Access to the workspace; by default reading, if that is granted."""
+    files: GivenFiles = Field(default_factory=list)
+    """Files for a separate working directory."""
+    outputs: tuple[str, ...] | None = None
+    """Patterns of files to store, by default images."""
+    env: dict[str, str] = Field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    """Packages to run it with, used unchanged: a value that was filled in could become code."""
+    combined: bool | None = None
+    keep: bool | None = None
+    compile_timeout_ms: PositiveInt | None = None
+    cpu_ms: PositiveInt | None = None
+    memory_bytes: PositiveInt | None = None
+    output_bytes: PositiveInt | None = None
 
     tool: str | None = None
     """Id of a script tool."""
@@ -100,7 +114,8 @@ class Step(NetworkRequest):
     @property
     def filled(self) -> tuple[Json, ...]:
         """The values in which references are filled in."""
-        return (self.vars, self.input, self.args, self.stdin, self.inputs, self.arguments)
+        files = [(file.text, file.artifact) for file in self.files]
+        return (self.vars, self.input, self.args, self.stdin, files, self.env, self.inputs, self.arguments)
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:

@@ -14,6 +14,7 @@ from paddock.gate.work.kind import (
     shorten_name,
 )
 from paddock.model.base import Json
+from paddock.model.fields import PROGRAM_FIELDS
 from paddock.model.network import NETWORKS
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import ACCESSES
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from paddock.engines.sessions.registry import ProgramSession
 
 _ANEW = 'open another session with "new", which can have it'
+_OF_A_SESSION = tuple(
+    field.name for field in PROGRAM_FIELDS if field.session == "same" and field.place == "work"
+)
+"""The fields that all programs of a session share, besides the limit of memory."""
+_ORDERS: dict[str, tuple[str, ...]] = {"access": ACCESSES, "network": NETWORKS}
+"""The values of a field, weakest first."""
 _SHOWN_BYTES = 2048
 """Bytes of an input file that a person sees before the program runs."""
 
@@ -177,21 +184,9 @@ class RuntimePrograms(Kind[RuntimeRun]):
         if (session := _find_session(engines, request, work)) is None:
             return request
         opened = session.work
-        same: dict[str, object] = {}
-        if work.executable is None:
-            same["executable"] = opened.executable
-        given = "access" in work.model_fields_set
-        if not given or ACCESSES.index(work.access) <= ACCESSES.index(opened.access):
-            same["access"] = opened.access
-        if NETWORKS.index(work.network) <= NETWORKS.index(opened.network):
-            same["network"] = opened.network
-            same["hosts"] = opened.hosts if work.hosts is None else work.hosts
-        if not work.packages:
-            same["packages"] = opened.packages
-        if work.kernel == "plain":
-            same["kernel"] = opened.kernel
-        if not work.background:
-            same["background"] = opened.background
+        same = {name: getattr(opened, name) for name in _OF_A_SESSION if _is_within(name, work, opened)}
+        if "network" in same and work.hosts is None:
+            same["hosts"] = opened.hosts
         resolved = work.model_copy(update=same)
         return request if resolved == work else request.model_copy(update={"work": resolved})
 
@@ -260,6 +255,16 @@ def _find_session(engines: Engines, request: ExecutionRequest, work: RuntimeRun)
     if work.session in {None, NEW}:
         return None
     return engines.programs.find_session(request.actor, work.session or "")
+
+
+def _is_within(name: str, work: RuntimeRun, opened: RuntimeRun) -> bool:
+    """Return whether a program wants no more of a field than its session has: no other value, or a weaker one."""
+    if name not in work.model_fields_set:
+        return True
+    wants, order = getattr(work, name), _ORDERS.get(name)
+    if order is None:
+        return wants == RuntimeRun.model_fields[name].default
+    return order.index(wants) <= order.index(getattr(opened, name))
 
 
 def _find_difference(work: RuntimeRun, memory_bytes: int | None, session: "ProgramSession") -> str:

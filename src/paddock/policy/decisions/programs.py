@@ -7,6 +7,7 @@ workspace and network are Paddock's own. The gate checks the last one, the numbe
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from paddock.model.fields import PROGRAM_FIELDS
 from paddock.model.limits import LimitOverrides, narrower
 from paddock.model.network import NETWORKS
 from paddock.model.program import ACCESSES, Executables, ProgramGrants, ProgramLimits, ProgramTerms, file_name
@@ -20,7 +21,7 @@ from paddock.policy.settings.schema import RuntimeSettings, Settings
 
 DISABLED = "Runtime execution is disabled in configuration (runtime.enabled = false)"
 _MAX_QUOTED_CHARS = 100
-_PROGRAM_LIMITS = {"timeout_ms", "compile_timeout_ms", "memory_bytes", "cpu_ms", "output_bytes"}
+_PROGRAM_LIMITS = {field.name for field in PROGRAM_FIELDS if field.place == "limits"}
 """Limits that a program has, by their names in a request."""
 
 

@@ -22,7 +22,35 @@ class Mark(Enum):
 
 def stricter(*weakest_first: str) -> Narrows:
     """Return the annotation of a choice, whose later values allow less."""
-    return Narrows(lambda bound, value: weakest_first.index(value) >= weakest_first.index(bound))
+
+    def is_stricter(bound: str, value: str) -> bool:
+        return weakest_first.index(value) >= weakest_first.index(bound)
+
+    return Narrows(is_stricter)
+
+
+def _is_same(bound: object, value: object) -> bool:
+    return bound == value
+
+
+def _accept_anything(_bound: object, _value: object) -> bool:
+    return True
+
+
+def _is_among(bound: tuple[object, ...], value: tuple[object, ...]) -> bool:
+    return all(each in bound for each in value)
+
+
+def _is_superset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
+    return set(value) >= set(bound)
+
+
+def _is_allowed(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
+    return "*" in bound or set(value) <= set(bound)
+
+
+def _fewer_names(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
+    return not bound or (bool(value) and set(value) <= set(bound))
 
 
 def _is_earlier(bound: str, value: str) -> bool:
@@ -31,27 +59,33 @@ def _is_earlier(bound: str, value: str) -> bool:
     return not bound or (bool(value) and value[:length] <= bound[:length])
 
 
-SAME = Narrows(lambda bound, value: bound == value, "differs from")
+def _only_off(bound: bool, value: bool) -> bool:  # both settings are booleans
+    return bound or not value
+
+
+def _only_on(bound: bool, value: bool) -> bool:
+    return value or not bound
+
+
+SAME = Narrows(_is_same, "differs from")
 """No other value."""
-FREE = Narrows(lambda _bound, _value: True)
+FREE = Narrows(_accept_anything)
 """Any value: none allows more than another."""
-AMONG = Narrows(lambda bound, value: all(each in bound for each in value))
+AMONG = Narrows(_is_among)
 """A list with no other members."""
-SUPERSET = Narrows(lambda bound, value: set(value) >= set(bound))
+SUPERSET = Narrows(_is_superset)
 """A list of names with all members, or more."""
-FEWER = Narrows(lambda bound, value: not bound or (bool(value) and set(value) <= set(bound)))
+FEWER = Narrows(_fewer_names)
 """A list of names with no other members; an empty one means everything."""
 EARLIER = Narrows(_is_earlier)
 
-Permission = Annotated[bool, Narrows(lambda bound, value: bound or not value)]
+Permission = Annotated[bool, Narrows(_only_off)]
 """Whether something is allowed: `false` is narrower."""
-Safeguard = Annotated[bool, Narrows(lambda bound, value: value or not bound)]
+Safeguard = Annotated[bool, Narrows(_only_on)]
 """Whether something protects: `true` is narrower."""
 Count = Annotated[int, Field(ge=0), SMALLER]
 """A maximum that may be 0."""
-AllowedNames = Annotated[
-    tuple[str, ...], Narrows(lambda bound, value: "*" in bound or set(value) <= set(bound))
-]
+AllowedNames = Annotated[tuple[str, ...], Narrows(_is_allowed)]
 """Names of what is allowed: fewer are narrower, and `*` means everything."""
 OwnersPath = Annotated[Path, SAME, Mark.OWNERS_ONLY]
-"""A path that belongs to the owner of the machine or the user; who may set it is bound to an earlier one."""
+"""A path of the machine's owner or the user. A later source cannot change it."""

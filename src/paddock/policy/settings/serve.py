@@ -68,7 +68,7 @@ class ServeSettings(Value):
     users take turns."""
     idle_ms: Annotated[Maximum, Mark.OWNERS_ONLY] = 900_000
     """Time after which the processes of an unused token are ended, in milliseconds."""
-    drain_ms: Annotated[Count, Field(le=600_000)] = 0
+    drain_ms: Annotated[Count, Field(le=600_000), Mark.OWNERS_ONLY] = 0
     """Time after SIGTERM in which the server still takes requests while `/readyz` fails already, in milliseconds: more
     than a load balancer needs to notice. Then `mcp.shutdown_grace_ms` begins."""
     token: Annotated[tuple[ServeToken, ...], Field(max_length=MAX_TOKENS), Mark.JOINED, Mark.OWNERS_ONLY] = ()

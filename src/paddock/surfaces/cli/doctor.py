@@ -73,16 +73,16 @@ async def _find_toolchains(
     """Return the toolchain for programs of the workspace in Python, and in each language that the settings add."""
     from paddock.confinement.sandbox.sandbox import KernelSandbox
     from paddock.engines.programs.toolchain_cache import Toolchains
-    from paddock.surfaces.cli.runtimes import usual_jobs
+    from paddock.surfaces.cli.runtimes import usual_tasks
 
     tier = found.effective.tier if found.effective is not None else found.minimum
     toolchains = Toolchains(os.environ, settings.runtimes)
     supervised = found.effective is None or not found.effective.unsupervised
     sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user, supervised=supervised)
     return {
-        name: await toolchains.for_job(job, sandbox)
-        for job in usual_jobs(settings, workspace)
-        if (name := job.work.runtime) in {"python", *settings.runtimes.recipes}
+        name: await toolchains.for_task(task, sandbox)
+        for task in usual_tasks(settings, workspace)
+        if (name := task.work.runtime) in {"python", *settings.runtimes.recipes}
     }
 
 

@@ -15,6 +15,7 @@ from paddock.engines.packages.progress import on_progress
 from paddock.foundation.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
+from paddock.model.fields import make_work
 from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
@@ -300,9 +301,8 @@ def _build_work(program: _GivenProgram, given: dict[str, Any]) -> RuntimeRun:
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
     given = {name: value for name, value in given.items() if name != "show"}  # a setting has it
-    fields = {"kind": "runtime", "runtime": runtime, "args": args}
-    given["code"] = code
-    return RuntimeRun.model_validate({**fields, **_read_options(runtime, file, **given)})
+    fields = _read_options(runtime, file, **{**given, "code": code})
+    return make_work(runtime, fields.pop("code"), {**fields, "args": args})
 
 
 def _read_options(
@@ -334,7 +334,7 @@ def _read_options(
     own_place = bool(file_in or outputs or session) or needs_own_folder(runtime, packages)
     return {
         **plain,
-        **({"access": access} if access else {}),
+        "access": access,
         "code": code if file is None else read_source(file),
         "file": "" if own_place or file in (None, "-") else below(workspace, Path(file)),
         "files": [read_input(given) for given in file_in],
@@ -343,14 +343,12 @@ def _read_options(
         "packages": packages,
         "session": session,
         "stdin": _read_stdin(file, with_stdin),
-        "network": network or "none",
-        "output": {
-            "mode": mode or ("intent" if terms else "minimal"),
-            "query_terms": terms,
-            "max_lines": max_lines,
-            "persist": not no_keep,
-            "combined": combined,
-        },
+        "network": network,
+        "output_mode": mode or ("intent" if terms else "minimal"),
+        "query_terms": terms,
+        "max_lines": max_lines,
+        "keep": not no_keep,
+        "combined": combined,
     }
 
 

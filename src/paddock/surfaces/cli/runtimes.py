@@ -194,13 +194,13 @@ async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str
     async with open_for_command(settings, workspace) as opened:
         sandbox = await opened.processes.open_sandbox()
     toolchains = Toolchains(os.environ, settings.runtimes)
-    for job in usual_jobs(settings, workspace):
-        name = job.work.runtime
+    for task in usual_tasks(settings, workspace):
+        name = task.work.runtime
         if names and name not in names:
             continue
-        found = await toolchains.for_job(job, sandbox)
+        found = await toolchains.for_task(task, sandbox)
         if isinstance(found, Toolchain):
-            user = sandbox.user(job.first_grants)
+            user = sandbox.user(task.first_grants)
             ready = make_warm(found, directories.warm(user))
             if ready is not None:
                 made[name] = str(ready)
@@ -209,44 +209,44 @@ async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str
     return made
 
 
-def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
+def usual_tasks(settings: Settings, workspace: Path) -> list[ProgramTask]:
     """Return for each runtime the default program of `paddock exec` in a workspace."""
-    jobs: list[ProgramTask] = []
+    tasks: list[ProgramTask] = []
     added = settings.runtimes.recipes
     catalogue = partial(executables, added=added)
     known = recipes(added)
     for name in settings.runtimes.languages:
         work = programs.add_defaults(RuntimeRun(runtime=name, code=" "), settings)
         terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, catalogue)
-        jobs.append(ProgramTask(work, terms, workspace, workspace.resolve(), known[name]))
-    return jobs
+        tasks.append(ProgramTask(work, terms, workspace, workspace.resolve(), known[name]))
+    return tasks
 
 
 async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool) -> list[_RuntimeRow]:
 
     async with open_for_command(settings, workspace) as opened:
         sandbox = await opened.processes.open_sandbox()
-        jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
+        tasks, toolchains = usual_tasks(settings, workspace), Toolchains(os.environ, settings.runtimes)
         rows: list[_RuntimeRow] = []
-        for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
+        for task, each in zip(tasks, await survey(sandbox, toolchains, tasks), strict=True):
             row = (
                 await _run_greeting(opened, workspace, each)
                 if check and isinstance(each, InstalledToolchain)
                 else _build_row(each)
             )
-            notes = [each.reason for each in toolchains.find_passed_over(job, sandbox)]
-            notes.append(await _without_workspace(sandbox, toolchains, job, row))
+            notes = [each.reason for each in toolchains.find_passed_over(task, sandbox)]
+            notes.append(await _without_workspace(sandbox, toolchains, task, row))
             rows.append(replace(row, note="; ".join(filter(None, (row.note, *notes)))))
     return rows
 
 
 async def _without_workspace(
-    sandbox: "Sandbox", toolchains: Toolchains, job: ProgramTask, row: _RuntimeRow
+    sandbox: "Sandbox", toolchains: Toolchains, task: ProgramTask, row: _RuntimeRow
 ) -> str:
     """Return a note on the executable for programs without access to the workspace; "" if it is the row's."""
-    grants = job.terms.grants.model_copy(update={"access": "none"})
-    job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
-    found = await toolchains.for_job(job, sandbox)
+    grants = task.terms.grants.model_copy(update={"access": "none"})
+    task = task._replace(terms=task.terms.model_copy(update={"grants": grants}))
+    found = await toolchains.for_task(task, sandbox)
     if isinstance(found, MissingToolchain):
         return f"with --access none: {found.reason}" if row.executable else ""
     executable = found.placeholders["executable"]

@@ -19,7 +19,7 @@ from paddock.surfaces.cli.table import warn
 if TYPE_CHECKING:
     from paddock.engines.javascript.launch import Launcher
     from paddock.policy.settings.schema import Settings
-    from paddock.surfaces.mcp_server.http.endpoint import Endpoint, TlsFiles
+    from paddock.surfaces.http_server.endpoint import Endpoint, TlsFiles
     from paddock.surfaces.mcp_server.service import SettingsOf, ToolNames
 
 LEVELS = ("error", "warning", "info", "debug")
@@ -128,7 +128,7 @@ def mcp(
 
 
 def _open_endpoint(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Endpoint":
-    from paddock.surfaces.mcp_server.http.endpoint import open_endpoint
+    from paddock.surfaces.http_server.endpoint import open_endpoint
 
     token, made_up = _read_token(token_file)
     endpoint = open_endpoint(address, token, hosts)
@@ -140,7 +140,7 @@ def _open_endpoint(address: str, token_file: Path | None, hosts: tuple[str, ...]
 
 def _read_token(token_file: Path | None) -> tuple[str, bool]:
     """Return the token of a server, and whether it was made now."""
-    from paddock.surfaces.mcp_server.http.endpoint import check_token, read_token
+    from paddock.surfaces.http_server.endpoint import check_token, read_token
 
     if token_file is not None:
         return read_token(token_file), False
@@ -239,7 +239,7 @@ def http(
     is stopped may end within mcp.shutdown_grace_ms.
     """
     from paddock.record.telemetry import logs
-    from paddock.surfaces.mcp_server.http.endpoint import TlsFiles
+    from paddock.surfaces.http_server.endpoint import TlsFiles
 
     if (tls_cert is None) is not (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key are given together.")
@@ -273,7 +273,7 @@ def _open_api_endpoint(
     *,
     behind_proxy: bool,
 ) -> "tuple[Endpoint, str]":
-    from paddock.surfaces.mcp_server.http.endpoint import open_endpoint
+    from paddock.surfaces.http_server.endpoint import open_endpoint
 
     token, made_up = _read_token(token_file)
     endpoint = open_endpoint(address, "", hosts, path="", tls=tls)

@@ -54,7 +54,7 @@ class ServerOptions(NamedTuple):
                 f"--server or {SERVER_VARIABLE}"
             )
         from paddock.surfaces.client.paddock import Paddock  # a program on this machine does not need it
-        from paddock.surfaces.mcp_server.http.endpoint import read_existing_token
+        from paddock.surfaces.http_server.endpoint import read_existing_token
 
         token = None if self.token_file is None else read_existing_token(self.token_file)
         return Paddock.connect(url, token=token, unencrypted=self.unencrypted)

@@ -1,12 +1,12 @@
 """The HTTP API: executions, sessions, stored output and questions, for clients without MCP.
 
-    connection -> entry: name of the server, number of requests, token -> FastAPI: routes -> executions -> gate
+    connection -> http_server: names, token -> entry: number of requests -> FastAPI: routes -> executions -> gate
 
 Every answer other than a success is a problem document (RFC 9457). The gate's outcomes are successes, whatever their
 status: a program that failed was executed. Needs the extra `http`.
 
 Read `entry`, `app` and `executions` first. Routes: `sessions`, `artifacts`, `approvals`, `service_routes`, `mcp`, and
-the folder `sandboxfusion`. Their values: `models`, `bodies`, `events`, `downloads`, `problems`, `openapi`; what they
+the folder `sandboxfusion`. Their values: `models`, `bodies`, `events`, `downloads`, `openapi`; what they
 share: `context`, `running`, `idempotency`. Several replicas: `forwarding`, `relay`, `elsewhere`. `service` runs it
 all.
 """

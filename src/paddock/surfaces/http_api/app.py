@@ -14,16 +14,16 @@ from paddock.model.texts import suggest
 from paddock.surfaces.http_api import approvals, artifacts, executions, service_routes, sessions
 from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.openapi import build_document
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_api.running import explain_fault
+from paddock.surfaces.http_api.sandboxfusion import routes as sandboxfusion_routes
+from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
+from paddock.surfaces.http_server.problems import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     UNAUTHORIZED,
     Problem,
     reject_fields,
 )
-from paddock.surfaces.http_api.running import explain_fault
-from paddock.surfaces.http_api.sandboxfusion import routes as sandboxfusion_routes
-from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
 from paddock.surfaces.tenants import UnknownToken
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from paddock.model.errors import ApprovalError, StoreUnavailable
 from paddock.model.numbers import dumps
 from paddock.surfaces.http_api.bodies import read_model
 from paddock.surfaces.http_api.context import ThisCall
+from paddock.surfaces.http_api.elsewhere import EveryReplicaRoute
 from paddock.surfaces.http_api.models import AnswerBody, ApprovalList, GivenVerdict
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     ALREADY_ANSWERED,
     BODY_TOO_LARGE,
     INVALID_REQUEST,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("paddock.http")
 
-router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+router = APIRouter(prefix="/v1/approvals", tags=["approvals"], route_class=EveryReplicaRoute)
 
 
 @router.get(

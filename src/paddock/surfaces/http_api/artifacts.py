@@ -8,14 +8,15 @@ from fastapi import APIRouter, Path, Query, Response
 from paddock.model.artifact import Stream
 from paddock.model.errors import ArtifactError, InvalidHandle, UnknownArtifact
 from paddock.surfaces.http_api.context import ThisCall
+from paddock.surfaces.http_api.elsewhere import EveryReplicaRoute
 from paddock.surfaces.http_api.openapi import describe_problems
-from paddock.surfaces.http_api.problems import INVALID_REQUEST, NOT_FOUND, Problem
 from paddock.surfaces.http_api.sessions import DOWNLOAD_HEADERS
+from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_FOUND, Problem
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts
 
-router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"])
+router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"], route_class=EveryReplicaRoute)
 
 _TEXT = "text/plain; charset=utf-8"
 

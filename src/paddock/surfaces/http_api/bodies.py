@@ -16,7 +16,7 @@ from paddock.model.limits import MIB
 from paddock.model.nesting import MAX_DEPTH
 from paddock.model.numbers import NumberTooLongError, read_finite, read_int
 from paddock.model.work_files import INPUT_BYTES
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     MALFORMED_BODY,
     SERVER_BUSY,

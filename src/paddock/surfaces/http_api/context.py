@@ -14,12 +14,11 @@ from paddock.surfaces.mcp_server.requests import InFlightRequests
 if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
     from paddock.record.telemetry.metrics import Metrics
+    from paddock.surfaces.http_api.forwarding import Forwarding
     from paddock.surfaces.tenants import Tenant
 
 TENANT_KEY: Final = "paddock.tenant"
-"""Where the entry keeps the caller of a request, in its scope."""
-HOP_KEY: Final = "paddock.hop"
-"""In the scope of a request: whether another replica has passed it on."""
+"""In the scope of a request: its caller."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,8 @@ class ServerContext:
     """Those of all callers; None if they are off."""
     cluster: "Cluster | None" = None
     """What it shares with other replicas."""
+    forwarding: "Forwarding | None" = None
+    """Passes requests on to other replicas; None if they cannot be reached."""
 
 
 class HttpCall(NamedTuple):

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from fastapi import Response
 
 from paddock.model.limits import MIB
-from paddock.surfaces.http_api.problems import SERVER_BUSY, Problem
-from paddock.surfaces.mcp_server.http.abandoned import Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import Receive, Scope, Send
+from paddock.surfaces.http_server.problems import SERVER_BUSY, Problem
 
 MAX_SENT_BYTES = 256 * MIB
 """Maximum size of all answers that are being sent, in bytes. Outcomes of what already runs may exceed it."""

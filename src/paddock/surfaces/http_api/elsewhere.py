@@ -1,28 +1,72 @@
-"""Answers to requests that are about what other replicas have, or had."""
+"""Which replica answers a request: each route with a name in its path declares it by its class.
 
+OneReplicaRoute     `{id}` is of what one replica has in its memory: sessions, executions
+EveryReplicaRoute   the name is of what all replicas read from one store: stored output, questions
+"""
+
+from collections.abc import Callable, Coroutine
 from datetime import UTC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 
 from paddock.model.base import Json
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import find_mint_time
 from paddock.model.numbers import dumps
-from paddock.surfaces.http_api.context import HttpCall
+from paddock.surfaces.http_api.context import HttpCall, find_call
 from paddock.surfaces.http_api.idempotency import explain_lost
-from paddock.surfaces.http_api.problems import EXECUTION_LOST, UNAVAILABLE, Problem
-from paddock.surfaces.mcp_server.http.abandoned import Receive, Scope, Send
-from paddock.surfaces.mcp_server.http.inbound import FORWARDING_KEY, Forwarder
+from paddock.surfaces.http_server.asgi import Receive, Scope, Send
+from paddock.surfaces.http_server.entry import HOP_KEY
+from paddock.surfaces.http_server.problems import EXECUTION_LOST, UNAVAILABLE, Problem
+
+if TYPE_CHECKING:
+    from paddock.cluster.replicas import Replica
+    from paddock.surfaces.http_api.forwarding import Forwarding
 
 
-async def find_elsewhere(call: HttpCall, session: str | None, body: Json) -> Response | None:
-    """Return the answer of the other replica that has a session; None if this one must answer. Raises Problem."""
-    forwarder: Forwarder | None = call.request.scope.get(FORWARDING_KEY)
-    if forwarder is None or session is None:
+class OneReplicaRoute(APIRoute):
+    """A route that the replica answers which has the `id` of its path, if there is one in it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers: another replica sees a request before anything of it is checked here."""
+        answer_here = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            elsewhere = await find_elsewhere(find_call(request), request.path_params.get("id"))
+            return await answer_here(request) if elsewhere is None else elsewhere
+
+        return answer
+
+
+class EveryReplicaRoute(APIRoute):
+    """A route that each replica answers alike."""
+
+
+async def find_elsewhere(call: HttpCall, name: str | None, body: Json = None) -> Response | None:
+    """Return the answer of the other replica that has a session or an execution; None if this one must answer.
+
+    `body` is the value of the request's body, if that was read. Raises Problem.
+    """
+    if name is None or (forwarding := _find_forwarding(call)) is None:
         return None
-    owner = await forwarder.find_owner(call.request.scope, session)
-    return None if owner is None else _ForwardedResponse(forwarder, owner, dumps(body).encode())
+    if (owner := await forwarding.find_owner(call.request.scope, name)) is None:
+        return None
+    return _ForwardedResponse(forwarding, owner, None if body is None else dumps(body).encode())
+
+
+async def list_everywhere(call: HttpCall, member: str, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what this replica has, and with it what the others have that can be reached, the oldest first."""
+    if (forwarding := _find_forwarding(call)) is None:
+        return own
+    entries = [*own, *await forwarding.list_elsewhere(call.request.scope, member)]
+    return sorted(entries, key=lambda each: str(each.get("created_at", "")))
+
+
+def _find_forwarding(call: HttpCall) -> "Forwarding | None":
+    """Return what knows the other replicas; None for a request that one of them has passed on."""
+    return None if call.request.scope[HOP_KEY] else call.server.forwarding
 
 
 async def find_ended(call: HttpCall, id_: str) -> Response | None:
@@ -54,11 +98,11 @@ async def find_ended(call: HttpCall, id_: str) -> Response | None:
 
 
 class _ForwardedResponse(Response):
-    def __init__(self, forwarder: Forwarder, owner: Any, content: bytes) -> None:  # noqa: ANN401 - its own value
+    def __init__(self, forwarding: "Forwarding", owner: "Replica", content: bytes | None) -> None:
         super().__init__()
-        self._forwarder = forwarder
+        self._forwarding = forwarding
         self._owner = owner
         self._content = content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._forwarder.pass_on(self._owner, scope, receive, send, self._content)
+        await self._forwarding.pass_on(self._owner, scope, receive, send, self._content)

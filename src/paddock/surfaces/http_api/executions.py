@@ -14,7 +14,7 @@ from paddock.model.session import NEW
 from paddock.model.work_files import GivenFile, InputFile
 from paddock.surfaces.http_api.bodies import ReadBody, read_model
 from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
-from paddock.surfaces.http_api.elsewhere import find_elsewhere, find_ended
+from paddock.surfaces.http_api.elsewhere import OneReplicaRoute, find_elsewhere, find_ended, list_everywhere
 from paddock.surfaces.http_api.events import EVENT_SCHEMA, Listener
 from paddock.surfaces.http_api.events import MEDIA_TYPE as EVENT_STREAM
 from paddock.surfaces.http_api.idempotency import HEADER, REPLAYED_HEADER, KeyedRequest, read_key
@@ -29,7 +29,8 @@ from paddock.surfaces.http_api.models import (
     list_misplaced,
 )
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_api.running import RunningExecution, Send
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     CANCELLED,
     EXECUTION_LOST,
@@ -43,14 +44,13 @@ from paddock.surfaces.http_api.problems import (
     reject_fields,
     reject_invalid,
 )
-from paddock.surfaces.http_api.running import RunningExecution, Send
 from paddock.surfaces.tenants.tenant import SlotNeeds
 
 if TYPE_CHECKING:
     from paddock.surfaces.client.attached import AttachedPaddock
     from paddock.surfaces.tenants import Tenant
 
-router = APIRouter(tags=["executions"])
+router = APIRouter(tags=["executions"], route_class=OneReplicaRoute)
 
 RUN_PROBLEMS = (
     *(MALFORMED_BODY, INVALID_KEY, CANCELLED, OUTCOME_LOST, EXECUTION_LOST, BODY_TOO_LARGE),
@@ -267,7 +267,7 @@ _STATE_RESPONSES = {
 )
 async def list_executions(call: ThisCall) -> Response:
     """Return the executions of this caller that run, and those that ended not long ago."""
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "id": each.id,
             "state": "finished" if each.done.is_set() else "running",
@@ -276,6 +276,7 @@ async def list_executions(call: ThisCall) -> Response:
         }
         for each in call.server.executions.list_own(call.tenant.actor)
     ]
+    found = await list_everywhere(call, "executions", found)
     return Response(dumps({"executions": found}), media_type="application/json")
 
 

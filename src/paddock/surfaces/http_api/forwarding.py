@@ -7,13 +7,13 @@
     execution, waiting call of MCP   its id has no mark: the other replicas are asked whether they have it
 
 A mark names one run of one replica (`cluster.replicas`). It selects a row of the database, and only that row has an
-address. Without a living owner the request is handled here, by what reports that there is no such thing.
+address. Without a living owner the request is handled here, by what reports that there is no such thing. Which routes
+of the API are about one replica's memory is declared on them (`elsewhere`).
 """
 
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -24,14 +24,14 @@ from paddock.cluster.replicas import Replica
 from paddock.foundation.cancellation import cancel_all
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import find_mint_time
-from paddock.model.numbers import dumps
 from paddock.model.session import HANDLE_PREFIX
-from paddock.surfaces.http_api.context import HOP_KEY, TENANT_KEY
-from paddock.surfaces.http_api.problems import EXECUTION_LOST, SERVER_ENDING, UNAVAILABLE, Problem
+from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.relay import BrokenOffError, Headers, NotReachedError, StreamRelay, read_target
-from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send
-from paddock.surfaces.mcp_server.http.answers import header_values, send_text
-from paddock.surfaces.mcp_server.http.endpoint import MCP_PATH
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values, send_text
+from paddock.surfaces.http_server.endpoint import MCP_PATH
+from paddock.surfaces.http_server.entry import HOP_KEY
+from paddock.surfaces.http_server.problems import EXECUTION_LOST, SERVER_ENDING, UNAVAILABLE, Problem
+from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER
 from paddock.surfaces.mcp_server.http.inbound import FORWARDING_KEY
 
 if TYPE_CHECKING:
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 _ASK_PREFIX = "/internal/holds/"
 _ASK_S = 2.0
 """Maximum time until another replica says whether it has something, in seconds."""
-_SESSION_PATH = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
-_EXECUTION_PATH = re.compile(r"/v1/executions/([^/]+)")
-_LISTS = {"/v1/executions": "executions", "/v1/sessions": "sessions"}
-"""By path: the member of the answer that lists what this replica has."""
 _NO_SESSION = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}'
 """As the library of the protocol answers. The client then opens another session."""
 _NOT_TAKEN = (
@@ -82,38 +78,31 @@ class Forwarding:
         return len(proofs) == 1 and self._hops.accept(proofs[0], _describe(scope))
 
     def is_question(self, scope: Scope) -> bool:
-        """Return whether a request of another replica asks what is here."""
-        return scope["path"].startswith(_ASK_PREFIX)
+        """Return whether a request that was passed on asks what is here."""
+        return scope[HOP_KEY] and scope["path"].startswith(_ASK_PREFIX)
 
-    def wrap(self, app: App) -> App:
-        """Return an application that answers requests of known callers with `app`, or passes them on."""
+    async def answer_question(self, scope: Scope, send: Send) -> None:
+        """Answer 200 if this replica has what another one asks about, else 404."""
+        asked = scope["path"].removeprefix(_ASK_PREFIX)
+        await send_text(send, 200 if self._holds(scope[TENANT_KEY], asked) else 404, b"")
+
+    def wrap_mcp(self, app: App) -> App:
+        """Return an application that answers requests of MCP with `app`, or passes them on by their session."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope.get(HOP_KEY):
-                await self._answer_hop(app, scope, receive, send)
-            elif (owner := await self._find_by_path(scope)) is not None:
+            sessions, hop = header_values(scope, SESSION_HEADER), scope[HOP_KEY]
+            mark = sessions[0][:MARK_CHARS].decode("latin-1") if len(sessions) == 1 else ""
+            if not hop and (owner := await self._find(mark)) is not None:
                 await self.pass_on(owner, scope, receive, send)
-            elif scope["method"] == "GET" and (member := _LISTS.get(scope["path"])) is not None:
-                await self._answer_list(app, member, scope, receive, send)
-            else:
-                await self._answer_here(app, {**scope, FORWARDING_KEY: self}, receive, send)
+                return
+            if sessions or not hop:  # a request that was passed on with a session is only checked
+                scope = {**scope, FORWARDING_KEY: self}
+            await self._answer_here(app, scope, receive, send)
 
         return answer
 
-    async def _answer_hop(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = scope["path"].removeprefix(_ASK_PREFIX)
-        if asked == scope["path"]:
-            if header_values(scope, SESSION_HEADER):  # it is not passed on again, only checked
-                scope = {**scope, FORWARDING_KEY: self}
-            await self._answer_here(app, scope, receive, send)
-        else:
-            await send_text(send, 200 if self._holds(scope[TENANT_KEY], asked) else 404, b"")
-
     async def _answer_here(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; clients of MCP know its session by an id with the mark."""
-        if scope["path"] != MCP_PATH:
-            await app(scope, receive, send)
-            return
+        """Answer a request of MCP; its client knows its session by an id with the mark."""
         mark = self._replicas.mark.encode()
         headers = [
             (name, value.removeprefix(mark) if name == SESSION_HEADER else value)
@@ -130,19 +119,6 @@ class Forwarding:
             await send(message)
 
         await app({**scope, "headers": headers}, receive, send_marked)
-
-    async def _find_by_path(self, scope: Scope) -> Replica | None:
-        """Return the other replica that a request is for, by its path and its headers."""
-        path: str = scope["path"]
-        if path == MCP_PATH:
-            sessions = header_values(scope, SESSION_HEADER)
-            mark = sessions[0][:MARK_CHARS].decode("latin-1") if len(sessions) == 1 else ""
-            return await self._find(mark)
-        if found := _SESSION_PATH.fullmatch(path):
-            return await self.find_owner(scope, found[1])
-        if found := _EXECUTION_PATH.fullmatch(path):
-            return await self.find_owner(scope, found[1])
-        return None
 
     async def find_owner(self, scope: Scope, name: str) -> Replica | None:
         """Return the other replica that has the thing of this name: a handle, a `requestState` or an id.
@@ -234,16 +210,11 @@ class Forwarding:
         text = "The replica that has this cannot be reached. Nothing was started. Send it again later."
         raise Problem(UNAVAILABLE, text)
 
-    async def _answer_list(self, app: App, member: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with a list of this replica, and after it those of all others that can be reached."""
-        own = _Capture()
-        await app(scope, receive, own.send)
-        if own.status != 200:
-            await own.replay(send)
-            return
+    async def list_elsewhere(self, scope: Scope, member: str) -> list[dict[str, "Json"]]:
+        """Return the entries of a list as all other replicas that can be reached answer it."""
         others = await self._replicas.list_others()
         fetched = [self._fetch(each, read_target(scope), scope, _MAX_LIST_BYTES) for each in others]
-        entries: list[dict[str, Json]] = json.loads(own.body)[member]
+        entries: list[dict[str, Json]] = []
         for answer in await asyncio.gather(*fetched, return_exceptions=True):
             if isinstance(answer, NotReachedError):  # it may be ending, and has no lasting sessions
                 continue
@@ -251,26 +222,7 @@ class Forwarding:
                 raise answer
             if answer[0] == 200:
                 entries += json.loads(answer[1])[member]
-        entries.sort(key=lambda each: str(each.get("created_at", "")))
-        await send_text(send, 200, dumps({member: entries}).encode(), kind=b"application/json")
-
-
-class _Capture:
-    """An answer of this replica."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.body = b""
-        self._messages: list[MutableMapping[str, Any]] = []
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        self.status = message.get("status", self.status)
-        self.body += message.get("body", b"")
-        self._messages.append(message)
-
-    async def replay(self, send: Send) -> None:
-        for message in self._messages:
-            await send(message)
+        return entries
 
 
 def _describe(scope: Scope) -> HopRequest:

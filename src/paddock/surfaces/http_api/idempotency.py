@@ -18,7 +18,7 @@ from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.request import RequestKey
 from paddock.record.ledger.sink import CLAIM_AGE_S, FINISHED, STARTED, AuditSink
-from paddock.surfaces.http_api.problems import INVALID_KEY, OUTCOME_LOST, Problem
+from paddock.surfaces.http_server.problems import INVALID_KEY, OUTCOME_LOST, Problem
 
 HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotent-Replayed"

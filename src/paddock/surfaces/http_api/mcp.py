@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from paddock.foundation.cancellation import cancel_all
 from paddock.surfaces.http_api.context import TENANT_KEY
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.mcp_server.elicitation import ACTOR_KEY
-from paddock.surfaces.mcp_server.http.abandoned import App, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from paddock.gate.open_paddock import OpenPaddock

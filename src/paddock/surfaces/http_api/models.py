@@ -14,15 +14,14 @@ from paddock.model.outcome import Outcome
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
 from paddock.model.session import Kernel, SessionHandle, SessionInfo
 from paddock.model.work_files import GivenFiles, OutputFile
-from paddock.surfaces.http_api.problems import ProblemDocument
+from paddock.surfaces.http_server.problems import ProblemDocument
 
 WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
 
-_PROGRAM_FIELDS = frozenset({"code", "stdin_base64", *(field.name for field in list_fields("http"))})
 _FIELDS: dict[WorkKind, frozenset[str]] = {
     "run": frozenset({"code", "input", "session", "mode", "jit", "timeout_ms"}),
-    "exec": _PROGRAM_FIELDS,
+    "exec": frozenset({"code", "stdin_base64", *list_fields("http")}),
     "compute": frozenset({"code", "input", "deterministic", "partial", "jit", "timeout_ms", "output_bytes"}),
     "call": frozenset({"server", "tool", "arguments", "timeout_ms"}),
     "tool": frozenset({"tool", "inputs", "timeout_ms"}),

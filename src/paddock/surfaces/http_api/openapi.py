@@ -9,7 +9,9 @@ from pydantic.json_schema import models_json_schema
 from paddock._version import __version__
 from paddock.model.outcome import Outcome
 from paddock.surfaces.http_api import models
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_api.sandboxfusion import models as grading
+from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
+from paddock.surfaces.http_server.problems import (
     FOREIGN_ORIGIN,
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -24,8 +26,6 @@ from paddock.surfaces.http_api.problems import (
     ProblemDocument,
     ProblemType,
 )
-from paddock.surfaces.http_api.sandboxfusion import models as grading
-from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

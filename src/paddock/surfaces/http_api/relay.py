@@ -18,7 +18,7 @@ import httpx2
 
 from paddock.foundation.cancellation import cancel_all
 from paddock.surfaces.http_api.events import MEDIA_TYPE as EVENT_STREAM
-from paddock.surfaces.mcp_server.http.abandoned import Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import Receive, Scope, Send
 
 CONNECT_S = 2.0
 """Maximum time until another replica accepts a connection, in seconds."""

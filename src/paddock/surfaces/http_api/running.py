@@ -35,7 +35,7 @@ from paddock.surfaces.http_api.idempotency import (
     derive_id,
     explain_lost,
 )
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     CANCELLED,
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -52,12 +52,12 @@ from paddock.surfaces.http_api.problems import (
 from paddock.surfaces.mcp_server.requests import SERVER_ENDING as ENDING_TEXT
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.tenants import TenantBusy, UnknownToken
+from paddock.surfaces.tenants.tenant import NO_PROGRAM, SlotNeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from paddock.surfaces.tenants import Tenant
-    from paddock.surfaces.tenants.tenant import SlotNeeds
 
 _log = logging.getLogger("paddock.http")
 
@@ -81,7 +81,12 @@ class RunningExecution:
     """One execution."""
 
     def __init__(
-        self, id_: str, actor: str, keyed: KeyedRequest | None, held_bytes: int, needs: "SlotNeeds"
+        self,
+        id_: str,
+        actor: str,
+        keyed: KeyedRequest | None,
+        held_bytes: int = 0,
+        needs: SlotNeeds = NO_PROGRAM,
     ) -> None:
         self.needs = needs
         self.id = id_
@@ -152,8 +157,8 @@ class Executions:
         send: Send,
         keyed: KeyedRequest | None,
         *,
-        size: int,
-        needs: "SlotNeeds",
+        size: int = 0,
+        needs: SlotNeeds = NO_PROGRAM,
     ) -> tuple[RunningExecution, bool]:
         """Start an execution, or find the one that the same key has started; return it and whether it is an old one.
 

@@ -11,11 +11,13 @@ from paddock.surfaces.http_api.app import build_api
 from paddock.surfaces.http_api.bodies import BodyBuffer
 from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.downloads import Downloads
-from paddock.surfaces.http_api.entry import HttpEndpoint
+from paddock.surfaces.http_api.entry import ApiEntry, respond
 from paddock.surfaces.http_api.mcp import McpServers
 from paddock.surfaces.http_api.running import Executions
-from paddock.surfaces.mcp_server.http.app import serve_application
-from paddock.surfaces.mcp_server.http.idle_connections import IdleConnections
+from paddock.surfaces.http_api.service_routes import OPEN_PATHS
+from paddock.surfaces.http_server.entry import HttpEntry
+from paddock.surfaces.http_server.idle_connections import IdleConnections
+from paddock.surfaces.http_server.serving import serve_application
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.service import Service, SettingsOf
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
     from paddock.record.telemetry.metrics import Metrics
     from paddock.surfaces.http_api.forwarding import Forwarding
-    from paddock.surfaces.mcp_server.http.endpoint import Endpoint
+    from paddock.surfaces.http_server.asgi import App
+    from paddock.surfaces.http_server.endpoint import Endpoint
     from paddock.surfaces.tenants import Tenant, Tenants
 
 KEEP_ALIVE_S = 75.0
@@ -62,8 +65,8 @@ class HttpService:
         self._requests = InFlightRequests()
         self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         own = workspace, self._requests, self._executions
-        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster)
-        self._forwarding = self._make_forwarding(settings, cluster)
+        forwarding = self._make_forwarding(settings, cluster)
+        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster, forwarding)
         mark = "" if cluster is None else cluster.node.mark
         self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))
         self._drain_s = settings.serve.drain_ms / 1000
@@ -71,14 +74,16 @@ class HttpService:
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
         _raise_open_files()
-        entry = HttpEndpoint(
-            build_api(self._server),  # pyright: ignore[reportArgumentType] - the same protocol, other names
-            self._mcp,
-            names=endpoint.names,
-            callers=self._tenants,
-            requests=self._requests,
-            forwarding=self._forwarding,
+        api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
+        api_entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._server.forwarding)
+        entry = HttpEntry(
+            api_entry,
+            api_entry,
+            endpoint.names,
+            public=api,
+            public_paths=OPEN_PATHS,
             metrics=self._server.metrics,
+            respond=respond,
         )
         idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
         async with serve_application(entry, endpoint, idle, None) as serving:
@@ -93,8 +98,8 @@ class HttpService:
                 stopping.cancel()
                 await self._executions.close()
                 await self._mcp.close()
-                if self._forwarding is not None:
-                    await self._forwarding.close()
+                if self._server.forwarding is not None:
+                    await self._server.forwarding.close()
         serving.result()
 
     def _make_forwarding(self, settings: Settings, cluster: "Cluster | None") -> "Forwarding | None":

@@ -7,7 +7,13 @@ from paddock.model.numbers import dumps
 from paddock.surfaces.http_api.context import ThisCall, ThisServer
 from paddock.surfaces.http_api.models import ServerInfo
 from paddock.surfaces.http_api.openapi import describe_answer, describe_problems
-from paddock.surfaces.http_api.problems import NOT_FOUND, NOT_PERMITTED, SERVER_ENDING, UNAVAILABLE, Problem
+from paddock.surfaces.http_server.problems import (
+    NOT_FOUND,
+    NOT_PERMITTED,
+    SERVER_ENDING,
+    UNAVAILABLE,
+    Problem,
+)
 
 router = APIRouter(tags=["server"])
 

@@ -15,7 +15,7 @@ from paddock.model.work_files import InputFile
 from paddock.surfaces.client.arguments import make_value
 from paddock.surfaces.http_api.bodies import MAX_FILE_BYTES, read_model
 from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
-from paddock.surfaces.http_api.elsewhere import find_elsewhere
+from paddock.surfaces.http_api.elsewhere import OneReplicaRoute, find_elsewhere, list_everywhere
 from paddock.surfaces.http_api.executions import (
     RUN_PROBLEMS,
     RUN_RESPONSES,
@@ -27,7 +27,7 @@ from paddock.surfaces.http_api.executions import (
 from paddock.surfaces.http_api.idempotency import KeyedRequest, read_key
 from paddock.surfaces.http_api.models import FileList, SessionBody, SessionExecutionBody, SessionList
 from paddock.surfaces.http_api.openapi import describe_answer, describe_body, describe_problems
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     DENIED,
     EXECUTION_LOST,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.http_api.running import RunningExecution
     from paddock.surfaces.tenants import Tenant
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=OneReplicaRoute)
 
 SessionId = Annotated[str, Path(description="The handle of the session.")]
 FilePath = Annotated[str, Path(description="Path of the file, relative to the working directory.")]
@@ -70,7 +70,7 @@ async def list_sessions(call: ThisCall) -> Response:
     """Return the open sessions of this caller, the oldest first."""
     tenant = call.tenant
     found = [info.model_dump(mode="json") for info in tenant.opened.programs.list_sessions(tenant.actor)]
-    return _respond({"sessions": found})
+    return _respond({"sessions": await list_everywhere(call, "sessions", found)})
 
 
 @router.post(
@@ -171,8 +171,9 @@ def _find(tenant: "Tenant", handle: str) -> "OpenSession":
 
 
 def _explain_absence(tenant: "Tenant", handle: str) -> Problem:
-    why = tenant.opened.programs.sessions.explain_end(tenant.actor, handle)
-    kind = SESSION_LOST if "is lost" in why else NOT_FOUND
+    sessions = tenant.opened.programs.sessions
+    kind = NOT_FOUND if sessions.find_reason(tenant.actor, handle) is None else SESSION_LOST
+    why = sessions.explain_end(tenant.actor, handle)
     return Problem(kind, f"{why[0].upper()}{why[1:]}. Open another one with POST /v1/sessions.")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from paddock.model.fields import list_fields, to_camel_case
 from paddock.model.outcome import Status
 from paddock.model.texts import FAULT_TEXTS, FieldFault, list_faults
 from paddock.surfaces.mcp_server.arguments import to_snake_case
@@ -12,21 +13,10 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _MAX_PROBLEMS = 5
-_COMPAT_NAMES = {
-    "timeout_ms": "timeoutMs",
-    "cwd": "relativeCwd",
-    "output.mode": "outputMode",
-    "output.query_terms": "queryTerms",
-    "output.max_lines": "maxResponseLines",
-    "output.context_lines": "contextLines",
-    "output.persist": "persistOutput",
-}
-"""Arguments of the compat tools whose fields have another name in the model."""
-_NATIVE_NAMES = {
-    "runtime": "language",
-    **{field: to_snake_case(name) for field, name in _COMPAT_NAMES.items()},
-}
-"""The same for the native tools."""
+_NATIVE_NAMES = {"runtime": "language", **{field.path: name for name, field in list_fields("mcp").items()}}
+"""Arguments of the native tools by their fields in the model."""
+_COMPAT_NAMES = {field.path: to_camel_case(name) for name, field in list_fields("mcp").items()}
+"""The same for the compat tools."""
 _MESSAGES = {
     **FAULT_TEXTS,
     "greater_than": "must be above {gt}",

@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any, cast
 
 from paddock.model.numbers import NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
-from paddock.surfaces.mcp_server.http.abandoned import App, Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 
 
 class AllDigits:

@@ -13,11 +13,11 @@ from paddock.gate.open_paddock import OpenPaddock, open_paddock
 from paddock.gate.questions import Questions, open_local_questions
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
+from paddock.surfaces.http_server.endpoint import Endpoint
 from paddock.surfaces.mcp_server.compat.profile import build_compat_profile
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application, http_service
-from paddock.surfaces.mcp_server.http.endpoint import Endpoint
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.overflow import OverflowStore
 from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
     from paddock.record.telemetry.metrics import Metrics
-    from paddock.surfaces.mcp_server.http.abandoned import App
+    from paddock.surfaces.http_server.asgi import App
     from paddock.surfaces.mcp_server.toolbox import Admit
 
 _log = logging.getLogger("paddock.mcp")

@@ -55,7 +55,7 @@ class SlotNeeds(NamedTuple):
                 return cls()
 
 
-_NO_PROGRAM = SlotNeeds()
+NO_PROGRAM = SlotNeeds()
 
 
 class Admission:
@@ -170,7 +170,7 @@ class Tenant:
         self,
         max_wait_ms: int | None = None,
         asker: Asker | None = None,
-        needs: SlotNeeds = _NO_PROGRAM,
+        needs: SlotNeeds = NO_PROGRAM,
     ) -> AsyncGenerator[Admission]:
         """Wait for a slot among all users, and hold it during the context.
 

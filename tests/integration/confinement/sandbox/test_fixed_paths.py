@@ -72,7 +72,7 @@ def test_what_was_swapped_while_a_jail_was_built_is_found(tool, open_path):
     grants, limits = ProcessGrants(readable=(tool,), fixed=(tool,)), ProcessLimits()
     scratch = open_path / "jobs" / "1"
     scratch.parent.mkdir()
-    room = spec.build_slot_spec(
+    room = spec.build_jail_spec(
         grants,
         limits,
         tier="namespaces",
@@ -94,7 +94,7 @@ def test_what_was_swapped_while_a_jail_was_built_is_found(tool, open_path):
 def test_a_root_of_paths_that_nobody_verified_serves_no_job_that_wants_them_verified(tool, open_path):
     scratch = open_path / "jobs" / "1"
     scratch.parent.mkdir()
-    fixed = spec.build_slot_spec(
+    fixed = spec.build_jail_spec(
         ProcessGrants(readable=(tool,), fixed=(tool,)),
         ProcessLimits(),
         tier="namespaces",

@@ -12,7 +12,7 @@ from typing import Literal, TextIO
 import pytest
 from tests.integration.confinement.sandbox.conftest import PATIENCE_S, patiently
 
-from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.process import RunningProcess
 from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts, Status

@@ -18,7 +18,7 @@ import pytest
 from tests.support.processes import descendants, has_ended
 
 from paddock.confinement.sandbox.io import InputWriter, OutputReader
-from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.process import RunningProcess
 from paddock.confinement.sandbox.sandbox import KernelSandbox, Streams
 from paddock.model.capture import decode_stream
 from paddock.model.outcome import SandboxFacts
@@ -263,11 +263,11 @@ def test_cancelling_the_caller_kills_the_program(tier):
     async def go():
         async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo $$; sleep 60")
-            (job,) = sandbox.describe_state().jobs
+            (process,) = sandbox.describe_state().processes
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            return job.result.result()
+            return process.result.result()
 
     result = patiently(go())
     assert (result.status, result.survivors) == ("cancelled", 0)

@@ -19,7 +19,7 @@ from tests.support.processes import has_ended
 
 from paddock.confinement.sandbox.child import process_tree
 from paddock.confinement.sandbox.child.lockdown import JOB_UID
-from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.process import RunningProcess
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult

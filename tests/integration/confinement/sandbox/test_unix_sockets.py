@@ -20,7 +20,7 @@ from tests.integration.confinement.sandbox.conftest import PATIENCE_S, patiently
 from tests.support.processes import has_ended
 
 from paddock.confinement.sandbox.child import process_tree
-from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.process import RunningProcess
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult

@@ -8,7 +8,7 @@ import pytest
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.settings.rules import Rule
-from paddock.policy.settings.schema import LimitSettings
+from paddock.policy.settings.schema import LimitSettings, RuntimeSettings
 from paddock.record.output.query import OpenArtifact, read_bytes
 
 SECRET = "s3cr3t-v4lue"
@@ -74,6 +74,59 @@ def test_variables_and_results_flow_from_step_to_step(desk):
     assert [record.fields["kind"] for record in records] == ["sdk", "guest", "runtime", "guest"]
     assert {record.parent for record in records[1:]} == {outcome.id}
     assert [record.request for record in records[1:]] == [step["request"] for step in outcome.value["steps"]]
+
+
+def test_files_and_variables_flow_from_step_to_step(desk):
+    desk.open(runtimes=RuntimeSettings(environment=("WORDS",)))
+    write(
+        desk,
+        "flow",
+        """
+        required = ["TEXT"]
+        [[step]]
+        name = "count"
+        runtime = "python"
+        code = "import os; open('n.csv', 'w').write(str(len(open('a b').read()) + int(os.environ['WORDS'])))"
+        files = {"a b" = "<${TEXT}>"}
+        env = {WORDS = "${TEXT}"}
+        outputs = ["*.csv"]
+        [[step]]
+        name = "read"
+        runtime = "python"
+        code = "import sys; print(open('n').read()); print('w', file=sys.stderr, flush=True)"
+        files = [{path = "n", artifact = "${steps.count.value.files.0.handle}"}]
+        combined = true
+        keep = false
+        memory_bytes = 400_000_000
+        """,
+    )
+    answer = execute(desk, "flow", TEXT="12").value
+    count, read = answer["steps"]
+    assert [file["path"] for file in count["value"]["files"]] == ["n.csv"]
+    assert (read["value"]["stdout"], read["value"]["artifact"]) == ("16\nw\n", None)
+    refused = execute(desk, "flow", TEXT="x")
+    assert refused.value["steps"][0]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        ("env = {OTHER = '1'}", ("denied", "OTHER")),
+        ("packages = ['${TEXT}']", ("invalid", "'${TEXT}' is not a requirement")),
+        ("files = {'../x' = '1'}", ("invalid", "'../x' leads out of the working directory")),
+        ("outputs = ['']", ("invalid", "outputs.0: ")),
+    ],
+)
+def test_what_a_step_may_not_have(desk, field, error):
+    desk.open()
+    write(
+        desk,
+        "flow",
+        f"vars = {{TEXT = '1'}}\n[[step]]\nname = 'a'\nruntime = 'python'\ncode = '1'\n{field}\n",
+    )
+    [step] = execute(desk, "flow").value["steps"]
+    assert step["status"] == error[0]
+    assert error[1] in step["error"]["message"]
 
 
 FAILING = """

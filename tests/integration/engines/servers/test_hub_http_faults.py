@@ -222,7 +222,7 @@ def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again
             await super().wait_until_lost()
             over.set()
 
-    monkeypatch.setattr(connection, "Connection", Watched)
+    monkeypatch.setattr(connection, "ServerConnection", Watched)
     monkeypatch.setattr(connection, "_LAST_ANSWERS_S", 3600)
 
     async def opens(writer, number):

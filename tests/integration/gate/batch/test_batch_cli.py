@@ -68,6 +68,18 @@ def test_each_line_has_an_answer(place, environment):
     )
 
 
+def test_named_files_are_stored_and_listed(place, environment):
+    code = "open('a.csv', 'w').write('1,2')"
+    programs = [line("keeps", code, outputs=["*.csv"]), line("leaves", code)]
+    done = run_paddock(place, "batch", "-", *PATIENT, stdin="\n".join(programs), environment=environment)
+    found = read(done.stdout)
+    [file] = found["keeps"]["files"]
+    assert (file["path"], file["size"]) == ("a.csv", 3)
+    assert "files" not in found["leaves"]
+    got = run_paddock(place, "output", "get", file["handle"], environment=environment)
+    assert got.stdout == "1,2"
+
+
 def test_an_invalid_line_is_answered_and_the_rest_goes_on(place, environment):
     programs = [line("a"), "not json", line("a"), line("b", unknown=1), line("c")]
     (place / "programs.jsonl").write_text("\n".join(programs))

@@ -3,7 +3,7 @@
 import pytest
 
 from paddock import BlockingPaddock
-from paddock.confinement.sandbox import job
+from paddock.confinement.sandbox import process
 from paddock.engines.programs import outcome_mapping
 from paddock.model.process import ProcessUsage
 
@@ -14,7 +14,7 @@ SLEEP = "print('so far', flush=True)\nimport time\ntime.sleep(600)"
 @pytest.fixture(autouse=True)
 def starved(monkeypatch):
     monkeypatch.setattr(outcome_mapping, "count_processors", lambda: 2.0)
-    monkeypatch.setattr(job, "_make_usage", lambda _: ProcessUsage(wall_ms=1000, stalled_ms=990))
+    monkeypatch.setattr(process, "_make_usage", lambda _: ProcessUsage(wall_ms=1000, stalled_ms=990))
 
 
 def test_a_judged_program_has_no_verdict(batch):

@@ -84,10 +84,11 @@ def test_an_asynchronous_iterator_is_read_as_well(cluster: Cluster) -> None:
     [
         ({"network": "full"}, "it may connect to other machines"),
         ({"access": "workspace-write"}, "it may write to the workspace"),
+        ({"outputs": ["*.csv"]}, "it stores files (`outputs`) on the machine where it runs"),
     ],
 )
 def test_a_program_with_effects_is_refused_before_anything_starts(
-    cluster: Cluster, given: dict[str, str], effect: str
+    cluster: Cluster, given: dict[str, object], effect: str
 ) -> None:
     programs = [*[PRINTS] * 5, {**PRINTS, **given, "id": "last"}]
     reason = (

@@ -217,8 +217,37 @@ def test_a_server_that_is_not_there_is_reported_at_once() -> None:
         url = server.url
     with connect(url) as p, pytest.raises(PaddockError) as raised:
         p.execute("return 1")
-    assert str(raised.value).startswith(f"cannot connect to {url}: ")
-    assert str(raised.value).endswith(". Is `paddock serve http` running there?")
+    why = "connection refused. Is `paddock serve http` running there?"
+    assert str(raised.value) == f"cannot connect to {url}: {why}"
+
+
+@pytest.mark.parametrize(
+    ("bypass", "why"),
+    [
+        (
+            "10.0.0.0/8",
+            "the proxy http://127.0.0.1:9 that HTTPS_PROXY names: connection refused. Correct HTTPS_PROXY, unset it, or "
+            "name the host in NO_PROXY.",
+        ),
+        ("127.0.0.0/8", "connection refused. Is `paddock serve http` running there?"),
+    ],
+)
+def test_the_proxy_of_the_environment_is_that_of_servers(
+    monkeypatch: pytest.MonkeyPatch, bypass: str, why: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:password@127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", bypass)
+    with connect("https://127.0.0.1:1") as p, pytest.raises(PaddockError) as raised:
+        p.execute("return 1")
+    assert str(raised.value) == f"cannot connect to https://127.0.0.1:1: {why}"
+
+
+def test_a_proxy_that_is_no_address_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:password@127.0.0.1:99999")
+    with pytest.raises(ConfigurationError) as raised, connect("https://127.0.0.1:1") as p:
+        p.execute("return 1")
+    why = "HTTPS_PROXY names port 99999, but a port is 1 to 65535; correct it, or unset it"
+    assert str(raised.value) == why
 
 
 def test_fields_of_a_later_version_are_left_out() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.http_api import JSON, OWNER, TOKEN, ApiClient, ApiPlace, ApiServer, make_head, read_problem
 
-from paddock.surfaces.http_api.problems import TYPES
+from paddock.surfaces.http_server.problems import TYPES
 
 EXECUTIONS = "/v1/executions"
 

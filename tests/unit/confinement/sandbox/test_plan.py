@@ -237,7 +237,7 @@ def test_protected_paths_behind_links_cannot_be_refused(folder):
 
 
 def room(grants, tier="landlock"):
-    return spec.build_slot_spec(
+    return spec.build_jail_spec(
         grants, LIMITS, tier=tier, abi=3, scratch=Path("/scratch"), job_user=0, group="/group"
     )
 
@@ -272,7 +272,7 @@ def test_what_the_room_of_a_job_says(folder):
 def test_which_calls_of_a_job_are_supervised(folder):
     def calls(grants, tier, **how):
         options = {"tier": tier, "abi": 3, "scratch": Path("/scratch"), "job_user": 0, "group": ""}
-        return spec.build_slot_spec(grants, LIMITS, **options | how).supervised
+        return spec.build_jail_spec(grants, LIMITS, **options | how).supervised
 
     assert [calls(writing(folder), "landlock", supervised=able) for able in (True, False)] == [
         "supervised",

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from paddock.confinement.sandbox import job as job_module
+from paddock.confinement.sandbox import process as process_module
 from paddock.confinement.sandbox.child.messages import JobReport, JobSpec
-from paddock.confinement.sandbox.job import RunningProcess, Streams
+from paddock.confinement.sandbox.process import RunningProcess, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessLimits
 
@@ -72,8 +72,8 @@ def test_the_end_of_a_warden_says_what_it_did_not_do():
 
 
 def test_a_warden_that_says_nothing_is_late(monkeypatch):
-    monkeypatch.setattr(job_module, "_START_S", 0.0)
-    monkeypatch.setattr(job_module, "GRACE_S", 0.0)
+    monkeypatch.setattr(process_module, "_START_S", 0.0)
+    monkeypatch.setattr(process_module, "GRACE_S", 0.0)
     told = "the supervisor of this process did not report in time"
     assert end_of(None, limits=ProcessLimits(timeout_ms=1)) == ("lost", told, True)
 

@@ -78,6 +78,15 @@ def test_a_program_becomes_a_request_without_access():
     assert limits == {"timeout_ms": 500, "output_bytes": 10}
 
 
+def test_outputs_are_for_programs_that_are_not_judged():
+    program = Program(language="python", code="1", outputs=["*.csv"])
+    assert program.make_work(None).output.persist
+    assert not Program(language="python", code="1").make_work(None).output.persist
+    assert faults(outputs=["*.csv"], tests=[Case(expect="1")]) == [
+        "a program with tests is judged by its standard output; leave `outputs` out"
+    ]
+
+
 def test_three_verdicts_say_nothing_about_the_program():
     unknown = [verdict.value for verdict in CaseVerdict if not verdict.is_known]
     assert unknown == ["internal", "lost", "unavailable"]

@@ -9,7 +9,7 @@ from fastapi import Request
 
 from paddock.surfaces.http_api.bodies import BodyBuffer, read_model
 from paddock.surfaces.http_api.models import ExecutionBody
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     MALFORMED_BODY,
     SERVER_BUSY,

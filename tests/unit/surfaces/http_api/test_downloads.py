@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paddock.surfaces.http_api.downloads import Downloads
-from paddock.surfaces.http_api.problems import SERVER_BUSY, Problem
+from paddock.surfaces.http_server.problems import SERVER_BUSY, Problem
 
 
 async def receive() -> MutableMapping[str, Any]:

@@ -10,7 +10,7 @@ from paddock.model.errors import AlreadyClaimed, LedgerError
 from paddock.model.ids import find_mint_time
 from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.http_api.idempotency import KeyedRequest, check_unclaimed, derive_id
-from paddock.surfaces.http_api.problems import OUTCOME_LOST, Problem
+from paddock.surfaces.http_server.problems import OUTCOME_LOST, Problem
 
 DAY_S = 24 * 3600
 MIDNIGHT = 20_000 * DAY_S

@@ -10,7 +10,7 @@ import pytest
 
 from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.mcp import McpServers
-from paddock.surfaces.mcp_server.http.abandoned import App
+from paddock.surfaces.http_server.asgi import App
 
 
 class Services:

@@ -10,7 +10,12 @@ from pydantic import ValidationError
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import RuntimeRun
 from paddock.model.work_files import InputFile
-from paddock.surfaces.http_api.problems import (
+from paddock.surfaces.http_api.sandboxfusion.errors import InvalidRequest, answer_problem, explain_validation
+from paddock.surfaces.http_api.sandboxfusion.files import PaddingError, check_fetched_paths, decode_files
+from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES
+from paddock.surfaces.http_api.sandboxfusion.models import Language, RunCodeRequest, RunJupyterRequest
+from paddock.surfaces.http_api.sandboxfusion.programs import make_limits, make_program
+from paddock.surfaces.http_server.problems import (
     BODY_TOO_LARGE,
     SERVER_BUSY,
     SERVER_ENDING,
@@ -19,11 +24,6 @@ from paddock.surfaces.http_api.problems import (
     Problem,
     ProblemType,
 )
-from paddock.surfaces.http_api.sandboxfusion.errors import InvalidRequest, answer_problem, explain_validation
-from paddock.surfaces.http_api.sandboxfusion.files import PaddingError, check_fetched_paths, decode_files
-from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES
-from paddock.surfaces.http_api.sandboxfusion.models import Language, RunCodeRequest, RunJupyterRequest
-from paddock.surfaces.http_api.sandboxfusion.programs import make_limits, make_program
 
 MINIMAL = {"code": "print(1)", "language": "python"}
 

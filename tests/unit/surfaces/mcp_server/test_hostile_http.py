@@ -31,7 +31,7 @@ from paddock.surfaces.mcp_server.toolbox import (
 )
 
 if TYPE_CHECKING:
-    from paddock.surfaces.mcp_server.http.abandoned import App
+    from paddock.surfaces.http_server.asgi import App
 
 Header = tuple[bytes, bytes]
 PATIENCE_S = 60

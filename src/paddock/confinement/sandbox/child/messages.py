@@ -1,4 +1,4 @@
-"""Messages between the parent (`sandbox.job`) and a supervisor (`child.supervisor`).
+"""Messages between the parent (`sandbox.process`) and a supervisor (`child.supervisor`).
 
     parent -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>",
                            "interrupt", "pause", or after a pause "resume:<timeout_ms>,<cpu_ms>"; "hold" while a

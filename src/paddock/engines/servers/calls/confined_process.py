@@ -1,4 +1,4 @@
-"""A stdio server as a job of the sandbox. Its messages go through pipes, as those of an unconfined server do."""
+"""A stdio server as a process of the sandbox. Its messages go through pipes, as those of an unconfined server do."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from paddock.confinement.sandbox.job import RunningProcess
+from paddock.confinement.sandbox.process import RunningProcess
 from paddock.confinement.sandbox.protocol import Listener, Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.servers.calls.process import GRACE_MS, ServerChild
@@ -54,17 +54,17 @@ class ConfinedProcess(ServerChild):
         self._name = name
         self._output = output[0]
         self._on_end = on_end
-        self._job: RunningProcess | None = None
+        self._running: RunningProcess | None = None
 
-    def take_job(self, job: RunningProcess) -> None:
-        """Take the job that was started."""
-        self._job = job
-        job.result.add_done_callback(self._report_violations)
+    def take_process(self, running: RunningProcess) -> None:
+        """Take the process that was started."""
+        self._running = running
+        running.result.add_done_callback(self._report_violations)
 
     async def exit_status(self) -> int | None:
         """Return the status with which the server exited by itself (negative: signal); None if it did not."""
-        assert self._job is not None
-        await asyncio.wait({self._job.result}, timeout=_EXIT_VISIBLE_S)
+        assert self._running is not None
+        await asyncio.wait({self._running.result}, timeout=_EXIT_VISIBLE_S)
         result = self._find_result()
         if self.stopping or result is None:
             return None
@@ -85,22 +85,24 @@ class ConfinedProcess(ServerChild):
         return f"{why}{await super().last_words()}"
 
     async def stop(self) -> None:
-        """Close stdin, and kill every process of the job if the server does not exit within the grace time."""
+        """Close stdin, and kill every process of it if the server does not exit within the grace time."""
         await run_shielded(self._stop())
 
     async def _stop(self) -> None:
         self.stdin.close()
-        if (job := self._job) is not None:
-            self.stopping = not job.result.done()
-            await asyncio.wait({job.result}, timeout=GRACE_MS / 1000)
-            job.cancel()
-            await asyncio.wait({job.result}, timeout=_END_S)
+        if (running := self._running) is not None:
+            self.stopping = not running.result.done()
+            await asyncio.wait({running.result}, timeout=GRACE_MS / 1000)
+            running.cancel()
+            await asyncio.wait({running.result}, timeout=_END_S)
         self._output.close()
         await self._on_end()
 
     def _find_result(self) -> ProcessResult | None:
-        done = self._job is not None and self._job.result.done() and not self._job.result.cancelled()
-        return self._job.result.result() if self._job is not None and done else None
+        done = (
+            self._running is not None and self._running.result.done() and not self._running.result.cancelled()
+        )
+        return self._running.result.result() if self._running is not None and done else None
 
     def _report_violations(self, _: object) -> None:
         if (result := self._find_result()) is not None and result.violations:
@@ -137,11 +139,11 @@ async def start_confined(
         streams = Streams(
             channel=their_stdin, output=their_stdout, stderr=process.note_stderr, listener=listener
         )
-        job = await sandbox.launch(argv, grants, LIMITS, streams)
-        if isinstance(job, ProcessResult):
-            return job
+        running = await sandbox.launch(argv, grants, LIMITS, streams)
+        if isinstance(running, ProcessResult):
+            return running
         on_failure.pop_all()
-        process.take_job(job)
+        process.take_process(running)
         return process
 
 

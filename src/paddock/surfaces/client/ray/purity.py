@@ -19,6 +19,8 @@ _REASONS: dict[Effect, str] = {
     "unconfined": 'nothing confines it (sandbox.minimum_tier = "unconfined")',
 }
 
+_STORES_FILES = "it stores files (`outputs`) on the machine where it runs"
+
 
 class Purity:
     """Decides on programs as the gate will do, and finds the effects that they may have."""
@@ -31,7 +33,7 @@ class Purity:
 
     def find_effects(self, program: Program) -> str:
         """Return which effects a program may have, for people; "" if it has none."""
-        return self._describe(*self._decide(program))
+        return self._describe(program, *self._decide(program))
 
     def require_pure(self, program: Program) -> bool:
         """Return whether policy allows a program. Raises RequestError if it may have effects, or a person is asked."""
@@ -43,16 +45,16 @@ class Purity:
                 f"the program {program.id} needs a person's answer ({decision.asks[0]}), and a node of Ray "
                 "cannot ask; leave out `engine`, or change the policy"
             )
-        if effects := self._describe(request, decision):
+        if effects := self._describe(program, request, decision):
             raise RequestError(
                 f"the program {program.id} may have effects: {effects}; "
                 "Ray may run a program twice, so leave out `engine`, or give it less"
             )
         return True
 
-    def _describe(self, request: ExecutionRequest, decision: Decision) -> str:
-        effects = list_effects(request, decision, self._settings)
-        return " and ".join(_REASONS[each] for each in effects)
+    def _describe(self, program: Program, request: ExecutionRequest, decision: Decision) -> str:
+        effects = [_REASONS[each] for each in list_effects(request, decision, self._settings)]
+        return " and ".join(effects if program.outputs is None else [*effects, _STORES_FILES])
 
     def _decide(self, program: Program) -> tuple[ExecutionRequest, Decision]:
         """Decide on the request of a program, without its tests."""

@@ -9,6 +9,9 @@ from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.work_files import InputFile
 
+_WRITTEN_OTHERWISE = {"kind", "runtime", "stdin", "access", "network", "hosts", "files", "output"}
+"""Fields of a program that the API has under another name, or in another form."""
+
 
 def make_body(work: Work, limits: LimitOverrides, calls: Calls, *, jit: bool) -> dict[str, Json]:
     """Return the body of an execution. Raises RequestError for work that the API does not offer."""
@@ -37,24 +40,14 @@ def make_body(work: Work, limits: LimitOverrides, calls: Calls, *, jit: bool) ->
 
 def _describe_program(work: RuntimeRun) -> dict[str, Any]:
     """Return the body for a program: what differs from the API's defaults."""
-    given = work.model_fields_set
     return {
+        **work.model_dump(exclude_defaults=True, exclude=_WRITTEN_OTHERWISE),
         "kind": "exec",
         "language": work.runtime,
-        "code": work.code,
-        "args": list(work.args) or None,
-        "executable": work.executable,
-        "cwd": work.cwd if work.cwd != "." else None,
         "stdin_base64": None if work.stdin is None else b64encode(work.stdin).decode(),
-        "access": work.access if "access" in given else None,
+        "access": work.access if "access" in work.model_fields_set else None,
         "network": list(work.hosts) if work.hosts is not None else work.network,
         "files": [_describe_file(file) for file in work.files] or None,
-        "outputs": None if work.outputs is None else list(work.outputs),
-        "env": work.env or None,
-        "session": work.session,
-        "kernel": work.kernel if work.kernel != "plain" else None,
-        "background": work.background or None,
-        "packages": list(work.packages) or None,
         "combined": work.output.combined or None,
         "keep": None if work.output.persist else False,
     }

@@ -10,7 +10,7 @@ from typing import NoReturn, Self, TypeVar
 import httpx2
 
 from paddock._version import __version__
-from paddock.confinement.network.http_transport import ProxyTransport
+from paddock.confinement.network.http_transport import ProxyTransport, describe_cause, find_failed_proxy
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import MIB
@@ -18,7 +18,6 @@ from paddock.surfaces.client.remote.answers import MAX_JSON_BYTES, read_json
 from paddock.surfaces.client.remote.problems import (
     MAX_PROBLEM_BYTES,
     ServerProblem,
-    hide_token,
     make_problem,
     read_problem,
 )
@@ -177,14 +176,14 @@ class ApiConnection:
             finally:
                 await response.aclose()
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
-            why = hide_token(str(error), self._token) or type(error).__name__
-            text = f"cannot connect to {self.server}: {why}. Is `paddock serve http` running there?"
+            why, remedy = describe_cause(error), "Is `paddock serve http` running there?"
+            if self._address.scheme == "https" and (proxy := find_failed_proxy(url, error)) is not None:
+                why, remedy = proxy.explain_failure(why), f"{proxy.remedy}."
+            text = f"cannot connect to {self.server}: {why}. {remedy}"
             raise TryAgain(PaddockError(text), reached=False) from None
         except httpx2.HTTPError as error:
-            why = hide_token(str(error), self._token) or type(error).__name__
-            raise TryAgain(
-                PaddockError(f"the connection to {self.server} broke off: {why}"), reached=True
-            ) from None
+            text = f"the connection to {self.server} broke off: {describe_cause(error)}"
+            raise TryAgain(PaddockError(text), reached=True) from None
 
     async def _check_status(self, response: httpx2.Response, absence: type[Exception] | None) -> None:
         if response.headers.get("content-encoding", "identity").lower() != "identity":

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from paddock.model.base import Json
 from paddock.model.texts import MAX_LISTED_FAULTS
-from paddock.surfaces.http_api.problems import Problem
+from paddock.surfaces.http_server.problems import Problem
 
 _MAX_INPUT_CHARS = 1000
 """Maximum size of the value that an error repeats, in characters of JSON."""

@@ -15,7 +15,6 @@ from paddock.model.limits import MIB
 from paddock.surfaces.http_api.bodies import MAX_JSON_BYTES
 from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
 from paddock.surfaces.http_api.openapi import describe_body, describe_problems
-from paddock.surfaces.http_api.problems import BODY_TOO_LARGE, Problem
 from paddock.surfaces.http_api.sandboxfusion.errors import (
     InvalidRequest,
     Refused,
@@ -43,6 +42,7 @@ from paddock.surfaces.http_api.sandboxfusion.program_tests import run_assert_tes
 from paddock.surfaces.http_api.sandboxfusion.run_code import run_code
 from paddock.surfaces.http_api.sandboxfusion.run_jupyter import run_jupyter
 from paddock.surfaces.http_api.sandboxfusion.running import PureRunner
+from paddock.surfaces.http_server.problems import BODY_TOO_LARGE, Problem
 
 router = APIRouter(tags=["sandboxfusion"])
 

@@ -1,5 +1,5 @@
-"""MCP over streamable HTTP.
+"""MCP over streamable HTTP, behind `http_server`.
 
-`app` is the heart. `endpoint` reports mistakes before anything is loaded; `hosts`, `inbound` and `session_limits`
-refuse, `abandoned` and `idle_connections` end, `probes` and `answers` reply outside of the protocol.
+`app` is the heart. `inbound` and `session_limits` refuse, `abandoned` ends sessions, and `probes` replies outside of
+the protocol.
 """

@@ -8,16 +8,13 @@ This ends its programs. Idle sessions stay.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
+
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 
 GRACE_S = 5.0
 """Seconds in which a client can reconnect."""
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SESSION_HEADER = b"mcp-session-id"
 

@@ -15,9 +15,17 @@ from typing import Any, Final, Protocol, cast
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 
 from paddock.model.numbers import dumps
-from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send
-from paddock.surfaces.mcp_server.http.answers import CLOSE_HEADER, header_values, send_text
-from paddock.surfaces.mcp_server.http.endpoint import MCP_PATH
+from paddock.surfaces.http_server.asgi import (
+    CLOSE_HEADER,
+    App,
+    Receive,
+    Scope,
+    Send,
+    header_values,
+    send_text,
+)
+from paddock.surfaces.http_server.endpoint import MCP_PATH
+from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER
 from paddock.surfaces.mcp_server.pending_calls import find_run_to_fetch
 from paddock.surfaces.mcp_server.requests import LISTEN_METHOD, SERVER_ENDING, InFlightRequests
 from paddock.surfaces.mcp_server.stdio import (

@@ -9,11 +9,10 @@ that a server listens, which the error for any other path reveals, too.
 
 from collections.abc import Callable
 
-from paddock.surfaces.mcp_server.http.abandoned import App, Receive, Scope, Send
-from paddock.surfaces.mcp_server.http.answers import CLOSE_HEADER, send_text
+from paddock.surfaces.http_server.asgi import CLOSE_HEADER, App, Receive, Scope, Send, send_text
 
 _LIVENESS_PATH = "/livez"
-_READINESS_PATHS = frozenset({"/readyz", "/health"})
+PROBE_PATHS = frozenset({_LIVENESS_PATH, "/readyz", "/health"})
 
 
 class Probes:
@@ -26,7 +25,7 @@ class Probes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
         path = scope["path"] if scope["type"] == "http" else None
-        if path != _LIVENESS_PATH and path not in _READINESS_PATHS:
+        if path not in PROBE_PATHS:
             await self._app(scope, receive, send)
         elif scope["method"] not in ("GET", "HEAD"):
             await send_text(send, 405, b"Probes are read with GET.\n", (b"allow", b"GET, HEAD"), CLOSE_HEADER)

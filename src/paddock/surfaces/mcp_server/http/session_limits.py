@@ -11,7 +11,8 @@ from typing import Any
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send, end_session
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER, end_session
 
 _VERSION_HEADER = b"mcp-protocol-version"
 _SESSION_NOT_FOUND = 404

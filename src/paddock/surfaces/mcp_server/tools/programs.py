@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
 from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
-from paddock.model.limits import LimitOverrides
+from paddock.model.fields import list_fields, make_limits, make_work
 from paddock.model.network import NETWORKS
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, OUTPUT_MODES, OutputMode
@@ -66,36 +66,7 @@ _COMBINED: dict[str, Json] = {
     "type": "boolean",
     "description": "stderr into stdout",
 }
-_OUTPUT_ARGUMENTS = {
-    "output_mode": "mode",
-    "query_terms": "query_terms",
-    "max_response_lines": "max_lines",
-    "context_lines": "context_lines",
-    "persist_output": "persist",
-    "combined": "combined",
-}
-"""Arguments about the output, with their names in the model."""
-_PLAIN_ARGUMENTS = {
-    "language": "runtime",
-    "relative_cwd": "cwd",
-    **{
-        name: name
-        for name in (
-            "code",
-            "args",
-            "executable",
-            "access",
-            "network",
-            "outputs",
-            "env",
-            "packages",
-            "kernel",
-            "background",
-            "session",
-        )
-    },
-}
-"""Arguments that the model takes unchanged, with their names there."""
+_ARGUMENTS = list_fields("mcp")
 _NETWORK: dict[str, Json] = {"type": ["string", "array"], "items": {"type": "string"}}
 _PHRASES = frozenset({"query_terms"})
 ALIASES = {"runtime": "language"}
@@ -123,17 +94,14 @@ class ProgramTools:
         and its output is stored as usual, although no answer is sent.
         """
         arguments = self._name_language(arguments, caller)
-        work = RuntimeRun.model_validate({"kind": "runtime", **_build_fields(arguments, mode)})
+        given = _read_fields(arguments)
+        work = make_work(arguments.get("language"), arguments.get("code"), {"output_mode": mode, **given})
         request = ExecutionRequest(
             actor=caller.actor,
             surface="mcp",
             workspace=self._workspace,
             work=work,
-            limits=LimitOverrides(
-                timeout_ms=arguments.get("timeout_ms"),
-                memory_bytes=arguments.get("memory_bytes"),
-                cpu_ms=arguments.get("cpu_ms"),
-            ),
+            limits=make_limits(given),
         )
         take = OutputLines(caller.on_console).take_output if caller.on_console else None
         outcome = await caller.execute(self._opened.gate, request, on_output=take)
@@ -321,18 +289,14 @@ def _reject_arguments(
     return reject_invalid_arguments(tool, arguments, problems)
 
 
-def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
-    """Return the fields of a program under their names in the model."""
-    fields: dict[str, Json] = {
-        ours: arguments[theirs] for theirs, ours in _PLAIN_ARGUMENTS.items() if theirs in arguments
-    }
-    if "stdin" in arguments:
-        fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
-    if "files" in arguments:
-        fields["files"] = [GivenFile.model_validate(file).to_input_file() for file in arguments["files"]]
-    wishes = {ours: arguments[theirs] for theirs, ours in _OUTPUT_ARGUMENTS.items() if theirs in arguments}
-    fields["output"] = {"mode": mode, **wishes}
-    return fields
+def _read_fields(arguments: Arguments) -> dict[str, Json]:
+    """Return the fields of a program among the arguments. Raises ValidationError for a file that is not valid."""
+    given = {field.name: arguments[name] for name, field in _ARGUMENTS.items() if name in arguments}
+    if "stdin" in given:
+        given["stdin"] = cast("str", given["stdin"]).encode("utf-8", "replace")
+    if "files" in given:
+        given["files"] = [GivenFile.model_validate(file).to_input_file() for file in given["files"]]
+    return given
 
 
 def _render_file(file: Mapping[str, Any]) -> str:

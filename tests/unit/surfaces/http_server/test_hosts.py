@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.errors import ConfigurationError
-from paddock.surfaces.mcp_server.http.hosts import HostNames
+from paddock.surfaces.http_server.hosts import HostNames
 
 NAMES = HostNames.of(
     ("127.0.0.1", "localhost"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from paddock.surfaces.mcp_server.http import idle_connections
+from paddock.surfaces.http_server import idle_connections
 
 HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]

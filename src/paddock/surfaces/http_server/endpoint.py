@@ -1,4 +1,4 @@
-"""The address of an MCP server over HTTP, and its token. Imports nothing slow, to report mistakes at once."""
+"""The address of a server over HTTP, and its token. Imports nothing slow, to report mistakes at once."""
 
 import ipaddress
 import os
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from paddock.foundation.own_files import read_trusted
 from paddock.model.addresses import MAX_PORT
 from paddock.model.errors import ConfigurationError
-from paddock.surfaces.mcp_server.http.hosts import HostNames
+from paddock.surfaces.http_server.hosts import HostNames
 
 MCP_PATH = "/mcp"
 _MIN_TOKEN_CHARS = 16

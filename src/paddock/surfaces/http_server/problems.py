@@ -1,10 +1,10 @@
-"""Errors of the API as problem documents (RFC 9457)."""
+"""Errors over HTTP as problem documents (RFC 9457)."""
 
 from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastapi import Response
+from starlette.responses import Response
 
 from paddock.model.base import Json, Value
 from paddock.model.numbers import dumps

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from paddock.confinement.sandbox.child.messages import STREAM_COUNT, JobReport, JobSpec
-from paddock.confinement.sandbox.fork_server import Slot
+from paddock.confinement.sandbox.fork_server import Jail
 from paddock.confinement.sandbox.io import InputWriter, OutputReader
 from paddock.confinement.sandbox.protocol import Sink, Streams
 from paddock.model.errors import explain_start_failure
@@ -71,7 +71,7 @@ class RunningProcess:
 
     def __init__(
         self,
-        slot: Slot,
+        jail: Jail,
         limits: ProcessLimits,
         streams: Streams,
         facts: SandboxFacts,
@@ -79,11 +79,11 @@ class RunningProcess:
         jailed: bool,
         kept: bool,
     ) -> None:
-        """Run in a slot, which is released at the end unless it is `kept`."""
+        """Run in a jail, which is released at the end unless it is `kept`."""
         self._loop = asyncio.get_running_loop()
         self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
-        self._slot = slot
-        self._supervisor = slot.supervisor.socket
+        self._jail = jail
+        self._supervisor = jail.supervisor.socket
         self._watched = False
         self._limits = limits
         self._streams = streams
@@ -116,7 +116,7 @@ class RunningProcess:
         if streams.combined:
             os.dup2(stdout, stderr, inheritable=False)  # closes the pipe of standard error for writing
         try:
-            self._slot.run(spec, stdin, stdout, stderr, *shared)
+            self._jail.run(spec, stdin, stdout, stderr, *shared)
         except OSError:
             for file in (our_stdin, our_stdout, our_stderr):
                 os.close(file)
@@ -138,7 +138,7 @@ class RunningProcess:
     @property
     def scratch(self) -> Path:
         """Its directory."""
-        return self._slot.scratch
+        return self._jail.scratch
 
     async def pause(self) -> ProcessUsage | None:
         """Stop every process of the job, and return what it has used since the last pause.
@@ -175,7 +175,7 @@ class RunningProcess:
                 timer.stop()
 
     async def ready(self) -> None:
-        """Return at once: a job that is stopped by `stop` keeps its slot."""
+        """Return at once: a job that is stopped by `stop` keeps its place among those that run."""
 
     def go_on(self) -> None:
         """Continue after `stop`. Does nothing otherwise."""
@@ -289,9 +289,9 @@ class RunningProcess:
             result = self._result(report, out, err)
         self.result.set_result(result)
         if report.ended_by in {"lost", "unborn"} or report.survivors:
-            self._slot.lose()
+            self._jail.lose()
         else:
-            self._slot.end(kept=self._kept)
+            self._jail.end(kept=self._kept)
 
     def _result(self, report: JobReport, out: CapturedStream, err: CapturedStream) -> ProcessResult:
         """Return the result of the job. Raises ValueError and TypeError for a malformed report."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.mcp_server.http import idle_connections
-from paddock.surfaces.mcp_server.http.app import serve_application
-from paddock.surfaces.mcp_server.http.endpoint import open_endpoint
-from paddock.surfaces.mcp_server.http.idle_connections import IdleConnections
+from paddock.surfaces.http_server import idle_connections
+from paddock.surfaces.http_server.endpoint import open_endpoint
+from paddock.surfaces.http_server.idle_connections import IdleConnections
+from paddock.surfaces.http_server.serving import serve_application
 
 
 class Answering:

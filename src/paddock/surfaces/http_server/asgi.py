@@ -1,6 +1,12 @@
-"""Short HTTP answers outside of the protocol."""
+"""ASGI: the types of applications, and short answers."""
 
-from paddock.surfaces.mcp_server.http.abandoned import Scope, Send
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CLOSE_HEADER = (b"connection", b"close")
 """Closes the connection after the answer. A client that is still sending its body may not read the answer."""

@@ -1,0 +1,159 @@
+"""The process that `tests.support.forked` starts: it imports what `paddock` imports, and forks for each command.
+
+    test process ── request, standard streams ──> fork server ── fork ──> in between ── fork ──> paddock
+         └────────────────────── adopts the command when the process in between has ended ──────────┘
+
+The test process is a subreaper (prctl(2)) for that moment, so that the command is its child, as after exec(2).
+"""
+
+import fcntl
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import re
+import resource
+import socket
+import sys
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+LOADED = (
+    "anyio._backends._asyncio",
+    "concurrent.futures.thread",
+    "mcp",
+    "paddock.confinement.sandbox.checked",
+    "paddock.confinement.sandbox.sandbox",
+    "paddock.engines.programs.engine",
+    "paddock.engines.sessions.table",
+    "paddock.gate.cluster",
+    "paddock.gate.open_paddock",
+    "paddock.record.telemetry.logs",
+    "paddock.record.telemetry.observed_sink",
+    "paddock.surfaces.cli.root",
+    "paddock.surfaces.http_api.entry",
+    "paddock.surfaces.mcp_server.http.app",
+    "paddock.surfaces.mcp_server.service",
+    "rich.console",
+    "uvicorn",
+)
+"""Modules that commands import, besides those of the commands themselves."""
+MARKS = (("paddock.model.numbers", "MARK"), ("paddock.engines.sessions.table", "_PROCESS_MARK"))
+"""Random constants that differ between processes."""
+
+
+def load() -> None:
+    """Import the modules, and leave them out of garbage collections, which would copy their pages."""
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as `paddock` does before it imports pydantic
+    for name in LOADED:
+        importlib.import_module(name)
+    commands = importlib.import_module("paddock.surfaces.cli")
+    for module in pkgutil.iter_modules(commands.__path__, "paddock.surfaces.cli."):
+        importlib.import_module(module.name)
+    del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+    gc.collect()
+    gc.freeze()
+
+
+def find_uses(mark: str) -> list[tuple[dict[str, Any], str]]:
+    """Return where modules of Paddock hold a mark, or a pattern with it, as a dictionary and a key."""
+    holders = [vars(module) for name, module in sys.modules.items() if name.startswith("paddock.")]
+    return [
+        (holder, name)
+        for holder in holders
+        for name, value in holder.items()
+        if value == mark or (isinstance(value, re.Pattern) and mark in str(value.pattern))
+    ]
+
+
+def renew(mark: str, uses: list[tuple[dict[str, Any], str]]) -> None:
+    """Draw a mark again, for this process alone."""
+    new = os.urandom(len(mark) // 2).hex()
+    for holder, name in uses:
+        match holder[name]:
+            case re.Pattern(pattern=bytes(pattern), flags=flags):
+                holder[name] = re.compile(pattern.replace(mark.encode(), new.encode()), flags)
+            case re.Pattern(pattern=pattern, flags=flags):
+                holder[name] = re.compile(pattern.replace(mark, new), flags)
+            case _:
+                holder[name] = new
+
+
+def serve(requests: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request. Return the request in the process that is to be the command, None at the end."""
+    tests = os.getppid()
+    while True:
+        data, streams, _, _ = socket.recv_fds(requests, 1 << 20, 3)
+        if not data:
+            return None
+        reader, writer = os.pipe()
+        between = os.fork()
+        if between == 0:
+            command = os.fork()
+            if command:
+                os.write(writer, b"%d" % command)
+                os._exit(0)
+            while os.getppid() != tests:
+                time.sleep(0.0002)
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            return json.loads(data)
+        os.close(writer)
+        os.waitpid(between, 0)
+        requests.send(os.read(reader, 20))
+        for stream in (reader, *streams):
+            os.close(stream)
+
+
+def become_command(request: dict[str, Any]) -> None:
+    """Set what a new process has of its own: directory, limits, session, environment, arguments, streams and name."""
+    os.chdir(request["cwd"])
+    for number, limit in request["limits"].items():
+        resource.setrlimit(int(number), tuple(limit))
+    if request["session"]:
+        os.setsid()
+    if request["terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # Python adds it where the locale would be C (PEP 538).
+    coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
+    os.environ.clear()
+    os.environ.update({**coerced, **request["environment"]})
+    time.tzset()
+    sys.argv = request["arguments"]
+    Path("/proc/self/comm").write_text(Path(sys.argv[0]).name)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        unbuffered = number > 0 and old.write_through
+        raw = io.FileIO(number, "w" if number else "r", closefd=False)
+        buffer = raw if unbuffered else io.BufferedWriter(raw) if number else io.BufferedReader(raw)
+        stream = io.TextIOWrapper(
+            buffer,  # type: ignore[arg-type]
+            encoding=old.encoding,
+            errors=old.errors,
+            newline="\n",
+            line_buffering=raw.isatty() or name == "stderr",
+            write_through=unbuffered,
+        )
+        stream.mode = raw.mode
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(sys.executable).parent)  # as for the installed command, instead of tests/support
+    load()
+    marks = [getattr(sys.modules[module], name) for module, name in MARKS]
+    uses = {mark: find_uses(mark) for mark in marks}
+    found = serve(socket.socket(fileno=int(sys.argv[1])))
+    if found is not None:
+        for mark, places in uses.items():
+            renew(mark, places)
+        become_command(found)
+        from paddock.surfaces.cli import main
+
+        main()
