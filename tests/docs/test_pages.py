@@ -20,7 +20,15 @@ from paddock.policy.settings.loader import load
 from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITTEN = {"python.md", "client-libraries.md", "clients.md", "commands.md", "mcp-tools.md", "runtimes.md"}
+WRITTEN = {
+    "python.md",
+    "client-libraries.md",
+    "clients.md",
+    "commands.md",
+    "compat.md",
+    "mcp-tools.md",
+    "runtimes.md",
+}
 """Written from the source: their blocks are signatures, help pages, schemas, and programs that other tests run."""
 PAGES = [
     ROOT / "README.md",

@@ -105,4 +105,4 @@ def test_answers_for_people(workspace):
     code, out, err = paddock(workspace, "exec", "shell", "-c", "seq 3", "--query", "2", "--no-keep")
     assert (code, out, err) == (0, "stdout:1: 1\nstdout:2: 2\nstdout:3: 3\n", "")
     code, out, err = paddock(workspace, "exec", "shell", "-c", "seq 3", "--mode", "minimal", "--no-keep")
-    assert (code, out, err) == (0, "success: 6 bytes of output\n", "")
+    assert (code, out, err) == (0, "ok: 6 bytes of output\n", "")
