@@ -73,7 +73,9 @@ def _execute_child(self: Any, *arguments: Any) -> None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             socket.send_fds(server, [json.dumps(request).encode()], streams)
-            self.pid = int(server.recv(20))
+            answer = server.recv(20)
+            assert answer, "the fork server has ended: its standard error says why"
+            self.pid = int(answer)
         finally:
             _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     self._child_created = True
