@@ -300,8 +300,9 @@ def _build_work(program: _GivenProgram, given: dict[str, Any]) -> RuntimeRun:
     runtime, file, code, args = program
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
-    given = {name: value for name, value in given.items() if name != "show"}  # a setting has it
-    fields = _read_options(runtime, file, **{**given, "code": code})
+    options: dict[str, Any] = {**given, "code": code}
+    del options["show"]  # a setting has it
+    fields = _read_options(runtime, file, **options)
     return make_work(runtime, fields.pop("code"), {**fields, "args": args})
 
 
