@@ -141,7 +141,7 @@ PROBES: dict[str, Callable[[], int]] = {
 }  # fmt: skip
 
 
-def breach(zygote_process: fork_server.ForkServer, probe: Callable[[], int]) -> str:
+def breach(zygote_process: fork_server.WorkerForkServer, probe: Callable[[], int]) -> str:
     """Fork a worker, let it lock itself down, run the probe in it, and return how that ended."""
     ours, theirs = socket.socketpair()
     errors, their_errors = os.pipe()
@@ -187,7 +187,7 @@ def main() -> None:
     for number, descriptor in enumerate(nothing):  # as a zygote is started
         os.dup2(descriptor, number)
     _, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    made = fork_server.ForkServer(control, sys.argv[1], Path(find_spec("py_mini_racer").origin).parent)
+    made = fork_server.WorkerForkServer(control, sys.argv[1], Path(find_spec("py_mini_racer").origin).parent)
 
     def attack() -> NoReturn:
         ends = {name: breach(made, probe) for name, probe in PROBES.items() if not ONLY or name in ONLY}

@@ -22,7 +22,7 @@ from paddock.surfaces.mcp_server.output_schemas import build_schema
 from paddock.surfaces.mcp_server.query_reply import StoredOutputAnswer
 from paddock.surfaces.mcp_server.replies import CodeAnswer
 from paddock.surfaces.mcp_server.tools.compute import ComputationAnswer
-from paddock.surfaces.mcp_server.tools.discovery import DescribedTools, FoundTools
+from paddock.surfaces.mcp_server.tools.discovery import DescribedTools, DiscoveredTools
 from paddock.surfaces.mcp_server.tools.provision import ServersAnswer
 from paddock.surfaces.rendering.program_response import ProgramAnswer
 
@@ -42,7 +42,7 @@ MODERN: dict[str, Any] = {
 SCHEMAS = MappingProxyType(
     {
         "execute_code": build_schema(CodeAnswer),
-        "search_tools": build_schema(FoundTools),
+        "search_tools": build_schema(DiscoveredTools),
         "describe_tools": build_schema(DescribedTools),
         "provision_server": build_schema(ServersAnswer),
         "run_program": build_schema(ProgramAnswer),

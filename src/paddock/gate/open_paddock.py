@@ -33,7 +33,7 @@ from paddock.gate.runtime_service import ProgramService
 from paddock.gate.script_tool_service import Scripts
 from paddock.gate.sequence_service import SequenceServices
 from paddock.gate.servers import ServerService
-from paddock.gate.stored_output import StoredOutput
+from paddock.gate.stored_output import OutputStore
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
@@ -69,7 +69,7 @@ class OpenPaddock:
         gate: Gate,
         servers: ServerService,
         processes: Processes,
-        output: StoredOutput,
+        output: OutputStore,
         scripts: Scripts,
         programs: ProgramService,
         *,
@@ -136,7 +136,7 @@ def _watch_session(
     servers: ServerService,
     guest: GuestEngine,
     programs: ProgramService,
-    output: StoredOutput,
+    output: OutputStore,
     *,
     metrics: "Metrics | None",
 ) -> "Instrumentation | None":
@@ -212,7 +212,7 @@ def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
 def _make_programs(
     settings: Settings,
     processes: Processes,
-    output: StoredOutput,
+    output: OutputStore,
     outgoing: OutgoingRedaction,
     server: Server | None,
     *,
@@ -312,7 +312,7 @@ async def open_paddock(
         try:
             slots = FairSlots() if server is None else server.slots
             guest = GuestEngine(pool, parser, settings.guest.max_workers, slots)
-            output = StoredOutput(settings, outgoing.output, parts.artifacts)
+            output = OutputStore(settings, outgoing.output, parts.artifacts)
             mark = "" if cluster is None else cluster.node.mark
             programs = _make_programs(settings, processes, output, outgoing, server, mark=mark, slots=slots)
             closing.append(programs.close)

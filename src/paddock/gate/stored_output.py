@@ -20,7 +20,7 @@ def open_artifacts(
     return Artifacts(settings.artifacts, scanner or Scanner(settings.redaction), store=store)
 
 
-class StoredOutput:
+class OutputStore:
     """The stored output of a session; its modules are loaded at the first use."""
 
     def __init__(self, settings: Settings, scanner: Scanner, store: "ArtifactStore | None" = None) -> None:

@@ -19,7 +19,7 @@ _GAP = "\n[... {} omitted ...]\n"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToolReply:
     """The end of one call, for a model and for the program around it."""
 
     status: Status
@@ -49,7 +49,7 @@ class Answer:
         return {**facts, "files": [file.model_dump(mode="json") for file in self.files]}
 
 
-def build_answer(outcome: Outcome, *, max_chars: int, restart: str) -> Answer:
+def build_answer(outcome: Outcome, *, max_chars: int, restart: str) -> ToolReply:
     """Return an outcome for a model; this reads stored images.
 
     The text has at most about `max_chars` characters of output. `restart` says how to get a new session, for a session
@@ -59,12 +59,12 @@ def build_answer(outcome: Outcome, *, max_chars: int, restart: str) -> Answer:
     lines = [*_explain_end(outcome, max_chars, restart), *filter(None, [written]), *list_notes(outcome)]
     lines += _list_files(outcome.files)
     text = "\n".join(lines) or "(no output)"
-    return Answer(outcome.status, text, collect_images(outcome), outcome.files, outcome)
+    return ToolReply(outcome.status, text, collect_images(outcome), outcome.files, outcome)
 
 
-def build_refusal(error: RequestError | str) -> Answer:
+def build_refusal(error: RequestError | str) -> ToolReply:
     """Return the answer to arguments that are not valid. Nothing ran."""
-    return Answer(Status.INVALID, f"{Status.INVALID}: {make_encodable(str(error))}")
+    return ToolReply(Status.INVALID, f"{Status.INVALID}: {make_encodable(str(error))}")
 
 
 def _explain_end(outcome: Outcome, max_chars: int, restart: str) -> Iterator[str]:

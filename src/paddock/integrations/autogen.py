@@ -8,7 +8,7 @@ from typing import Unpack
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from paddock.integrations.answer import Answer, build_refusal
+from paddock.integrations.answer import ToolReply, build_refusal
 from paddock.integrations.tool_session import SessionOptions, ToolSession
 from paddock.model.errors import RequestError
 from paddock.model.languages import read_language
@@ -73,7 +73,7 @@ class PaddockExecutor(CodeExecutor):
 
         Raises RuntimeError before `start`, asyncio.CancelledError after the cancellation of the token.
         """
-        answers: list[Answer] = []
+        answers: list[ToolReply] = []
         for block in code_blocks:
             task = asyncio.ensure_future(self._run_block(block))
             cancellation_token.link_future(task)
@@ -103,10 +103,10 @@ class PaddockExecutor(CodeExecutor):
             self._sessions[name] = ToolSession(name, restart=_RESTART, **given)
         return self._sessions[name]
 
-    async def _run_block(self, block: CodeBlock) -> Answer:
+    async def _run_block(self, block: CodeBlock) -> ToolReply:
         if block.code.strip() == _RESTART_PROGRAM:
             await self.restart()
-            return Answer(Status.OK, "A new session has started.")
+            return ToolReply(Status.OK, "A new session has started.")
         try:
             session = self.get_session(block.language)
         except RequestError as error:
@@ -114,7 +114,7 @@ class PaddockExecutor(CodeExecutor):
         return await session.run_async(block.code)
 
 
-def _find_exit_code(answer: Answer) -> int:
+def _find_exit_code(answer: ToolReply) -> int:
     """Return 0 only for a program that ended well."""
     if answer.ok:
         return 0

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr, ValidationError
 
-from paddock.integrations.answer import Answer
+from paddock.integrations.answer import ToolReply
 from paddock.integrations.tool_session import (
     Arguments,
     SessionOptions,
@@ -60,7 +60,7 @@ def _explain_arguments(problem: ValidationError) -> str:
     return refuse_arguments(problem).text
 
 
-def _build_content(answer: Answer) -> tuple[Any, Any]:
+def _build_content(answer: ToolReply) -> tuple[Any, Any]:
     """Return the content of a message and its artifact."""
     from base64 import b64encode
 

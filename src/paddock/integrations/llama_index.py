@@ -5,7 +5,7 @@ from typing import Any, Unpack
 from llama_index.core.base.llms.types import ImageBlock, TextBlock
 from llama_index.core.tools import AsyncBaseTool, ToolMetadata, ToolOutput
 
-from paddock.integrations.answer import Answer
+from paddock.integrations.answer import ToolReply
 from paddock.integrations.tool_session import Arguments, SessionOptions, SessionTool, ToolSession
 
 
@@ -44,7 +44,7 @@ class PaddockTool(SessionTool, AsyncBaseTool):
         arguments = given if input is None else {"code": input, **given}
         return self._build_output(arguments, await self._session.run_arguments_async(arguments))
 
-    def _build_output(self, given: dict[str, Any], answer: Answer) -> ToolOutput:
+    def _build_output(self, given: dict[str, Any], answer: ToolReply) -> ToolOutput:
         images = [ImageBlock(image=image.data, image_mimetype=image.media_type) for image in answer.images]
         return ToolOutput(
             tool_name=self._metadata.get_name(),

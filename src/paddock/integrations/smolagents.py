@@ -10,7 +10,7 @@ from smolagents.local_python_executor import CodeOutput, InterpreterError, Pytho
 from smolagents.serialization import SafeSerializer
 from smolagents.tools import get_tools_definition_code
 
-from paddock.integrations.answer import Answer
+from paddock.integrations.answer import ToolReply
 from paddock.integrations.tool_session import SessionOptions, SessionTool, ToolSession
 from paddock.model.status import Status
 
@@ -144,7 +144,7 @@ class PaddockExecutor(SessionTool, PythonExecutor):
         if answer.status in (Status.FAILED, Status.INVALID):
             raise InterpreterError(answer.text)
 
-    def _end_with(self, found: Mapping[str, Any], answer: Answer) -> CodeOutput:
+    def _end_with(self, found: Mapping[str, Any], answer: ToolReply) -> CodeOutput:
         value = found["final_answer"]
         if value is None and answer.images:
             value = _decode(answer.images[-1].data)
@@ -153,7 +153,7 @@ class PaddockExecutor(SessionTool, PythonExecutor):
         return CodeOutput(output, answer.text, is_final_answer=True)
 
 
-def _find_final_answer(answer: Answer) -> Mapping[str, Any] | None:
+def _find_final_answer(answer: ToolReply) -> Mapping[str, Any] | None:
     """Return the JSON of the last displayed value if `final_answer` displayed it."""
     shown = answer.outcome.results[-1].json_value if answer.outcome and answer.outcome.results else None
     return (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import from_json
 
-from paddock.integrations.answer import Answer, build_answer, build_refusal
+from paddock.integrations.answer import ToolReply, build_answer, build_refusal
 from paddock.model.base import Texts
 from paddock.model.errors import PaddockError, RequestError
 from paddock.model.languages import read_language
@@ -98,12 +98,12 @@ class Arguments(BaseModel):
             return given
 
 
-def refuse_arguments(problem: ValidationError) -> Answer:
+def refuse_arguments(problem: ValidationError) -> ToolReply:
     """Return the answer to arguments that are not valid, without their values."""
     return build_refusal("; ".join(explain(problem, messages=_MESSAGES, limit=_MAX_FAULTS)))
 
 
-def _read_arguments(given: object) -> Arguments | Answer:
+def _read_arguments(given: object) -> Arguments | ToolReply:
     try:
         return Arguments.model_validate(from_json(given) if isinstance(given, str) else given)
     except ValidationError as problem:
@@ -151,7 +151,7 @@ class ToolSession:
 
     def run(
         self, code: str, *, files: Mapping[str, str | bytes] | None = None, restart: bool = False
-    ) -> Answer:
+    ) -> ToolReply:
         """Run a program after the earlier ones, or in a new session with `restart`.
 
         Nothing is raised for what the program does. Raises RequestError for options of the tool that are not valid,
@@ -161,21 +161,21 @@ class ToolSession:
 
     async def run_async(
         self, code: str, *, files: Mapping[str, str | bytes] | None = None, restart: bool = False
-    ) -> Answer:
+    ) -> ToolReply:
         """Do what `run` does. A cancellation interrupts the program and keeps the session."""
         paddock = await asyncio.to_thread(self._require_paddock)
         work = partial(self._execute, code=code, files=files, restart=restart)
         return await asyncio.wrap_future(paddock.submit(work))
 
-    def run_arguments(self, given: object) -> Answer:
+    def run_arguments(self, given: object) -> ToolReply:
         """Do what `run` does with the arguments of a model, as an object or as JSON text."""
         read = _read_arguments(given)
-        return read if isinstance(read, Answer) else self.run(**dict(read))
+        return read if isinstance(read, ToolReply) else self.run(**dict(read))
 
-    async def run_arguments_async(self, given: object) -> Answer:
+    async def run_arguments_async(self, given: object) -> ToolReply:
         """Do what `run_async` does with the arguments of a model, as an object or as JSON text."""
         read = _read_arguments(given)
-        return read if isinstance(read, Answer) else await self.run_async(**dict(read))
+        return read if isinstance(read, ToolReply) else await self.run_async(**dict(read))
 
     def read_file(self, path: str) -> bytes:
         """Return a file of the session. Raises OSError, ValueError for no regular file, PaddockError without one."""
@@ -234,12 +234,12 @@ class ToolSession:
 
     async def _execute(
         self, paddock: Paddock, *, code: str, files: Mapping[str, str | bytes] | None, restart: bool
-    ) -> Answer:
+    ) -> ToolReply:
         async with self._turns:
             if restart:
                 await self._end(paddock)
             interpreter = self._interpreter or await self._open(paddock)
-            if isinstance(interpreter, Answer):
+            if isinstance(interpreter, ToolReply):
                 return interpreter
             try:
                 outcome = await interpreter.run(code, files=_encode_files(files), **self._limits)
@@ -247,7 +247,7 @@ class ToolSession:
                 return build_refusal(error)
             return await asyncio.to_thread(self._build, outcome)
 
-    async def _open(self, paddock: Paddock) -> InterpreterSession | Answer:
+    async def _open(self, paddock: Paddock) -> InterpreterSession | ToolReply:
         """Open an interpreter and return it, or the refusal if policy or the machine does not allow it."""
         self._check_open()
         interpreter = paddock.session(self.language, **self._opening)

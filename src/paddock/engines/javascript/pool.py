@@ -25,7 +25,7 @@ _CONTROL_BYTES = 4096
 _CLOSING = "Paddock is closing"
 
 
-class ForkServerClient:
+class WorkerForkServerClient:
     """The parent's side of one fork server (`paddock.engines.javascript.child.fork_server`)."""
 
     def __init__(self, child: EngineProcess) -> None:
@@ -177,8 +177,8 @@ class WorkerPool:
     def __init__(self, launcher: Launcher, *, spares: int) -> None:
         self._launcher = launcher
         self._spares = spares
-        self._fork_servers: dict[EngineProfile, ForkServerClient] = {}
-        self._retired: list[ForkServerClient] = []
+        self._fork_servers: dict[EngineProfile, WorkerForkServerClient] = {}
+        self._retired: list[WorkerForkServerClient] = []
         self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
         self._refills: dict[EngineProfile, asyncio.TimerHandle] = {}
         self._closing = False
@@ -256,7 +256,7 @@ class WorkerPool:
     async def _fork(self, profile: EngineProfile) -> Worker:
         return await self._find_fork_server(profile).fork_worker()
 
-    def _find_fork_server(self, profile: EngineProfile) -> ForkServerClient:
+    def _find_fork_server(self, profile: EngineProfile) -> WorkerForkServerClient:
         if self._closing:  # `close` would not end another fork server
             raise EngineError(_CLOSING)
         fork_server = self._fork_servers.get(profile)
@@ -264,7 +264,7 @@ class WorkerPool:
             if fork_server is not None and fork_server.alive:
                 fork_server.retire()
                 self._retired = [old for old in self._retired if old.alive] + [fork_server]
-            fork_server = self._fork_servers[profile] = ForkServerClient(
+            fork_server = self._fork_servers[profile] = WorkerForkServerClient(
                 self._launcher.start_fork_server(profile)
             )
         return fork_server

@@ -42,7 +42,7 @@ class _BlockingWriter(io.BufferedWriter):
                 select.select([], [self], [])
 
 
-class _TerminalStream(io.TextIOWrapper):
+class _TerminalWriter(io.TextIOWrapper):
     """Text for a terminal: whatever its origin, only line ends, tabs and colours have an effect."""
 
     def write(self, text: str, /) -> int:
@@ -112,7 +112,7 @@ def are_separate() -> bool:
 
 def terminal_stream(buffer: IO[bytes], *, encoding: str = "utf-8") -> TextIO:
     """Return a text stream on the bytes of a terminal that escapes everything written to it."""
-    return _TerminalStream(buffer, encoding=encoding, errors="replace", line_buffering=True)
+    return _TerminalWriter(buffer, encoding=encoding, errors="replace", line_buffering=True)
 
 
 class _Controls:
@@ -139,7 +139,7 @@ def with_controls(file: TextIO) -> TextIO:
 
 def write_escaped(file: TextIO, text: str) -> None:
     """Write an escaped piece of a program's output (`terminal_text.escape_piece`)."""
-    if isinstance(file, _TerminalStream):
+    if isinstance(file, _TerminalWriter):
         file.write_escaped(text)
     else:
         file.write(text)

@@ -24,7 +24,7 @@ _DIGEST_LINES = 2000
 """Maximum number of lines from each end of a stream for a digest."""
 
 
-class ProgramError(answers.ErrorFields):
+class ProgramFailure(answers.ErrorFields):
     """Why a program is not ok."""
 
     hint: NotRequired[str]
@@ -110,7 +110,7 @@ class ProgramAnswer(answers.RunAnswer, TypedDict, total=False):
     violations: Annotated[list[str], "Protected files that it changed; they were restored."]
     stdinBytes: int
     stdinSha256: str
-    error: ProgramError
+    error: ProgramFailure
     policyDecision: PolicyFacts
     usage: Annotated[dict[str, Json], Usage]
     sandbox: Annotated[dict[str, Json], SandboxFacts]
@@ -147,7 +147,7 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
     if outcome.files or work.has_workdir:
         response["files"] = [_describe_file(file) for file in outcome.files]
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
-        fault = ProgramError(name=error.name, message=error.message, hint=error.hint)
+        fault = ProgramFailure(name=error.name, message=error.message, hint=error.hint)
         if program is not None and outcome.status is Status.FAILED:
             _add_place(fault, program)
         response["error"] = fault
@@ -224,7 +224,7 @@ def put_back(outcome: Outcome) -> str:
     return f"restored, because your own tools run or trust it: {paths}" if changed else ""
 
 
-def _add_place(fault: ProgramError, program: ProgramEnd) -> None:
+def _add_place(fault: ProgramFailure, program: ProgramEnd) -> None:
     """Add the first file and line in a failed program's errors, if any."""
     stderr = gist(program.stderr, "stderr", keep=_DIGEST_LINES)
     stdout = gist(program.stdout, "stdout", keep=_DIGEST_LINES)

@@ -23,7 +23,7 @@ from paddock.engines.servers.calls.lifecycle import (
     Dispatch,
     IdleRules,
     Refuse,
-    ServerChild,
+    ServerIncarnation,
     ServerPool,
     ServerState,
     ShutDown,
@@ -56,7 +56,7 @@ def test_legal_moves_are_those_of_the_specification(source):
     }
     assert TRANSITIONS[source] == legal[source]
     for target in ServerState:
-        child = ServerChild(1, "a", source)
+        child = ServerIncarnation(1, "a", source)
         if target in legal[source]:
             child.change_state(target)
             assert child.state is target

@@ -32,7 +32,7 @@ another compiler to trust."""
 _PASSED_DESCRIPTORS = 2
 
 
-class ForkServer:
+class WorkerForkServer:
     """The fork server behind one control socket."""
 
     def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
@@ -128,7 +128,7 @@ def main() -> None:
     lockdown.continue_without_parent()
     control = socket.socket(fileno=int(control_fd))
     try:
-        fork_server = ForkServer(control, profile, Path(library_directory))
+        fork_server = WorkerForkServer(control, profile, Path(library_directory))
     except OSError as error:
         control.send(
             json.dumps({"failed": f"JavaScript cannot be confined on this machine: {error}"}).encode()

@@ -180,7 +180,7 @@ class IdleRules:
 
 
 @dataclass(slots=True)
-class ServerChild:
+class ServerIncarnation:
     """One incarnation of a server."""
 
     number: int
@@ -204,7 +204,7 @@ class ServerPool:
         self, terms: Mapping[str, IdleRules], *, bound: int = MAX_LIVE, breaker: Breaker | None = None
     ) -> None:
         self.bound = bound
-        self.children: dict[str, ServerChild] = {}
+        self.children: dict[str, ServerIncarnation] = {}
         self.breakers = dict.fromkeys(terms, breaker or Breaker())
         self.queue: dict[int, str] = {}
         """Waiting calls and their servers, in order of arrival."""
@@ -300,9 +300,9 @@ class ServerPool:
             return [self._start_child(server, child)]
         return []
 
-    def _start_child(self, server: str, failed: ServerChild | None) -> Start:
+    def _start_child(self, server: str, failed: ServerIncarnation | None) -> Start:
         self._started += 1
-        child = failed or ServerChild(self._started, server)
+        child = failed or ServerIncarnation(self._started, server)
         child.number, child.live = self._started, True
         child.calls.clear()
         child.change_state(ServerState.CONNECTING)
@@ -341,7 +341,7 @@ class ServerPool:
         child.calls.remove(call)
         return self._settle_child(child, now) if child.state is ServerState.ACTIVE else []
 
-    def _settle_child(self, child: ServerChild, now: float) -> list[Instruction]:
+    def _settle_child(self, child: ServerIncarnation, now: float) -> list[Instruction]:
         """Keep a child without calls idle, or end it if it is ephemeral or its breaker has opened."""
         if child.calls:
             return []
@@ -369,11 +369,11 @@ class ServerPool:
         elif verdict is CallHealth.FAILURE:
             self.breakers[server] = self.breakers[server].record_failure(now)
 
-    def _idle_limit(self, child: ServerChild) -> float:
+    def _idle_limit(self, child: ServerIncarnation) -> float:
         limit = self._terms[child.server].idle_timeout_ms
         return float("inf") if limit is None else limit
 
-    def _close_child(self, child: ServerChild) -> Stop:
+    def _close_child(self, child: ServerIncarnation) -> Stop:
         child.change_state(ServerState.CLOSED)
         return Stop(child.number)
 

@@ -35,7 +35,7 @@ SEARCH_WAIT_S = 30.0
 _MAX_MATCHES = 50
 
 
-class FoundTool(TypedDict):
+class DiscoveredTool(TypedDict):
     """A tool that a search found."""
 
     server: str
@@ -59,10 +59,10 @@ class LookupAnswer(TypedDict):
     error: NotRequired[answers.ErrorFields]
 
 
-class FoundTools(LookupAnswer):
+class DiscoveredTools(LookupAnswer):
     """The answer of `search_tools`."""
 
-    tools: NotRequired[list[FoundTool]]
+    tools: NotRequired[list[DiscoveredTool]]
 
 
 class DescribedTools(LookupAnswer):
@@ -101,7 +101,7 @@ class _Discovery:
             queries, server=server, limit=limit, patience_s=SEARCH_WAIT_S
         )
         lines = [render_signature(hit.tool, catalog.find_observed_type(hit.tool)) for hit in hits]
-        found: list[FoundTool] = [
+        found: list[DiscoveredTool] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
             for hit, line in zip(hits, lines, strict=True)
         ]
@@ -157,7 +157,7 @@ def build_discovery_tools(servers: "ServerService", cap: int) -> list[McpTool]:
             ),
             run=discovery.search_tools,
             phrases=frozenset({"queries"}),
-            output_schema=build_schema(FoundTools),
+            output_schema=build_schema(DiscoveredTools),
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
         McpTool(
@@ -182,7 +182,7 @@ def build_discovery_tools(servers: "ServerService", cap: int) -> list[McpTool]:
 def _build_answer(
     headline: str,
     texts: list[str],
-    found: list[FoundTool] | list[DescribedTool],
+    found: list[DiscoveredTool] | list[DescribedTool],
     notes: list[str],
     cap: int,
 ) -> ToolAnswer:
