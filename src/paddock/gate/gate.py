@@ -27,7 +27,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from paddock.engines.javascript.clock import GuestClock
 from paddock.foundation.cancellation import run_shielded
@@ -43,7 +43,7 @@ from paddock.gate.audit_facts import (
 )
 from paddock.gate.host_access import ConnectionWatch
 from paddock.gate.host_calls import OnResult
-from paddock.gate.watchers import Watchers
+from paddock.gate.watchers import Listeners, Watchers
 from paddock.gate.work import KINDS, kind_of
 from paddock.gate.work.ends import CANCELLED
 from paddock.gate.work.kind import Context, Engines
@@ -53,22 +53,18 @@ from paddock.model.errors import EngineError, PaddockError
 from paddock.model.host_names import Authority
 from paddock.model.ids import mint_id, new_id, spend_id
 from paddock.model.network import Connection, HostDecision
-from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
+from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions.decision import Policy
-from paddock.policy.redaction.outgoing import OnCall, OutgoingRedaction
+from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.best_effort import BestEffortSink
 from paddock.record.ledger.forwarding import RedactedSink
 from paddock.record.ledger.sink import AuditSink, Field
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from paddock.engines.servers.person import Person
-    from paddock.foundation.fair_slots import Slot
     from paddock.gate.claims import SessionClaims
-    from paddock.record.output.recorder import OnOutput
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,
@@ -154,40 +150,19 @@ class Gate:
         self,
         request: ExecutionRequest,
         *,
-        on_console: OnConsole | None = None,
-        on_output: "OnOutput | None" = None,
-        on_call: OnCall | None = None,
         asker: Asker | None = None,
-        stop: asyncio.Event | None = None,
-        on_raw_stdout: Callable[[bytes], None] | None = None,
-        patient: bool = False,
-        max_wait_ms: int | None = None,
-        on_workdir: "Callable[[Path], None] | None" = None,
-        slot: "Slot | None" = None,
+        **listeners: Unpack[Listeners],
     ) -> Outcome:
         """Run a request and return its outcome.
 
-        `on_console` receives each console line of a script at once, `on_call` each of its calls after the call has
-        ended, `on_output` the output of a program. None of these receives a secret. `asker` asks a person about the
-        request and its children where a rule wants that. Setting `stop` ends a program, or a single call, as
-        `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
-        The other arguments are fields of `Watchers`.
+        `asker` asks a person about the request and its children where a rule wants that. The `listeners` are fields of
+        `Watchers`. Cancelling the task ends any work, and this is recorded.
 
         Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
         PaddockError after `aclose`.
         """
-        watchers = Watchers(
-            on_console,
-            on_output,
-            stop,
-            on_call,
-            on_raw_stdout=on_raw_stdout,
-            patient=patient,
-            max_wait_ms=max_wait_ms,
-            on_workdir=on_workdir,
-            slot=slot,
-            waits=None if slot is None else {"queue_ms": slot.waited_ms},
-        )
+        slot = listeners.get("slot")
+        watchers = Watchers(**listeners, waits=None if slot is None else {"queue_ms": slot.waited_ms})
         if request.parent is not None:
             return await self._make_outcome(request, watchers)
         if self._ended:

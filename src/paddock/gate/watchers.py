@@ -1,7 +1,7 @@
 """What follows a request while it runs."""
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,14 +15,33 @@ if TYPE_CHECKING:
     from paddock.record.output.recorder import OnOutput
 
 
+class Listeners(TypedDict, total=False):
+    """The arguments of `Gate.execute` that follow a request; surfaces hand them on. `Watchers` says what each does."""
+
+    on_console: "OnConsole | None"
+    on_output: "OnOutput | None"
+    on_call: "OnCall | None"
+    on_raw_stdout: "Callable[[bytes], None] | None"
+    on_workdir: "Callable[[Path], None] | None"
+    stop: asyncio.Event | None
+    patient: bool
+    max_wait_ms: int | None
+    slot: "Slot | None"
+
+
 class Watchers(NamedTuple):
-    """The callbacks of a request while it runs, and its stop event."""
+    """What follows a request while it runs: that of its caller, and that of the gate."""
 
     on_console: "OnConsole | None" = None
+    """Receives each console line of a script at once, without secrets."""
     on_output: "OnOutput | None" = None
+    """Receives the output of a program at once, without secrets."""
     stop: asyncio.Event | None = None
+    """Ends a program, or a single call, as `cancelled` when it is set. The outcome keeps the output until then."""
     on_call: "OnCall | None" = None
+    """Receives each call of a script after the call has ended, without secrets."""
     on_result: "OnResult | None" = None
+    """Receives the raw result of each call of a server."""
     on_raw_stdout: "Callable[[bytes], None] | None" = None
     """Receives standard output before secrets are removed, to compare it inside of Paddock. It is never shown."""
     claim: "RequestClaim | None" = None

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Unpack
 
 from paddock.model import languages
 from paddock.model.errors import PaddockError, RequestError
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from paddock.foundation.fair_slots import Slot
     from paddock.gate.approvals import Asker
     from paddock.gate.open_paddock import OpenPaddock
-    from paddock.model.outcome import OnConsole, Outcome
+    from paddock.gate.watchers import Listeners
+    from paddock.model.outcome import Outcome
     from paddock.model.request import ExecutionRequest, RequestKey
-    from paddock.policy.redaction.outgoing import OnCall
     from paddock.policy.settings.schema import RuntimeSettings
     from paddock.record.output.artifacts import Artifacts
-    from paddock.record.output.recorder import OnOutput
 
 P = ParamSpec("P")
 
@@ -77,20 +76,15 @@ class RunningSession(LoopOrigin):
         request: "ExecutionRequest",
         *,
         asker: "Asker | None" = None,
-        on_console: "OnConsole | None" = None,
-        on_output: "OnOutput | None" = None,
-        on_call: "OnCall | None" = None,
-        stop: asyncio.Event | None = None,
-        on_raw_stdout: Callable[[bytes], None] | None = None,
-        patient: bool = False,
-        slot: "Slot | None" = None,
+        **listeners: "Unpack[Listeners]",
     ) -> "Outcome":
         """Run a request and return its outcome. An exception of a listener ends it and is raised here.
 
         Raises PaddockError if the Paddock is closed meanwhile.
         """
-        check_listeners(on_console=on_console, on_output=on_output, on_call=on_call)
-        check_type(stop, (asyncio.Event, type(None)), "stop", "an asyncio.Event")
+        for name in ("on_console", "on_output", "on_call"):
+            check_listeners(**{name: listeners.get(name)})
+        check_type(listeners.get("stop"), (asyncio.Event, type(None)), "stop", "an asyncio.Event")
         faults: list[BaseException] = []
 
         def guard_listener(listener: Callable[P, None] | None) -> Callable[P, None] | None:
@@ -106,19 +100,10 @@ class RunningSession(LoopOrigin):
                 task.cancel()
 
         self.check_caller()
-        task = asyncio.create_task(
-            self.session.gate.execute(
-                request,
-                on_console=guard_listener(on_console),
-                on_output=guard_listener(on_output),
-                on_call=guard_listener(on_call),
-                asker=asker,
-                stop=stop,
-                on_raw_stdout=on_raw_stdout,
-                patient=patient,
-                slot=slot,
-            )
-        )
+        listeners["on_console"] = guard_listener(listeners.get("on_console"))
+        listeners["on_output"] = guard_listener(listeners.get("on_output"))
+        listeners["on_call"] = guard_listener(listeners.get("on_call"))
+        task = asyncio.create_task(self.session.gate.execute(request, asker=asker, **listeners))
         try:
             outcome = await task
         except asyncio.CancelledError:

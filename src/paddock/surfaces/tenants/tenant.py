@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError, Slot
@@ -16,7 +16,7 @@ from paddock.gate.open_paddock import OpenPaddock
 from paddock.gate.questions import Questions, QuestionStore, ask_and_wait
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
-from paddock.model.outcome import OnConsole, Outcome
+from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, Work
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
@@ -26,8 +26,7 @@ from paddock.surfaces.tenants.errors import NotPermitted, TenantBusy, UnknownTok
 from paddock.surfaces.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
-    from paddock.policy.redaction.outgoing import OnCall
-    from paddock.record.output.recorder import OnOutput
+    from paddock.gate.watchers import Listeners
 
 OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[OpenPaddock]]
 """Opens the session of an actor, whose questions go to an asker."""
@@ -217,29 +216,19 @@ class Tenant:
         self,
         request: ExecutionRequest,
         *,
-        max_wait_ms: int | None = None,
-        on_console: OnConsole | None = None,
-        on_output: "OnOutput | None" = None,
-        on_call: "OnCall | None" = None,
         asker: Asker | None = None,
-        stop: asyncio.Event | None = None,
+        **listeners: "Unpack[Listeners]",
     ) -> Outcome:
         """Run a request as this tenant's actor and return its outcome; see `admit` and `Gate.execute`.
 
         Raises UnknownToken if the token is revoked meanwhile; the request then ends, and its record says `cancelled`.
         """
         own = request.model_copy(update={"actor": self.actor})
-        async with self.admit(max_wait_ms, asker, SlotNeeds.from_work(request.work)) as admission:
+        async with self.admit(
+            listeners.get("max_wait_ms"), asker, SlotNeeds.from_work(request.work)
+        ) as admission:
             running = asyncio.ensure_future(
-                self.opened.gate.execute(
-                    own,
-                    on_console=on_console,
-                    on_output=on_output,
-                    on_call=on_call,
-                    asker=admission.ask,
-                    stop=stop,
-                    slot=admission.slot,
-                )
+                self.opened.gate.execute(own, asker=admission.ask, **{**listeners, "slot": admission.slot})
             )
             try:
                 await asyncio.wait({running})
