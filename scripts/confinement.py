@@ -6,6 +6,7 @@
 import re
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 from paddock.confinement.sandbox.child.protected_names import PROTECTED
@@ -198,11 +199,15 @@ capability.
 
 ### What `landlock` leaves open
 
-In the tier `landlock` some risks are left. `paddock doctor`, and the outcome of each program, list those that hold
-on the machine. All of them are:
+Some risks are left. `paddock doctor`, and the outcome of each program, list those that hold on the machine. Only the
+tier `landlock` has these:
 
 @LANDLOCK@
 * Before Linux 6.12: @SIGNALS@.
+
+The tier `namespaces` has these, too:
+
+@BOTH@
 
 Which of them hold depends on the machine:
 
@@ -253,7 +258,8 @@ the file or change the folder. It can take locks, of which others notice only if
 
 ### Pauses of sessions
 
-Nothing of a session runs between two executions. Paddock traces each of its threads (ptrace(2)) and stops it. No timer
+Nothing of a session runs between two executions. Paddock traces each of its threads (ptrace(2)) and stops it. It stops
+the worker of a JavaScript session, which cannot start a timer of the kernel, with `SIGSTOP`. No timer
 and no signal of the program continues it. A system call that a thread has begun is finished.
 
 In the tier `landlock`, an ordinary user may not trace a process that hides from its user (`PR_SET_DUMPABLE`), and no
@@ -349,9 +355,9 @@ def render_protected_paths() -> str:
     return "\n".join(("| tools | names and patterns |", "|---|---|", *rows))
 
 
-def render_landlock_risks() -> str:
-    """Return a list of what the tier `landlock` does not close."""
-    lines = (f"{risk[0].upper()}{risk[1:]}." for risk in RESIDUAL_RISKS["landlock"])
+def render_risks(risks: Iterable[str]) -> str:
+    """Return a list of what a tier does not close."""
+    lines = (f"{risk[0].upper()}{risk[1:]}." for risk in risks)
     return "\n".join(textwrap.fill(line, 112, initial_indent="* ", subsequent_indent="  ") for line in lines)
 
 
@@ -370,7 +376,10 @@ def table() -> str:
 def main() -> int:
     """Write or check the page."""
     page = HEAD.replace("@PROTECTED@", render_protected_paths())
-    page = page.replace("@LANDLOCK@", render_landlock_risks()).replace("@SIGNALS@", SIGNAL_RISK) + table()
+    both = set(RESIDUAL_RISKS["namespaces"])
+    page = page.replace("@BOTH@", render_risks(RESIDUAL_RISKS["namespaces"]))
+    page = page.replace("@LANDLOCK@", render_risks(r for r in RESIDUAL_RISKS["landlock"] if r not in both))
+    page = page.replace("@SIGNALS@", SIGNAL_RISK) + table()
     if "--check" not in sys.argv:
         TARGET.write_text(page)
     elif not TARGET.exists() or TARGET.read_text() != page:

@@ -29,7 +29,7 @@ from paddock.engines.secrets.stored_logins import KeptLogins
 from paddock.engines.servers.auth import guarded_http
 from paddock.engines.servers.auth.client_config import OAuth
 from paddock.engines.servers.auth.code_flow import AuthorizationPrompt, log_in
-from paddock.engines.servers.calls.pool import Hub
+from paddock.engines.servers.calls.hub import Hub
 from paddock.engines.servers.config import HttpServer
 from paddock.engines.servers.person import PERSON, ServerForm
 from paddock.model.errors import PaddockError, ServerError, ServerUnauthorized

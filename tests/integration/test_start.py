@@ -79,7 +79,7 @@ ROOMS = {
         "paddock.gate.sequences",
         "paddock.engines.servers.config",
         "paddock.engines.servers.catalog.semantic_choice",
-        "paddock.engines.servers.calls.pool",
+        "paddock.engines.servers.calls.hub",
     ),
     *(
         "paddock.model.artifact",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
-from paddock.engines.javascript.clock import GuestClock
+from paddock.engines.run_clock import RunClock
 from paddock.engines.servers.person import ServerForm, UnanswerableQuestion
 from paddock.gate.audit_facts import identity_facts
 from paddock.gate.work import kind_of
@@ -84,7 +84,7 @@ class RunState:
     """State of one run while it lasts."""
 
     asker: Asker
-    clock: GuestClock = field(default_factory=GuestClock)
+    clock: RunClock = field(default_factory=RunClock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a person is asked: a run asks one question at a time."""
     allowed: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
@@ -143,7 +143,7 @@ class Approvals:
         """Remove a request from the register."""
         del self._runs[request.id]
 
-    def clock_of(self, request: ExecutionRequest) -> GuestClock:
+    def clock_of(self, request: ExecutionRequest) -> RunClock:
         """Return the clock of a request."""
         return self._find_run(request).clock
 

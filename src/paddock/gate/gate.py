@@ -2,20 +2,21 @@
 
     defaults, alias of a tool
       |
-    decide (`policy.decision`: grants, rules); refine (may ask the server for its list of tools), and decide again
+    decide (`decisions/decision.py`: grants, rules); refine (may ask the server for its list of tools), and decide again
       |--denied--> audit "decided" -> Outcome(denied)
       |
     where a rule says so: check name, definition and arguments (`kind.check`), then ask a person (`approvals`)
       |
     admit: wait for a slot           a rehearsal (dry_run) ends here: audit "decided" -> a stub
       |
-    claim among the machines of a cluster, if the request may have effects (`app.claims`)
+    claim among the machines of a cluster, if the request may have effects (`claims.py`)
       |--ran before--> audit "decided" -> the stored Outcome
     claim: audit "started" is written before anything runs
       |
-    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a script
-      |                              tool by `script_tools.inputs`, an SDK method by `sdk.service`, a process by
-      |                              `sandbox.spec`; removes secrets from streams (`output.recorder`)
+    run -> RawResult                 may still refuse: a tool by `servers/calls/call_checks.py` (listed, pinned,
+      |                              schema), a script tool by `script_tools/inputs.py`, an SDK method by
+      |                              `sdk/service.py`, a process by `sandbox/spec.py`; removes secrets from streams
+      |                              (`output/recorder.py`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
@@ -29,7 +30,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-from paddock.engines.javascript.clock import GuestClock
+from paddock.engines.run_clock import RunClock
 from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.large_json import run_in_slices
 from paddock.gate import visible_tools
@@ -290,7 +291,7 @@ class Gate:
         async def refuse(_authority: Authority, _decision: HostDecision) -> bool:
             return False
 
-        return ConnectionWatch(GuestClock(), refuse, record, self._network, self.engines.sdk.find_secret)
+        return ConnectionWatch(RunClock(), refuse, record, self._network, self.engines.sdk.find_secret)
 
     def _hide_secrets(self, connection: Connection) -> Connection:
         hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paddock.confinement.network.connector import Decide
     from paddock.confinement.network.outer_proxy import OuterProxy
     from paddock.confinement.sandbox.protocol import Pausable
-    from paddock.engines.javascript.clock import GuestClock
+    from paddock.engines.run_clock import RunClock
 
 _BUNDLE = ".certificates.pem"
 MAX_LISTED = 200
@@ -35,7 +35,7 @@ _MAX_HINTS = 3
 class ConnectionWatch(NamedTuple):
     """The gate's side of the connections of one request."""
 
-    clock: "GuestClock"
+    clock: "RunClock"
     """Pauses the program while a person is asked."""
 
     ask: Callable[[Authority, HostDecision], Awaitable[bool]]
@@ -124,7 +124,7 @@ class HostAccess:
             on_connection=self._take,
             limits=self._turn.watch.limits,
             ask=self._ask,
-            authority=self._authority,
+            certificates=self._authority,
             secret=self._turn.watch.secret,
             outer=self._outer,
         )

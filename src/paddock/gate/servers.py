@@ -22,7 +22,7 @@ from paddock.policy.settings.schema import Settings
 if TYPE_CHECKING:
     from paddock.engines.secrets.stored_logins import KeptLogins
     from paddock.engines.servers.calls.call_checks import CallChecks
-    from paddock.engines.servers.calls.pool import Hub, ServerStatus
+    from paddock.engines.servers.calls.hub import Hub, ServerStatus
     from paddock.engines.servers.catalog.catalog import Catalog
     from paddock.engines.servers.catalog.inferred_types import InferredTypes
     from paddock.engines.servers.catalog.provisioning.service import Provisioning
@@ -317,7 +317,7 @@ class ServerService:
 
     def _open_hub(self) -> "Hub":
         if self._hub is None:
-            from paddock.engines.servers.calls.pool import Hub
+            from paddock.engines.servers.calls.hub import Hub
 
             self._hub = Hub(
                 self.servers_by_name,

@@ -78,7 +78,7 @@ class World:
         certificates = CertificateAuthority([rule.host for rule in rules if rule.inspects])
         (self.folder / "bundle.pem").write_text(certificates.certificate)
         find = find or {"TOKEN": TOKEN, **(secrets or {})}.get
-        with run_proxy(*rules, authority=certificates, secret=find, ask=ask) as proxy:
+        with run_proxy(*rules, certificates=certificates, secret=find, ask=ask) as proxy:
             self.proxy_address = proxy.address
             yield proxy
 

@@ -32,7 +32,8 @@ OnConnection = Callable[[Connection], None]
 """Called with each connection at its end, and with each refused one."""
 
 MAX_QUESTIONS = 100
-"""Maximum number of hosts, ports and requests that a person is asked about for one job."""
+"""Maximum number of hosts, ports and requests that a person is asked about for one job, which may be a session of many
+runs. The gate bounds the questions of one run."""
 _MAX_HOST_CHARS = 253
 
 
@@ -49,7 +50,7 @@ class ProxyTerms:
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     ask: Ask | None = None
     """None if no person can be asked."""
-    authority: "CertificateAuthority | None" = None
+    certificates: "CertificateAuthority | None" = None
     """What signs for the hosts whose TLS is opened; None if no rule needs it."""
     secret: Callable[[str], str | None] = _know_no_secret
     """Returns a secret of the vault by name, for header fields that are added; None if there is none."""
@@ -181,7 +182,7 @@ class Connector:
     @property
     def certificates(self) -> "CertificateAuthority | None":
         """What signs for the hosts whose TLS is opened."""
-        return self._terms.authority
+        return self._terms.certificates
 
     def fill_in(self, header: Header) -> AddedHeader:
         """Return header fields with their secrets. Raises DialRefusedError for a secret that does not exist."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from paddock.engines.javascript.clock import GuestClock
+from paddock.engines.run_clock import RunClock
 from paddock.foundation.fair_slots import Slot
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
@@ -76,7 +76,7 @@ class GuestTask:
     """Whose turn it takes where programs wait."""
     depth: int = 0
     """Number of programs that wait for this one, each for the next."""
-    clock: GuestClock = field(default_factory=GuestClock)
+    clock: RunClock = field(default_factory=RunClock)
     """The clock of its wall time."""
     sink: ResultSink | None = None
     """Stores a result over its limit."""

@@ -4,5 +4,5 @@
 `result` are the values that all parts share, `pins` the definitions that a person approved, `aliases` and `typescript`
 how a tool is named and shown. `local_server` are functions of the caller as tools, `person` answers a server's
 questions, `output` reads what a server wrote.
-The heart is `calls` (start at `pool`); `auth` logs in, `catalog` searches. Who may call what is in `policy/decisions`.
+The heart is `calls` (start at `hub`); `auth` logs in, `catalog` searches. Who may call what is in `policy/decisions`.
 """

@@ -2,4 +2,5 @@
 
 `runner` is the heart: each run and each test is one request. `program` are its values, `mapping` runs many with a
 bound, `compare` judges, `lines` and `answer_file` are what `paddock batch` reads and keeps.
+`surfaces/client/ray` runs batches on a Ray cluster.
 """

@@ -74,7 +74,7 @@ class BatchOrigin(NamedTuple):
 
 
 class BatchRunner:
-    """Runs programs through a gate, such as `session.gate.execute` of a `Session`, with its settings."""
+    """Runs programs through a gate, such as `gate.execute` of an `OpenPaddock`, with its settings."""
 
     def __init__(self, execute: Execute, origin: BatchOrigin, settings: RuntimeSettings) -> None:
         self._execute_request = execute

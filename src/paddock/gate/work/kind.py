@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from paddock.confinement.sandbox.protocol import OpenHosts
-    from paddock.engines.javascript.clock import GuestClock
     from paddock.engines.javascript.engine import GuestEngine
+    from paddock.engines.run_clock import RunClock
     from paddock.engines.sdk.requests import MakeToolRun
     from paddock.engines.servers.person import Person
     from paddock.engines.servers.result import ToolResult
@@ -104,7 +104,7 @@ class Context(NamedTuple):
     commands: tuple[str, ...]
     """Names of the commands that the settings add to the SDK."""
     make_tool_run: "MakeToolRun"
-    clock_of: "Callable[[ExecutionRequest], GuestClock]"
+    clock_of: "Callable[[ExecutionRequest], RunClock]"
     """Returns the clock of a request. It stops while a person is asked."""
     person_of: "Callable[[ExecutionRequest, str], Person]"
     """Returns what answers the questions that a server asks during a call."""

@@ -1,4 +1,4 @@
-"""Programs in language runtimes."""
+"""Programs in language runtimes: what policy and record need of them. `gate/runtime_service.py` runs them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

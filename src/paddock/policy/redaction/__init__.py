@@ -9,15 +9,16 @@
 
 Where that happens:
 
-* streams of programs while they arrive, also if they are not stored (`output.recorder`, by `stream.StreamRedactor`)
-* files that programs leave, if they are texts (`output.artifacts`)
+* streams of programs while they arrive, also if they are not stored (`record/output/recorder.py`, by
+  `stream.StreamRedactor`)
+* files that programs leave, if they are texts (`record/output/artifacts.py`)
 * values, console, errors and calls when the outermost request ends (`outgoing`, called by the gate)
-* values that an execution in a session shows (`sessions.bundles`)
+* values that an execution in a session shows (`engines/sessions/bundles.py`)
 * answers of the MCP server, once more
-* questions to a person (`policy.questions`)
+* questions to a person (`policy/decisions/questions.py`)
 * facts of the record (`outgoing.OutgoingRedaction.facts`)
 
-`scanner.Scanner` finds the secrets. The hub removes a server's own credentials from its answers
+`scanner.Scanner` finds the secrets. The hub (`engines/servers`) removes a server's own credentials from its answers
 (`known.ServerSecrets`). A program gets the rest of such an answer unredacted.
 
 A rule matches only within a line, so that the result never depends on how a text is split into chunks. RE2 runs every

@@ -34,7 +34,7 @@ from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table
-from paddock.surfaces.client.ray.cluster import name_resources
+from paddock.surfaces.client.ray.nodes import name_resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@
     interpreter session              the mark in its handle
     execution, waiting call of MCP   its id has no mark: the other replicas are asked whether they have it
 
-A mark names one run of one replica (`cluster.replicas`). It selects a row of the database, and only that row has an
+A mark names one start of one replica (`cluster.replicas`). It selects a row of the database, and only that row has an
 address. Without a living owner the request is handled here, by what reports that there is no such thing. Which routes
 of the API are about one replica's memory is declared on them (`elsewhere`).
 """

@@ -285,7 +285,7 @@ class _Round(PendingCall[T]):
         self._requests: InputRequests = {}
         self._state = ""
         self._reply: asyncio.Future[Mapping[str, object]] | None = None
-        super().__init__(actor, read_client_id(context), work, pending.inbox)
+        super().__init__(actor, read_client_id(context), work, pending.questions)
 
     def make_caller(self) -> McpCaller:
         """Return a caller whose client is asked through this round."""

@@ -40,16 +40,16 @@ _MAX_ENDED_CALLS = 16
 
 
 class PendingCall(Generic[T]):
-    """The work of a request that continues without its caller; its questions are kept in the inbox."""
+    """The work of a request that continues without its caller; its questions are kept in `questions`."""
 
-    def __init__(self, actor: str, client: str, work: Work[T], inbox: Questions) -> None:
+    def __init__(self, actor: str, client: str, work: Work[T], questions: Questions) -> None:
         self.actor = actor
         self.client = client
         self.question: Question | None = None
         self.asking = asyncio.Event()
         """Set while a question waits."""
         self.answered = asyncio.Event()
-        self._inbox = inbox
+        self._questions = questions
         self._listener: OnConsole | None = None
         self.task = asyncio.create_task(work(self.make_caller()))
 
@@ -79,11 +79,11 @@ class PendingCall(Generic[T]):
 
     async def _ask_person(self, question: Question) -> approval.Answer:
         try:
-            async with self._inbox.keep_question(question):
+            async with self._questions.keep_question(question):
                 self.question = question
                 self.answered.clear()
                 self.asking.set()
-                answer = await self._inbox.wait_for_answer(question)
+                answer = await self._questions.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # the error text is for the person, not for the program
             _log.warning("no person can be asked: %s", error)
             return approval.Answer(verdict="unasked", by="paddock", told=QUESTIONS_UNUSABLE)
@@ -97,12 +97,12 @@ class PendingCall(Generic[T]):
 class PendingCalls:
     """The calls of one server that wait for `paddock approve`, and the answers that are not fetched yet."""
 
-    def __init__(self, inbox: Questions, fetching: tuple[str, str], patience_s: float = _WAIT_S) -> None:
-        """Keep questions in `inbox`. `fetching` is the tool that clients should come back with, and its argument.
+    def __init__(self, questions: Questions, fetching: tuple[str, str], patience_s: float = _WAIT_S) -> None:
+        """Keep questions in `questions`. `fetching` is the tool that clients should come back with, and its argument.
 
         A client that comes back while its person decides waits up to `patience_s`.
         """
-        self.inbox = inbox
+        self.questions = questions
         self._fetching = fetching
         self._patience_s = patience_s
         self._calls: dict[str, PendingCall[ToolAnswer]] = {}
@@ -118,49 +118,49 @@ class PendingCalls:
     def end_calls_of_client(self, client: str) -> None:
         """End the calls of a client whose session has ended."""
         self._clients.discard(client)
-        for run, errand in [*self._calls.items()]:
-            if errand.client == client and not errand.task.done():
-                errand.task.cancel()
+        for run, call in [*self._calls.items()]:
+            if call.client == client and not call.task.done():
+                call.task.cancel()
                 del self._calls[run]
 
     async def run_call(
         self, actor: str, client: str, work: Work[ToolAnswer], listener: OnConsole | None
     ) -> ToolAnswer:
         """Return the answer of a tool, or that the call waits for a person."""
-        errand = PendingCall(actor, client, work, self.inbox)
-        self.running.add(errand.task)
-        errand.task.add_done_callback(self.running.discard)
-        await errand.wait_until_paused(listener)
-        return await self.settle_call(errand)
+        call = PendingCall(actor, client, work, self.questions)
+        self.running.add(call.task)
+        call.task.add_done_callback(self.running.discard)
+        await call.wait_until_paused(listener)
+        return await self.settle_call(call)
 
-    async def settle_call(self, errand: PendingCall[ToolAnswer]) -> ToolAnswer:
+    async def settle_call(self, call: PendingCall[ToolAnswer]) -> ToolAnswer:
         """Return the answer of a call that has ended. If it waits for a person, keep it and return that."""
-        if errand.task.done() or (question := errand.question) is None:
-            return await errand.task
-        self._keep_call(question.run, errand)
+        if call.task.done() or (question := call.question) is None:
+            return await call.task
+        self._keep_call(question.run, call)
         return self._report_waiting(question)
 
     def holds_run(self, run: str, actor: str) -> bool:
         """Return whether a call of this actor waits, or its answer was not fetched yet."""
-        errand = self._calls.get(run)
-        return errand is not None and errand.actor == actor
+        call = self._calls.get(run)
+        return call is not None and call.actor == actor
 
     async def fetch_answer(self, run: str, actor: str) -> ToolAnswer:
         """Return the answer of a waiting call and forget it, or return that it still waits."""
-        errand = self._calls.get(run)
-        if errand is None or errand.actor != actor:
+        call = self._calls.get(run)
+        if call is None or call.actor != actor:
             return _report_unknown_run(run)
-        if errand.question is not None:
+        if call.question is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._patience_s):
-                    await errand.answered.wait()
-        if errand.question is None:
-            await errand.wait_until_paused(None, ends=False)
-        if (question := errand.question) is not None:
+                    await call.answered.wait()
+        if call.question is None:
+            await call.wait_until_paused(None, ends=False)
+        if (question := call.question) is not None:
             return self._report_waiting(question)
-        if errand.task.cancelled():
+        if call.task.cancelled():
             return _report_unknown_run(run)
-        answer = await asyncio.shield(errand.task)
+        answer = await asyncio.shield(call.task)
         known = self._calls.pop(run, None) is not None
         return _convert_fetched_answer(answer) if known else _report_unknown_run(run)
 
@@ -168,8 +168,8 @@ class PendingCalls:
         """End all work that waits or runs."""
         await cancel_all(self.running)
 
-    def _keep_call(self, run: str, errand: PendingCall[ToolAnswer]) -> None:
-        self._calls[run] = errand
+    def _keep_call(self, run: str, call: PendingCall[ToolAnswer]) -> None:
+        self._calls[run] = call
         ended = [each for each, kept in self._calls.items() if kept.task.done()]
         for each in ended[:-_MAX_ENDED_CALLS]:
             del self._calls[each]

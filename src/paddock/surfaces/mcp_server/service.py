@@ -110,9 +110,9 @@ class Service:
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
-        self._inbox = questions or open_local_questions(settings, None)
+        self._questions = questions or open_local_questions(settings, None)
         self._rounds = ElicitationRounds(
-            settings.approvals.wait_ms, PendingCalls(self._inbox, FETCH_TOOLS[tool_names])
+            settings.approvals.wait_ms, PendingCalls(self._questions, FETCH_TOOLS[tool_names])
         )
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
@@ -170,7 +170,7 @@ class Service:
         watching = [*map(asyncio.create_task, looks)]
         announcer = self._announcer if self._changes else None
         try:
-            await self._inbox.remove_abandoned()
+            await self._questions.remove_abandoned()
         except ApprovalError as error:
             _log.warning("questions cannot wait for `paddock approve`: %s", error)
         try:

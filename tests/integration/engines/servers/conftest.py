@@ -4,7 +4,7 @@ import threading
 import pytest
 from tests.support.servers import make_command
 
-from paddock.engines.servers.calls.pool import Hub
+from paddock.engines.servers.calls.hub import Hub
 from paddock.engines.servers.calls.session import RawSession
 from paddock.engines.servers.config import StdioServer
 from paddock.policy.decisions.environment import child_environment

@@ -350,7 +350,7 @@ def test_commands_and_directories_that_cannot_be_used(hub, tmp_path):
 
 
 def test_importing_the_hub_does_not_import_the_mcp_library():
-    code = "import sys, paddock.engines.servers.calls.pool; print([m for m in ('mcp', 'anyio', 'httpx2') if m in sys.modules])"
+    code = "import sys, paddock.engines.servers.calls.hub; print([m for m in ('mcp', 'anyio', 'httpx2') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found == "[]\n"
 

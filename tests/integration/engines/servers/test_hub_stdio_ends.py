@@ -113,7 +113,7 @@ def test_grandchild_of_a_server_that_left_is_ended(hub, odd, tmp_path):
 DRIVER = """
 import asyncio, sys
 from paddock.engines.servers.config import StdioServer
-from paddock.engines.servers.calls.pool import Hub
+from paddock.engines.servers.calls.hub import Hub
 
 async def main():
     server = StdioServer("odd", sys.executable, ("-I", "-S", sys.argv[1], "--stubborn"))

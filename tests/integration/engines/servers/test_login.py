@@ -17,7 +17,7 @@ from tests.integration.surfaces.mcp_server.npm import Modules
 from paddock.engines.secrets.stored_logins import KeptLogins
 from paddock.engines.servers.auth.code_flow import AuthorizationPrompt, log_in, log_out
 from paddock.engines.servers.auth.tokens import Login, LoginFailed
-from paddock.engines.servers.calls.pool import Hub
+from paddock.engines.servers.calls.hub import Hub
 from paddock.engines.servers.config import HttpServer
 from paddock.model.errors import ServerUnauthorized
 

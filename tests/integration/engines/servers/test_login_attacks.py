@@ -17,7 +17,7 @@ from paddock.engines.servers.auth.client_config import OAuth
 from paddock.engines.servers.auth.code_flow import AuthorizationPrompt, log_in
 from paddock.engines.servers.auth.sdk_flow import refresh_login
 from paddock.engines.servers.auth.tokens import Login, LoginFailed
-from paddock.engines.servers.calls.pool import Hub
+from paddock.engines.servers.calls.hub import Hub
 from paddock.model.errors import ServerError, ServerRejected
 
 from .authority import World, agree, server_of

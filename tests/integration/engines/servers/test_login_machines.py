@@ -17,7 +17,7 @@ from paddock.engines.secrets.stored_logins import KeptLogins
 from paddock.engines.servers.auth.client_config import OAuth
 from paddock.engines.servers.auth.code_flow import log_in_machine, save_login
 from paddock.engines.servers.auth.tokens import LoginFailed
-from paddock.engines.servers.calls.pool import Hub
+from paddock.engines.servers.calls.hub import Hub
 from paddock.engines.servers.config import HttpServer
 from paddock.model.errors import ServerUnauthorized
 

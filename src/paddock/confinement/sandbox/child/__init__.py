@@ -9,6 +9,7 @@ Read in the order of a job's life:
                                 partial_grants, snapshot, paths, permissions
     cgroup, storage             limits of memory and disk: anonymous_memory, scratch, shares, process_tree, post_mortem
     freeze, file_locks          pauses between the executions of a session
-    call_broker, socket_broker  calls for which Landlock has no rule: supervised_calls, socket_calls
+    socket_broker, socket_calls  connect(2) and bind(2) of a jail, in its own network
+    call_broker                 calls for which Landlock has no rule: supervised_calls
     canary, network_canary      attack the confinement before it is trusted; preflight: what must be there at all
 """

@@ -92,7 +92,7 @@ class Supervisor:
     def __init__(
         self, server: socket.socket, spec: JobSpec, roots: MountRootCache, shim: Shim | None
     ) -> None:
-        self._server = server
+        self._parent = server
         self._given = self._spec = spec
         self._roots = roots
         self._shim = shim
@@ -261,7 +261,7 @@ class Supervisor:
         if listener := self._shim.take_listener():
             with listener, contextlib.suppress(OSError):  # the parent may have died
                 message = JobReport(ended_by="listening").to_bytes()
-                socket.send_fds(self._server, [message], [listener.fileno()])
+                socket.send_fds(self._parent, [message], [listener.fileno()])
 
     def _out_of_reach(self) -> str:
         spec = self._spec
@@ -276,7 +276,7 @@ class Supervisor:
         take_priority()
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        poll.register(self._server, select.POLLIN)
+        poll.register(self._parent, select.POLLIN)
         if self._calls is not None:
             poll.register(self._calls, select.POLLIN)
         self._deadline = started + self._spec.ceilings.timeout_ms / 1000
@@ -291,7 +291,7 @@ class Supervisor:
             if handle in ready:
                 leave_priority()
                 return "exit"
-            if self._server.fileno() in ready and (reason := self._obey_server(handle)):
+            if self._parent.fileno() in ready and (reason := self._obey_parent(handle)):
                 return reason
             self._serve_call(poll, ready)
             if time.monotonic() >= sample_due:  # calls without end do not keep it from looking
@@ -308,7 +308,7 @@ class Supervisor:
         if not (event & select.POLLIN and self._calls.pass_on()):
             poll.unregister(self._calls)
 
-    def _obey_server(self, handle: int) -> str:
+    def _obey_parent(self, handle: int) -> str:
         """Read a message of the parent and do what it says; return why the job ends, or ""."""
         word, argument = self._read_message()
         match word:
@@ -374,7 +374,7 @@ class Supervisor:
         file_locks.release_locks([process.folder for process in self._sample.processes], self._spec)
         frozen = select.poll()  # a stopped process makes no supervised call
         frozen.register(handle, select.POLLIN)
-        frozen.register(self._server, select.POLLIN)
+        frozen.register(self._parent, select.POLLIN)
         used_ms, check_s = self._used_ms, _FIRST_POLL_S
         word, argument = "interrupt", ""
         with freeze.notice_of_ends() as ends:
@@ -384,7 +384,7 @@ class Supervisor:
                 ready = dict(frozen.poll(None if self._tree.is_settled else 1000 * check_s))
                 if handle in ready:
                     return "exit", ""
-                if self._server.fileno() in ready:
+                if self._parent.fileno() in ready:
                     word, argument = self._read_message()
                 elif ready:
                     os.read(ends, freeze.NOTICE_BYTES)
@@ -412,7 +412,7 @@ class Supervisor:
     def _read_message(self) -> tuple[str, str]:
         """Return the word and the argument of the parent's next message; both are empty at its end."""
         with contextlib.suppress(OSError):
-            word, _, argument = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
+            word, _, argument = self._parent.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
             return word, argument
         return "", ""
 
@@ -434,7 +434,7 @@ class Supervisor:
         )
         self._turn = Turn(used_ms=self._used_ms, user_ms=user, system_ms=system)
         with contextlib.suppress(OSError):  # the parent may have died
-            self._server.send(turn.to_bytes())
+            self._parent.send(turn.to_bytes())
 
     def _begin_turn(self, timeout_ms: int, cpu_ms: int) -> None:
         """Measure and limit what the job uses from now on by itself."""
@@ -490,7 +490,7 @@ class Supervisor:
             return True
         self._turn = turn._replace(is_told=True, cpu_ms=turn.cpu_ms + _EXTRA_CPU_MS)
         with contextlib.suppress(OSError):  # the parent may have died
-            self._server.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
+            self._parent.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
         return False
 
     @property

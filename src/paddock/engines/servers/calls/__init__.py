@@ -1,6 +1,6 @@
 """Calls to tools of upstream servers, over as few processes as possible.
 
-`pool` is the heart: it makes calls and owns the state machine `lifecycle` (with `breaker`). A call passes
+`hub` is the heart: it makes calls and owns the state machine `lifecycle` (with `breaker`). A call passes
 `call_checks` (`argument_schema`, `encoded`) and goes over a `connection`: `session` is the library's, `stdio`,
 `stdio_rpc` and `process` (or `confined_process`) are one transport, `http` and `http_errors` the other, `local` the
 third. `elicitation` and `unsolicited` take what a server sends by itself; `call_errors` is what every failure

@@ -23,7 +23,6 @@ from paddock.gate.batch.program import CaseResult, CaseVerdict, Program, Program
 from paddock.model.errors import PaddockError
 from paddock.model.ids import mint_id
 from paddock.model.outcome import ErrorInfo, Outcome, Status
-from paddock.surfaces.client.ray.cluster import Resources, explain_missing, find_missing, place
 from paddock.surfaces.client.ray.feed import Feed, Item, ProgramGroup
 from paddock.surfaces.client.ray.frames import (
     MAX_BATCH,
@@ -34,6 +33,7 @@ from paddock.surfaces.client.ray.frames import (
     write_batch,
     write_program,
 )
+from paddock.surfaces.client.ray.nodes import Resources, explain_missing, find_missing, place
 from paddock.surfaces.client.ray.worker import run_batch
 
 MAX_RETRIES = 32

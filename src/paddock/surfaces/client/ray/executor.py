@@ -15,7 +15,7 @@ from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.executor import ENDED, map_in_order
 from paddock.surfaces.client.loop_thread import start_loop
 from paddock.surfaces.client.paddock import Paddock
-from paddock.surfaces.client.ray.cluster import load_ray
+from paddock.surfaces.client.ray.nodes import load_ray
 from paddock.surfaces.client.ray.purity import Purity
 from paddock.surfaces.client.whole_numbers import read_whole_number
 

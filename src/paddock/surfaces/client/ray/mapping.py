@@ -6,10 +6,10 @@ from contextlib import aclosing
 from paddock.gate.batch.program import Program, ProgramResult
 from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.policy.settings.schema import Settings
-from paddock.surfaces.client.ray.cluster import load_ray
 from paddock.surfaces.client.ray.driver import RayDriver
 from paddock.surfaces.client.ray.feed import Feed
 from paddock.surfaces.client.ray.frames import Terms
+from paddock.surfaces.client.ray.nodes import load_ray
 from paddock.surfaces.client.ray.purity import Purity
 
 

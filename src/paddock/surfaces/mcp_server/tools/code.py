@@ -34,7 +34,7 @@ _JIT_PARAMETER: dict[str, Json] = {
 def build_code_tools(
     gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> list[McpTool]:
-    """Return `execute_code` and `call_tool`. Results have at most `cap` characters; `rest` stores larger ones.
+    """Return `execute_code` and `call_tool`. Results have at most `cap` characters; `overflow` stores larger ones.
 
     With `jit`, programs may request just-in-time compilation. Without it the argument is not listed, which saves
     tokens.

@@ -50,7 +50,7 @@ ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": Fa
 def build_compute_tool(
     gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> McpTool:
-    """Return `compute`. Its answers have at most `cap` characters of output; `rest` stores larger ones.
+    """Return `compute`. Its answers have at most `cap` characters of output; `overflow` stores larger ones.
 
     With `jit`, its limits may request just-in-time compilation.
     """

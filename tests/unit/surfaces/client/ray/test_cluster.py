@@ -1,6 +1,6 @@
 """Where a program may run: the languages of nodes as resources of Ray."""
 
-from paddock.surfaces.client.ray.cluster import explain_missing, find_missing, name_resources, place
+from paddock.surfaces.client.ray.nodes import explain_missing, find_missing, name_resources, place
 
 DECLARED = {"CPU": 2.0, "paddock:python": 1.0}
 

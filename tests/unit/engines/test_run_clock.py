@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from paddock.engines.javascript.clock import GuestClock
+from paddock.engines.run_clock import RunClock
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -47,7 +47,7 @@ async def passes(loop: Loop, seconds: float) -> None:
 
 def test_time_that_a_person_takes_does_not_count() -> None:
     async def main(loop: Loop) -> None:
-        clock, worker = GuestClock(), Worker()
+        clock, worker = RunClock(), Worker()
 
         async def work() -> None:
             async with clock.limit(10, worker):
@@ -67,7 +67,7 @@ def test_time_that_a_person_takes_does_not_count() -> None:
 
 def test_holds_within_holds_and_limits_that_begin_within() -> None:
     async def main(loop: Loop) -> None:
-        clock, first, second = GuestClock(), Worker(), Worker()
+        clock, first, second = RunClock(), Worker(), Worker()
         async with clock.limit(10, first), clock.limit(20):
             with clock.hold():
                 with clock.hold():
@@ -83,7 +83,7 @@ def test_holds_within_holds_and_limits_that_begin_within() -> None:
 
 def test_a_limit_that_has_passed_is_left_alone() -> None:
     async def main(loop: Loop) -> None:
-        clock, worker = GuestClock(), Worker()
+        clock, worker = RunClock(), Worker()
 
         async def work() -> None:
             async with clock.limit(1, worker):
@@ -102,7 +102,7 @@ def test_a_limit_that_has_passed_is_left_alone() -> None:
 
 def test_what_is_held_gets_ready_while_the_clock_stands() -> None:
     async def main(loop: Loop) -> None:
-        clock, worker, free = GuestClock(), Worker(), Worker()
+        clock, worker, free = RunClock(), Worker(), Worker()
         async with clock.limit(10, worker), clock.limit(20):
             await clock.ready()
             with clock.hold():
@@ -119,7 +119,7 @@ def test_what_is_held_gets_ready_while_the_clock_stands() -> None:
 
 def test_processes_with_limits_of_their_own_are_paused_too() -> None:
     async def main(loop: Loop) -> None:
-        clock, first, second, third = GuestClock(), Worker(), Worker(), Worker()
+        clock, first, second, third = RunClock(), Worker(), Worker(), Worker()
         clock.add(first)
         clock.add(third)
         clock.remove(third)

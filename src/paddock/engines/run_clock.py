@@ -19,7 +19,7 @@ class _Limit:
 
     __slots__ = ("_clock", "_timeout", "_worker")
 
-    def __init__(self, clock: "GuestClock", seconds: float, worker: "Pausable | None") -> None:
+    def __init__(self, clock: "RunClock", seconds: float, worker: "Pausable | None") -> None:
         self._clock = clock
         self._worker = worker
         self._timeout = asyncio.timeout(seconds)
@@ -38,7 +38,7 @@ class _Limit:
         return await self._timeout.__aexit__(kind, error, trace)
 
 
-class GuestClock:
+class RunClock:
     """The time limits of one run."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The hub: calls to upstream servers, over as few processes as possible.
 
-`Pool` in `lifecycle` decides, and this module acts: it passes events in and carries out the instructions. One task owns
-each child from its start to its end, so that each resource is closed on every path.
+`ServerPool` in `lifecycle` decides, and this module acts: it passes events in and carries out the instructions. One
+task owns each child from its start to its end, so that each resource is closed on every path.
 """
 
 import asyncio
