@@ -51,7 +51,7 @@ _LEASE_LOST = RawResult(
 
 
 class SessionClaims:
-    """The claims of one session."""
+    """The claims of one opened Paddock."""
 
     def __init__(self, cluster: "Cluster", settings: Settings) -> None:
         self._cluster = cluster

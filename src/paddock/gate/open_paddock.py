@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 class OpenPaddock:
     """A gate with its engines and services, for one workspace; not an interpreter session (`engines/sessions`)."""
 
-    def __init__(  # noqa: PLR0917 - the parts of a session
+    def __init__(  # noqa: PLR0917 - its parts
         self,
         gate: Gate,
         servers: ServerService,
@@ -178,16 +178,16 @@ _OWN_PARTS = Parts()
 
 
 class Server(NamedTuple):
-    """The server that runs sessions for several users."""
+    """The server that opens a Paddock for each of several users."""
 
     settings: Settings
-    """Its own settings. No program may reach the directories and files that they name, in any session."""
+    """Its own settings. No program may reach the directories and files that they name, for any user."""
     audit: AuditSink
-    """Records the requests of all sessions. The server closes it."""
+    """Records the requests of all users. The server closes it."""
     user: str
-    """Whose session it is: an actor."""
+    """Who uses it: an actor."""
     slots: FairSlots
-    """In which the requests of all sessions wait."""
+    """In which the requests of all users wait."""
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def _make_claims(cluster: "Cluster | None", settings: Settings) -> "SessionClaim
 
 
 def _check_start(settings: Settings, workspace: Path) -> None:
-    """Raise ConfigurationError if no session of these settings can be opened in this workspace, on this machine."""
+    """Raise ConfigurationError if no Paddock with these settings can be opened in this workspace, on this machine."""
     _check_name(workspace)
     _check_requirements(settings)
 
@@ -290,9 +290,9 @@ async def open_paddock(
     server: "Server | None" = None,
     cluster: "Cluster | None" = None,
 ) -> AsyncGenerator[OpenPaddock]:
-    """Open a session. At its end every process that it started is ended and the record is made durable.
+    """Open Paddock. At its end every process that it started is ended and the record is made durable.
 
-    `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
+    `launcher` may have started processes for it; the caller closes it. `asker` answers for requests that bring
     no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
     used instead of Paddock's own. `server` runs it for one of its users. Requests with effects are claimed in
     `cluster`, which the caller closes afterwards. Raises ConfigurationError for a workspace whose path is not UTF-8,

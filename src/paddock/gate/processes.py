@@ -1,4 +1,4 @@
-"""The process sandbox of a session, created at its first use."""
+"""The process sandbox of an opened Paddock, created at its first use."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ def read_hiding(settings: WorkspaceSettings) -> "HidingRules":
 
 
 class Processes:
-    """The process sandbox of a session. Its tier is chosen and proved at the first use, which takes 0.2 s."""
+    """The process sandbox of an opened Paddock. Its tier is chosen and proved at the first use, which takes 0.2 s."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Processes:
         self._choosing = asyncio.Lock()
 
     async def open_sandbox(self) -> "GuardingSandbox":
-        """Return the session's sandbox.
+        """Return the sandbox.
 
         Raises EngineError, with the remedy, when this machine offers less than the minimum tier, and ConfigurationError
         when the configured user does not exist. The next call tries again.
@@ -145,12 +145,12 @@ class Processes:
         return self._sandbox
 
     def use_sandbox(self, sandbox: "KernelSandbox") -> "GuardingSandbox":
-        """Run programs in a sandbox that has been chosen, and close it with the session."""
+        """Run programs in a sandbox that has been chosen, and close it with the Paddock."""
         self._sandbox, self._close = sandbox, sandbox.close
         return sandbox
 
     async def prove_tier(self) -> "Tier":
-        """Return the proved tier of the session. Raises the errors of `open_sandbox`."""
+        """Return the proved tier. Raises the errors of `open_sandbox`."""
         return (await self.open_sandbox()).tier
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The sequences and schedules of a session, created at their first use."""
+"""The sequences and schedules of an opened Paddock, created at their first use."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SequenceServices:
-    """Sequences and schedules of a session, each created at its first use."""
+    """Sequences and schedules of an opened Paddock, each created at its first use."""
 
     execute: "RequestRunner"
     """Runs a request through the gate; set once the gate exists."""

@@ -1,4 +1,4 @@
-"""The upstream servers of a session. Everything here is created at its first use."""
+"""The upstream servers of an opened Paddock. Everything here is created at its first use."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ServerService:
-    """The upstream servers of a session. Their files are read at the first use; each server starts at its first call.
+    """The upstream servers of an opened Paddock. Their files are read at the first use; each starts at its first call.
 
     The files name commands that run as the user. A program that may write to the workspace can change the files until
     its end, when Paddock restores them. Therefore the contents before the first such program count (`keep_config`).
@@ -63,7 +63,7 @@ class ServerService:
         self._hub: Hub | None = None
         self.used = False
         self.confined: ConfinedServers | None = None
-        """Starts the servers that are confined; None until the session has a sandbox."""
+        """Starts the servers that are confined; None until there is a sandbox."""
 
     @cached_property
     def config(self) -> "ServersConfig":
@@ -119,7 +119,7 @@ class ServerService:
             )
 
     def confine_server(self, server: "StdioServer", confine: "Confinement") -> None:
-        """Confine a server in this session as `confine` says, whatever its entry says. Call it before its first use."""
+        """Confine a server as `confine` says, whatever its entry says. Call it before its first use."""
         self.servers_by_name[server.name] = replace(server, confine=confine)
 
     def list_connections(self, name: str) -> "tuple[Connection, ...]":

@@ -1,4 +1,4 @@
-"""The stored output of a session, created at its first use."""
+"""The stored output of an opened Paddock, created at its first use."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ def open_artifacts(
 
 
 class OutputStore:
-    """The stored output of a session; its modules are loaded at the first use."""
+    """The stored output of an opened Paddock; its modules are loaded at the first use."""
 
     def __init__(self, settings: Settings, scanner: Scanner, store: "ArtifactStore | None" = None) -> None:
         """Use `store`; by default the store in the settings."""
@@ -33,7 +33,7 @@ class OutputStore:
         """Stores results that exceed their limit."""
 
     def artifacts(self) -> "Artifacts":
-        """Return the session's store."""
+        """Return the store."""
         if self._artifacts is None:
             self._artifacts = open_artifacts(self._settings, self._scanner, self._store)
         return self._artifacts

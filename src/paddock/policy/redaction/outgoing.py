@@ -134,7 +134,7 @@ _FOREIGN_FACTS = {"name", "executable", "cwd", "file", "prompt", "actor", "varia
 
 
 class OutgoingRedaction:
-    """Removes secrets from everything that leaves a session."""
+    """Removes secrets from everything that leaves a Paddock."""
 
     def __init__(
         self, settings: RedactionSettings, secrets: KnownSecrets, *, compatible: bool = False

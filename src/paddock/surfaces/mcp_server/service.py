@@ -1,4 +1,4 @@
-"""Paddock sessions as MCP servers: the tools that they offer, and the transports that serve them."""
+"""An opened Paddock as an MCP server: the tools that it offers, and the transports that serve them."""
 
 import asyncio
 import logging

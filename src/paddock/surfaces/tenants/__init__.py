@@ -1,8 +1,8 @@
 """Many users of one server: each has a token, and none sees what is another's.
 
-    token -> `Tenants.identify` -> Tenant: actor, narrowed settings, its own session
+    token -> `Tenants.identify` -> Tenant: actor, narrowed settings, its own Paddock
                |                      |
-               hash, expiry, rate     `admit`: a slot among all users, in turn -> the gate of its session
+               hash, expiry, rate     `admit`: a slot among all users, in turn -> the gate of its Paddock
 
 A tenant is one token. Users are kept apart by construction: each token has its own gate, interpreters and pending
 work, and each user a directory of its own for stored output, questions and signals. The ledger is shared, because one

@@ -1,4 +1,4 @@
-"""One tenant: a token, its session, and what it may do."""
+"""One tenant: a token, its opened Paddock, and what it may do."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from paddock.gate.watchers import Listeners
 
 OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[OpenPaddock]]
-"""Opens the session of an actor, whose questions go to an asker."""
+"""Opens a Paddock for an actor, whose questions go to an asker."""
 _MAX_RECORDS = 1000
 _log = logging.getLogger("paddock.surfaces.tenants")
 
@@ -156,7 +156,7 @@ class Tenant:
 
     @contextmanager
     def in_use(self) -> Generator[None]:
-        """Keep the session open during the context, however long nothing runs in it."""
+        """Keep its Paddock open during the context, however long nothing runs in it."""
         self._uses += 1
         try:
             yield
@@ -297,7 +297,7 @@ class Tenant:
         return await asyncio.to_thread(read)
 
     async def open(self) -> None:
-        """Open the session unless it is open. Raises ConfigurationError, LedgerError, and UnknownToken if revoked."""
+        """Open its Paddock unless it is open. Raises ConfigurationError, LedgerError, and UnknownToken if revoked."""
         async with self._turn:
             if self.revoked.is_set():
                 raise UnknownToken
@@ -310,12 +310,12 @@ class Tenant:
                 self._opened = await ready
 
     async def close(self) -> None:
-        """End the session and everything that runs in it; the next `open` opens another one."""
+        """Close its Paddock and end everything that runs; the next `open` opens another one."""
         async with self._turn:
             await self._end_serving()
 
     async def revoke(self) -> None:
-        """End the session for good."""
+        """Close its Paddock for good."""
         self.revoked.set()
         await self.close()
 
@@ -327,7 +327,7 @@ class Tenant:
             self._serving = None
 
     async def _serve(self, ready: "asyncio.Future[OpenPaddock]", stop: asyncio.Event) -> None:
-        """Keep a session open until `stop` is set: one task opens and closes it, whoever uses it."""
+        """Keep a Paddock open until `stop` is set: one task opens and closes it, whoever uses it."""
         try:
             async with self._open_paddock(self.settings, self.actor, self._ask) as opened:
                 if not ready.cancelled():
