@@ -23,10 +23,9 @@ from paddock.gate.questions import FileQuestions
 from paddock.model.outcome import ConsoleLine
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.memory import MemoryAudit
-from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.forwarding import Forwarding
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
-from paddock.surfaces.http_server.entry import HOP_KEY, HttpEntry, OneToken
+from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, HttpEntry, OneToken
 from paddock.surfaces.http_server.hosts import HostNames
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from fastapi import Depends, Request
 
 from paddock.surfaces.http_api.bodies import BodyBuffer
 from paddock.surfaces.http_api.downloads import Downloads
 from paddock.surfaces.http_api.running import Executions
+from paddock.surfaces.http_server.entry import TENANT_KEY
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from paddock.record.telemetry.metrics import Metrics
     from paddock.surfaces.http_api.forwarding import Forwarding
     from paddock.surfaces.tenants import Tenant
-
-TENANT_KEY: Final = "paddock.tenant"
-"""In the scope of a request: its caller."""
 
 
 @dataclass(frozen=True)

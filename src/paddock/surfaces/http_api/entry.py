@@ -10,13 +10,12 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.sandboxfusion.errors import answer_problem
 from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
 from paddock.surfaces.http_api.service_routes import METRICS_PATH
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.endpoint import MCP_PATH
-from paddock.surfaces.http_server.entry import HOP_KEY, refuse
+from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, refuse
 from paddock.surfaces.http_server.problems import NOT_PERMITTED, SERVER_BUSY, Problem
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.tenants.refusals import Refusals

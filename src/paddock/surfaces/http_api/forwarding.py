@@ -25,11 +25,10 @@ from paddock.foundation.cancellation import cancel_all
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import find_mint_time
 from paddock.model.session import HANDLE_PREFIX
-from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.relay import BrokenOffError, Headers, NotReachedError, StreamRelay, read_target
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values, send_text
 from paddock.surfaces.http_server.endpoint import MCP_PATH
-from paddock.surfaces.http_server.entry import HOP_KEY
+from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY
 from paddock.surfaces.http_server.problems import EXECUTION_LOST, SERVER_ENDING, UNAVAILABLE, Problem
 from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER
 from paddock.surfaces.mcp_server.http.inbound import FORWARDING_KEY

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from paddock.foundation.cancellation import cancel_all
-from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.entry import TENANT_KEY
 from paddock.surfaces.mcp_server.elicitation import ACTOR_KEY
 
 if TYPE_CHECKING:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 HOP_KEY: Final = "paddock.hop"
 """In the scope of a request: whether another replica has passed it on."""
+TENANT_KEY: Final = "paddock.tenant"
+"""In the scope of a request: its caller, where a server has several."""
 PIECE_BYTES = 64 * 1024
 """Size of the pieces in which answers are sent. The time to take the buffered one is limited, not that for all."""
 

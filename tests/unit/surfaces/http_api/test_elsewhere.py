@@ -11,12 +11,12 @@ from fastapi.routing import APIRoute
 
 from paddock.surfaces.http_api.app import ROUTERS, build_api
 from paddock.surfaces.http_api.bodies import BodyBuffer
-from paddock.surfaces.http_api.context import TENANT_KEY, ServerContext
+from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.downloads import Downloads
 from paddock.surfaces.http_api.elsewhere import EveryReplicaRoute, OneReplicaRoute
 from paddock.surfaces.http_api.running import Executions
 from paddock.surfaces.http_server.asgi import Receive, Scope, Send, send_text
-from paddock.surfaces.http_server.entry import HOP_KEY
+from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 
 NAMED = [

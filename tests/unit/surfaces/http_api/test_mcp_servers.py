@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.http_api.context import TENANT_KEY
 from paddock.surfaces.http_api.mcp import McpServers
 from paddock.surfaces.http_server.asgi import App
+from paddock.surfaces.http_server.entry import TENANT_KEY
 
 
 class Services:
