@@ -3,7 +3,7 @@
     python scripts/house_figures.py [--base REVISION] [--json]
 
 A floor is a folder or a module directly below `src/paddock`. A room is a floor, or a folder directly below one that
-has no files of its own but its `__init__`. With `--base` the same figures of another git revision stand beside those
+contains only folders and an `__init__`. With `--base`, the figures of another git revision are printed beside those
 of the working tree.
 """
 

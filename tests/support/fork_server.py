@@ -98,7 +98,7 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
                 os.write(writer, b"%d" % command)
                 os._exit(0)
             while os.getppid() != tests:
-                time.sleep(0.0002)
+                os.sched_yield()
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -111,7 +111,7 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
 
 
 def become_command(request: dict[str, Any]) -> None:
-    """Set what a new process has of its own: directory, limits, session, environment, arguments, streams and name."""
+    """Set what distinguishes a new process: directory, limits, session, environment, arguments, streams and name."""
     os.chdir(request["cwd"])
     for number, limit in request["limits"].items():
         resource.setrlimit(int(number), tuple(limit))

@@ -1,8 +1,8 @@
 """Starts the installed command by fork instead of exec: what it imports is imported once for all tests.
 
 Most of the time of a short command goes into imports, one second for an MCP server, and the tests start thousands.
-A forked command is a child of the test process like any other: with a number, streams and an end of its own, it hears
-signals, and outlives nobody. The rooms of `tests.conftest.FORKED` start commands like this; `TEST_EXECUTED=1` has all
+A forked command is a child of the test process like any other: it has a separate pid, streams and exit status, and
+receives signals. The rooms of `tests.conftest.FORKED` start commands like this; `TEST_EXECUTED=1` has all
 of them executed.
 """
 

@@ -1,7 +1,7 @@
 """JSON Schemas that say what is wrong with a value in words that help to put it right.
 
 Schemas of strangers are welcome: nothing is fetched that a schema refers to, patterns take linear time, what looks too
-often at one value is refused (`paddock.foundation.schema.cost`), and what is told about a value is short.
+often at one value is refused (`paddock.foundation.schema.cost`), and error texts quote only a short part of a value.
 """
 
 import json

@@ -117,7 +117,7 @@ class Checker(Value):
 class Program(Value):
     """A program with its input, its limits and, to have it judged, its tests.
 
-    The fields are arguments of `Paddock.exec`. It reads nothing of the workspace unless `access` says so; a program
+    The fields are arguments of `Paddock.exec`. It can read the workspace only if `access` grants that; a program
     with tests never does, and has no network, because the tests may be there.
     """
 

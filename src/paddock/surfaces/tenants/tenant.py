@@ -327,7 +327,7 @@ class Tenant:
             self._serving = None
 
     async def _serve(self, ready: "asyncio.Future[OpenPaddock]", stop: asyncio.Event) -> None:
-        """Keep a Paddock open until `stop` is set: one task opens and closes it, whoever uses it."""
+        """Keep a Paddock open until `stop` is set. The same task opens and closes it; other tasks use it."""
         try:
             async with self._open_paddock(self.settings, self.actor, self._ask) as opened:
                 if not ready.cancelled():
