@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -48,8 +49,10 @@ async def run_canary(
 
 def _set_bait(folder: Path) -> tuple[Path, dict[str, str]]:
     """Make a workspace, a file outside of it that only confinement protects, and a hidden one in it."""
-    folder.chmod(0o755)
-    workspace = folder / "workspace"
+    folder.chmod(0o711)
+    # Any user may write to it, so that no file mode is taken for confinement. Its random name and the unlistable folder
+    # keep other users of the machine out: without the bait, an attempt would look refused.
+    workspace = folder / f"workspace-{secrets.token_hex(8)}"
     workspace.mkdir()
     workspace.chmod(0o777)
     bait = {"secret": folder / "secret", "hidden": workspace / ".env"}
