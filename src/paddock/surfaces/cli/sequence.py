@@ -9,7 +9,7 @@ import click
 from paddock.gate.sequences.engine import SKIPPED, StepRecord, listing
 from paddock.gate.sequences.sequence import Sequence, find, read
 from paddock.model.base import count
-from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
@@ -106,7 +106,7 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
         try:
             async with open_for_command(settings, request.workspace) as opened:
                 opened.flowing.flows.on_step = print_step
-                opened.flowing.flows.on_console = _print_line
+                opened.flowing.flows.on_console = lambda line: _print_text(console_text(line))
                 outcome = await opened.gate.execute(request)
             for text in opened.warnings:
                 warn(text)
@@ -146,10 +146,6 @@ def _explain_where(record: StepRecord) -> str:
     if "artifact" in record:
         return f"; read it with: paddock output show {record['artifact']}"
     return f"; {record['not_kept']}" if "not_kept" in record else ""
-
-
-def _print_line(line: ConsoleLine) -> None:
-    _print_text(console_text(line))
 
 
 def _print_text(text: str) -> None:
