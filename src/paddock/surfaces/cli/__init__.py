@@ -7,7 +7,7 @@
     out      stream_output, streams, terminal, output_files, table, folding, help, failure
 
 Commands: run, exec, repl, compute, batch, tool, tools, scripts, sequence, temporal, serve, sessions, tokens,
-servers, login, confine, provision, install, completions, vault, webhook, policy, approve, config, doctor, runtimes,
+servers, login, install, completions, vault, webhook, policy, approve, config, doctor, runtimes,
 packages, output, audit, cluster, cluster_record. `clients` edits the configuration files of MCP clients.
 """
 
