@@ -14,10 +14,9 @@ from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import fold_text
 from paddock.surfaces.cli.opening import open_for_command
 from paddock.surfaces.cli.signals import cancel_on_signals
-from paddock.surfaces.cli.table import warn
+from paddock.surfaces.cli.table import print_output, warn
 from paddock.surfaces.cli.terminal import Terminal
 from paddock.surfaces.rendering import render
-from paddock.surfaces.rendering.terminal import escape_except_colour, make_encodable
 
 if TYPE_CHECKING:
     from paddock.model.outcome import OnConsole
@@ -111,16 +110,11 @@ class _ConsolePrinter:
                 for line in outcome.console:
                     warn(line.text)
             if outcome.ok and outcome.has_value:
-                _print_text(render.value_text(outcome.value))
+                print_output(render.value_text(outcome.value))
             for text in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
-                _print_text(fold_text(text, sys.stderr), err=True)
+                print_output(fold_text(text, sys.stderr), err=True)
 
     def _print_lines(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
         if not self._quiet and (rest := lines[self._printed :]):
-            _print_text("\n".join(map(render.console_text, rest)))
+            print_output("\n".join(map(render.console_text, rest)))
             self._printed = len(lines)
-
-
-def _print_text(text: str, *, err: bool = False) -> None:
-    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(make_encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences unchanged

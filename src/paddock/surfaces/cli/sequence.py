@@ -20,7 +20,6 @@ from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
 from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
 from paddock.surfaces.rendering.render import console_text, value_text
-from paddock.surfaces.rendering.terminal import escape_text, make_encodable
 
 
 @click.group(
@@ -106,7 +105,7 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
         try:
             async with open_for_command(settings, request.workspace) as opened:
                 opened.flowing.flows.on_step = print_step
-                opened.flowing.flows.on_console = lambda line: _print_text(console_text(line))
+                opened.flowing.flows.on_console = lambda line: print_text(console_text(line), err=True)
                 outcome = await opened.gate.execute(request)
             for text in opened.warnings:
                 warn(text)
@@ -128,9 +127,8 @@ def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool
         if "value" in ended[-1]:
             print_text(value_text(ended[-1]["value"]))
         else:
-            _print_text(
-                f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_explain_where(ended[-1])}"
-            )
+            size = count(ended[-1]["omitted_bytes"], "byte")
+            print_text(f"the value has {size}{_explain_where(ended[-1])}", err=True)
     click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
 
 
@@ -138,7 +136,7 @@ def print_step(record: StepRecord) -> None:
     """Print the end of a step to standard error."""
     took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
     why = f": {record['error']['message']}" if "error" in record else ""
-    _print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}")
+    print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}", err=True)
 
 
 def _explain_where(record: StepRecord) -> str:
@@ -146,7 +144,3 @@ def _explain_where(record: StepRecord) -> str:
     if "artifact" in record:
         return f"; read it with: paddock output show {record['artifact']}"
     return f"; {record['not_kept']}" if "not_kept" in record else ""
-
-
-def _print_text(text: str) -> None:
-    click.echo(make_encodable(escape_text(text)), err=True)

@@ -10,7 +10,7 @@ from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.interrupts import end_at_next
 
 T = TypeVar("T")
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]
             stop.set()
 
     # An ignored signal stays ignored: nohup(1), background jobs of a script.
-    heeded = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    heeded = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, on_signal, number)
     try:

@@ -28,11 +28,10 @@ from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.surfaces.cli.signals import run_until_signal
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.table import print_json, print_output, print_table
 from paddock.surfaces.cli.variables import decode_utf8, read_input, read_to_end
 from paddock.surfaces.rendering.program_response import list_notes
 from paddock.surfaces.rendering.render import tool_end
-from paddock.surfaces.rendering.terminal import escape_except_colour, make_encodable
 
 _NO_TOOLS = "there are no script tools here; create one: paddock tool new NAME"
 
@@ -218,14 +217,14 @@ def run(
     if as_json:
         click.echo(dumps(end.to_wire()))
     else:
-        _echo_text(end.stdout)
-        _echo_text(end.stderr, err=True)
+        print_output(end.stdout, nl=False)
+        print_output(end.stderr, err=True, nl=False)
         if end.error and end.error != end.stderr:
             hint = outcome.error.hint if outcome and outcome.error else ""
-            _echo_text(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
+            print_output(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True, nl=False)
         if outcome is not None and (notes := list_notes(outcome)):
-            _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")), err=True)
-            _echo_text("\n".join([*notes, ""]), err=True)
+            print_output("\n" * bool(end.stderr and not end.stderr.endswith("\n")), err=True, nl=False)
+            print_output("\n".join([*notes, ""]), err=True, nl=False)
     failed = outcome is None or not outcome.ok
     click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(failed))
 
@@ -297,7 +296,7 @@ def fill_template(
     if as_json:
         print_json({"text": text})
     else:
-        _echo_text(text + "\n" * (not text.endswith("\n")))
+        print_output(text + "\n" * (not text.endswith("\n")), nl=False)
 
 
 def _read_object(text: str, settings: Settings) -> dict[str, Any]:
@@ -305,12 +304,6 @@ def _read_object(text: str, settings: Settings) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--input")
     return cast("dict[str, Any]", values)
-
-
-def _echo_text(text: str, *, err: bool = False) -> None:
-    """Print the output of a script unchanged; for a terminal, control sequences are escaped."""
-    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(make_encodable(shown), nl=False, err=err, color=True)
 
 
 def _open_library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:
