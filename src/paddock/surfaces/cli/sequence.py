@@ -96,7 +96,19 @@ def run(
         workspace=workspace,
         work=SdkCall(method="sequence.run", arguments=(name, {"vars": dict(variables)})),
     )
-    print_answer_and_exit(*asyncio.run(carry_out(request, settings)), as_json=as_json)
+    outcome, number = asyncio.run(carry_out(request, settings))
+    answer = value_of(outcome, number)
+    if as_json:
+        print_json(answer)
+    elif answer["ok"] and (
+        ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]
+    ):
+        if "value" in ended[-1]:
+            print_text(value_text(ended[-1]["value"]))
+        else:
+            size = count(ended[-1]["omitted_bytes"], "byte")
+            print_text(f"the value has {size}{_explain_where(ended[-1])}", err=True)
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
 
 
 async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
@@ -114,22 +126,6 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
                 raise
             outcome = None
     return outcome, received[0] if received else 0
-
-
-def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
-    """Print the answer of a sequence, or the error, and exit."""
-    answer = value_of(outcome, number)
-    if as_json:
-        print_json(answer)
-    elif answer["ok"] and (
-        ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]
-    ):
-        if "value" in ended[-1]:
-            print_text(value_text(ended[-1]["value"]))
-        else:
-            size = count(ended[-1]["omitted_bytes"], "byte")
-            print_text(f"the value has {size}{_explain_where(ended[-1])}", err=True)
-    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
 
 
 def print_step(record: StepRecord) -> None:
