@@ -19,6 +19,9 @@ from paddock.surfaces.cli.terminal import Terminal
 from paddock.surfaces.rendering import render
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.model.outcome import OnConsole
     from paddock.record.output.recorder import OnOutput
 
@@ -45,17 +48,20 @@ async def carry_out(
     *,
     on_console: "OnConsole | None" = None,
     on_output: "OnOutput | None" = None,
+    on_opened: "Callable[[OpenPaddock], None] | None" = None,
     stop: asyncio.Event | None = None,
     terminal: Terminal | None = None,
 ) -> tuple[Outcome | None, int]:
     """Run a request; return its outcome and the signal that interrupted it, if any.
 
-    The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is None
-    if the cancelled gate returned none.
+    `on_opened` may add listeners before the request runs; the others are those of `Gate.execute`. A signal sets `stop`,
+    or without it cancels the gate. The outcome is None if the cancelled gate returned none.
     """
     with cancel_on_signals(stop) as received:
         try:
             async with open_for_command(settings, request.workspace, terminal) as opened:
+                if on_opened is not None:
+                    on_opened(opened)
                 outcome = await opened.gate.execute(
                     request, on_console=on_console, on_output=on_output, stop=stop
                 )

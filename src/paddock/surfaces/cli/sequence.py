@@ -2,24 +2,24 @@
 
 import asyncio
 from pathlib import Path
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 import click
 
 from paddock.gate.sequences.engine import SKIPPED, StepRecord, listing
 from paddock.gate.sequences.sequence import Sequence, find, read
 from paddock.model.base import count
-from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.settings.loader import load
-from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import CommandGroup, render_examples
-from paddock.surfaces.cli.opening import find_actor, open_for_command
-from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
-from paddock.surfaces.cli.signals import cancel_on_signals
-from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
+from paddock.surfaces.cli.opening import find_actor
+from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out, value_of
+from paddock.surfaces.cli.table import print_json, print_table, print_text
 from paddock.surfaces.rendering.render import console_text, value_text
+
+if TYPE_CHECKING:
+    from paddock.gate.open_paddock import OpenPaddock
 
 
 @click.group(
@@ -96,7 +96,7 @@ def run(
         workspace=workspace,
         work=SdkCall(method="sequence.run", arguments=(name, {"vars": dict(variables)})),
     )
-    outcome, number = asyncio.run(carry_out(request, settings))
+    outcome, number = asyncio.run(carry_out(request, settings, on_opened=print_steps))
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
@@ -111,21 +111,10 @@ def run(
     click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
 
 
-async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
-    """Run a sequence; return its outcome and the signal that interrupted it. Its steps are printed as they end."""
-    with cancel_on_signals() as received:
-        try:
-            async with open_for_command(settings, request.workspace) as opened:
-                opened.flowing.flows.on_step = print_step
-                opened.flowing.flows.on_console = lambda line: print_text(console_text(line), err=True)
-                outcome = await opened.gate.execute(request)
-            for text in opened.warnings:
-                warn(text)
-        except asyncio.CancelledError:
-            if not received:
-                raise
-            outcome = None
-    return outcome, received[0] if received else 0
+def print_steps(opened: "OpenPaddock") -> None:
+    """Print the steps of sequences, and what their scripts print, as they end."""
+    opened.flowing.flows.on_step = print_step
+    opened.flowing.flows.on_console = lambda line: print_text(console_text(line), err=True)
 
 
 def print_step(record: StepRecord) -> None:

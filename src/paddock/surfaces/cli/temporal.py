@@ -17,8 +17,8 @@ from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options, restore_garbage_collection
 from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.opening import find_actor, open_for_command
-from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
-from paddock.surfaces.cli.sequence import carry_out, print_step
+from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out, value_of
+from paddock.surfaces.cli.sequence import print_step, print_steps
 from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text
 from paddock.surfaces.rendering.render import error_text
@@ -61,9 +61,9 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 @options.as_json
 def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> Never:
     """Run the sequence of a schedule now. Exit code: 0 if it ran to its end, 1 otherwise."""
-    outcome, number = asyncio.run(
-        carry_out(_build_request(name, workspace), load(workspace, flags=flags).settings)
-    )
+    request = _build_request(name, workspace)
+    settings = load(workspace, flags=flags).settings
+    outcome, number = asyncio.run(carry_out(request, settings, on_opened=print_steps))
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
