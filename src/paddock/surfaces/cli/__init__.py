@@ -1,6 +1,7 @@
 """The command line. Processes that a program needs are started while the rest of Paddock is imported.
 
-`root` finds the command; its table names the file of each. Shared by them:
+Read in this order: `main` below, `prestart` (run and compute only), `root`, whose table names the file of each command,
+and a command such as `run`. It opens Paddock with `run_request.carry_out` or `opening.open_for_command`. Shared files:
 
     in       options, program_options, server, variables, line_input, completions, opening, prestart
     run      run_request, signals, interrupts
@@ -57,8 +58,8 @@ def main() -> None:
     except Exception as error:
         if is_interrupt(error):
             sys.exit(EXIT_INTERRUPTED)
-        there = os.environ.get("HOME", os.path.expanduser("~")).startswith("/")
-        if there or not isinstance(error, RuntimeError):
+        has_home = os.environ.get("HOME", os.path.expanduser("~")).startswith("/")
+        if has_home or not isinstance(error, RuntimeError):
             raise
         # A container may use a user without a home directory; other code would then raise its own errors.
         message = (
