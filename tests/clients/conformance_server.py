@@ -18,7 +18,7 @@ from mcp.shared.uri_template import UriTemplate
 
 from paddock.cluster.peers import find_peers
 from paddock.gate.cluster import Cluster, open_cluster
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
 from paddock.model.outcome import ConsoleLine
 from paddock.policy.settings.schema import Settings
@@ -243,7 +243,8 @@ async def main(directory: Path, replica: list[str]) -> None:
         McpTool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
-        60_000, PendingCalls(FileQuestions(PendingApprovals(directory / "approvals")), FETCH_TOOLS["default"])
+        60_000,
+        PendingCalls(FileQuestions(QuestionDirectory(directory / "approvals")), FETCH_TOOLS["default"]),
     )
     offers = PromptsAndResources(FixturePrompts(), FixtureResources())
     listener = socket.create_server(("127.0.0.1", 0))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from paddock.cluster.database import clean_text
 from paddock.cluster.lease import FENCE_S
-from paddock.cluster.runs import Claim, Fenced, Finished, KeyReused, Lost, Started, StoredEnd, Taken
+from paddock.cluster.runs import Claim, Fenced, Finished, KeyReused, Lost, Started, StoredEnd
 from paddock.foundation.cancellation import run_shielded, unless_stopped
 from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, read_outcome, write_outcome
@@ -101,10 +101,28 @@ class RequestClaim:
             taken = await self._cluster.runs.take(self._make_claim(), stop)
         except StoreUnavailable as error:
             return _refuse(str(error), "nothing was started: send it again later, with the same key")
-        if isinstance(taken, Started):
-            self._run = taken
-            return None
-        return _STOPPED if taken is None else _explain(taken)
+        match taken:
+            case Started():
+                self._run = taken
+                return None
+            case None:
+                return _STOPPED
+            case Finished(outcome=bytes(data)):
+                return read_outcome(data)
+            case Finished(ended, status):
+                return _make_unkept(ended, Status(status))
+            case Lost(lost, node):
+                return _make_lost(lost, node)
+            case KeyReused(other):
+                error = ErrorInfo(
+                    name=KEY_REUSED,
+                    message=f"The request {other} has this key, and asked for something else.",
+                    hint="send a new key with each new request",
+                    phase="decide",
+                )
+                return RawResult(status=Status.INVALID, error=error)
+            case Fenced():
+                return _refuse("This attempt was fenced off.", "send it again as the next attempt")
 
     def _make_claim(self) -> Claim:
         request, key = self._request, self._request.key
@@ -164,29 +182,6 @@ class RequestClaim:
                     _log.warning("the end of %s is stored later: %s", run.claim.request, error)
                     return True
             await asyncio.sleep(_RETRY_S)
-
-
-def _explain(taken: Taken) -> RawResult:
-    """Return the end of a request that was not started because of another one with its key."""
-    match taken:
-        case Finished(outcome=bytes(data)):
-            return read_outcome(data)
-        case Finished(request, status):
-            return _make_unkept(request, Status(status))
-        case Lost(request, node):
-            return _make_lost(request, node)
-        case KeyReused(request):
-            error = ErrorInfo(
-                name=KEY_REUSED,
-                message=f"The request {request} has this key, and asked for something else.",
-                hint="send a new key with each new request",
-                phase="decide",
-            )
-            return RawResult(status=Status.INVALID, error=error)
-        case Fenced():
-            return _refuse("This attempt was fenced off.", "send it again as the next attempt")
-        case Started():
-            raise AssertionError("it was started here")
 
 
 def _make_unkept(request: str, status: Status) -> Outcome:

@@ -55,26 +55,25 @@ class Cluster:
 
         Each new failure is logged, after `name`, which says what is not done, and the work goes on after the pause.
         """
-        self._tasks.add(asyncio.create_task(_repeat(name, work, pause_s)))
+
+        async def run() -> None:
+            problem = ""
+            while True:
+                try:
+                    await work()
+                    problem = ""
+                except Exception as error:  # noqa: BLE001 - the next time may succeed
+                    if str(error) != problem:
+                        problem = str(error)
+                        expected = isinstance(error, StoreUnavailable)
+                        _log.warning("%s: %s", name, error, exc_info=None if expected else error)
+                await asyncio.sleep(pause_s)
+
+        self._tasks.add(asyncio.create_task(run()))
 
     async def close(self) -> None:
         """End the background tasks."""
         await cancel_all(self._tasks)
-
-
-async def _repeat(name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
-    """Run `work` forever, and log each new failure once."""
-    problem = ""
-    while True:
-        try:
-            await work()
-            problem = ""
-        except Exception as error:  # noqa: BLE001 - the next time may succeed
-            if str(error) != problem:
-                problem = str(error)
-                expected = isinstance(error, StoreUnavailable)
-                _log.warning("%s: %s", name, error, exc_info=None if expected else error)
-        await asyncio.sleep(pause_s)
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
+from paddock.model.outcome import CallRecord, RawResult, Status
 from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerCall
 from paddock.model.texts import ellipsis
@@ -225,7 +225,7 @@ class HostCalls:
     async def _run_sdk_call(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = make_child_request(name, arguments, self.parent, self.call_mode, self.make_tool_run)
-            outcome = await self.carry_out(request, _ignore_result)
+            outcome = await self.carry_out(request, lambda _: None)  # the outcome that it returns is used
         except LedgerError:
             return _UNRECORDED
         except (ScriptNotFound, ToolNotFound) as problem:
@@ -253,15 +253,14 @@ def _reply_to_call(result: RawResult, server: str, tool: str, *, compat: bool) -
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
     error = _error_fields(result, "Error" if compat else "ToolError") | {"server": server, "tool": tool}
-    if not compat:
-        error |= _server_error_fields(result.error)
+    of_server = None if compat else result.error
+    if of_server is not None and of_server.code is not None:
+        error["code"] = of_server.code
+        if of_server.data is not None:
+            error["data"] = of_server.data
     if result.has_value:
         error["content"] = result.value
     return HostReply(result.status, error=error)
-
-
-def _ignore_result(_: RawResult) -> None:
-    """Ignore the early result; the caller uses the returned outcome."""
 
 
 def _reply_misuse(message: str) -> HostReply:
@@ -281,10 +280,3 @@ def _error_fields(outcome: RawResult, name: str) -> dict[str, Json]:
     if outcome.error is not None and outcome.error.name in ERROR_CODES:
         fields["code"] = ERROR_CODES[outcome.error.name]
     return fields
-
-
-def _server_error_fields(error: ErrorInfo | None) -> dict[str, Json]:
-    """Return code and data of a server's error."""
-    if error is None or error.code is None:
-        return {}
-    return {"code": error.code} | ({} if error.data is None else {"data": error.data})

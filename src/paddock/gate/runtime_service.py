@@ -133,12 +133,15 @@ class ProgramService:
             return
         asked_ms = watchers.max_wait_ms
         wait_ms = self._max_wait_ms if asked_ms is None else min(asked_ms, self._max_wait_ms)
+        # The maximum number of bytes that it keeps in memory while it waits.
+        size = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
+        size += len(work.stdin or b"") + sum(file.size for file in work.files)
         try:
             slot = await self._slots.enter(
                 actor,
                 self.bound,
                 stop=watchers.stop,
-                size=_count_waiting_bytes(work),
+                size=size,
                 patient=watchers.patient,
                 max_wait_ms=wait_ms,
             )
@@ -381,9 +384,3 @@ def _tee(record: Sink, also: Sink | None) -> Sink:
         record(data)
 
     return take
-
-
-def _count_waiting_bytes(work: RuntimeRun) -> int:
-    """Return the maximum number of bytes that a program keeps in memory while it waits."""
-    texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
-    return texts + len(work.stdin or b"") + sum(file.size for file in work.files)

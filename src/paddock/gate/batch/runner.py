@@ -198,17 +198,17 @@ class BatchRunner:
                 actor=actor, surface=surface, workspace=workspace, work=work, limits=limits
             )
             outcome = await self._execute_request(request, on_raw_stdout=on_raw_stdout, patient=True)
-            if not _is_starved(outcome) or attempt == MAX_ATTEMPTS:
+            # It reached its wall limit because others used the processors, and changed nothing.
+            starved = (
+                outcome.status is Status.UNAVAILABLE
+                and outcome.program is not None
+                and outcome.program.limit == "wall"
+            )
+            if not starved or attempt == MAX_ATTEMPTS:
                 return outcome
             attempt += 1
             if written is not None:
                 written.clear()
-
-
-def _is_starved(outcome: Outcome) -> bool:
-    """Return whether a program reached its wall limit because others used the processors, and changed nothing."""
-    program = outcome.program
-    return outcome.status is Status.UNAVAILABLE and program is not None and program.limit == "wall"
 
 
 def _judge_end(outcome: Outcome) -> CaseVerdict:

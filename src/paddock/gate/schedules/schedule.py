@@ -226,21 +226,18 @@ async def _hold_turn(runs: ScheduleRuns, name: str) -> AsyncGenerator[bool]:
 
 def listing(workspace: Path, find_runs: FindRuns, now: datetime) -> list[dict[str, Any]]:
     """Return the facts of every schedule: its file's contents, `last` and `next`; or `{name, problem}`."""
-    return [
-        _describe_schedule(name, path, find_runs(workspace), now)
-        for name, path in list_files(workspace, "temporals")
-    ]
-
-
-def _describe_schedule(name: str, path: Path, runs: ScheduleRuns, now: datetime) -> dict[str, Any]:
-    try:
-        temporal = read(path, Schedule)
-        last = runs.last(name)
-    except SdkError as problem:
-        return {"name": name, "problem": str(problem)}
-    due = temporal.due(_count_from(last or now, now)) if temporal.enabled else None
-    times = {"last": last and last.isoformat(), "next": due and due.isoformat()}
-    return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **times}
+    facts: list[dict[str, Any]] = []
+    for name, path in list_files(workspace, "temporals"):
+        try:
+            temporal = read(path, Schedule)
+            last = find_runs(workspace).last(name)
+        except SdkError as problem:
+            facts.append({"name": name, "problem": str(problem)})
+            continue
+        due = temporal.due(_count_from(last or now, now)) if temporal.enabled else None
+        times = {"last": last and last.isoformat(), "next": due and due.isoformat()}
+        facts.append({"name": name, **temporal.model_dump(mode="json", exclude_none=True), **times})
+    return facts
 
 
 def _parse_moment(text: str) -> datetime:

@@ -82,7 +82,15 @@ class SharedLastRuns:
             "select left(body::text, %s) from kept where kind = %s and name = %s",
             *(_MAX_ROW_CHARS, KIND, self._name_row(name)),
         )
-        return _parse_last(rows[0][0], name) if rows else None
+        if not rows:
+            return None
+        try:
+            last: object = json.loads(rows[0][0]).get("last")
+            moment = None if last is None else datetime.fromisoformat(str(last))
+        except (ValueError, AttributeError, RecursionError):
+            message = f"the row of the temporal {name} in the database has no time; delete it to start again"
+            raise SdkError(message) from None
+        return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
     def note(self, name: str, moment: datetime) -> None:
         """Record a run; call it while holding the schedule. Raises SdkError, also if another process holds it now."""
@@ -104,13 +112,3 @@ class SharedLastRuns:
             return self._database.fetch(query, values)
         except StoreUnavailable as error:
             raise SdkError(str(error)) from None
-
-
-def _parse_last(text: str, name: str) -> datetime | None:
-    try:
-        last: object = json.loads(text).get("last")
-        moment = None if last is None else datetime.fromisoformat(str(last))
-    except (ValueError, AttributeError, RecursionError):
-        message = f"the row of the temporal {name} in the database has no time; delete it to start again"
-        raise SdkError(message) from None
-    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
