@@ -1,17 +1,22 @@
 """JavaScript and TypeScript programs: scripts, agents' programs, computations."""
 
+import asyncio
 import hashlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
 from paddock.engines.javascript.task import GuestTask
+from paddock.foundation.large_json import run_in_slices
 from paddock.gate.host_calls import HostCalls
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.ends import CANCELLED
 from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
-from paddock.gate.work.live_console import relay_console
 from paddock.model import computation
 from paddock.model.base import Json
-from paddock.model.outcome import ConsoleLine, Decision, RawResult, Status
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import ConsoleLine, Decision, OnConsole, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
 from paddock.model.session import NEW, name_session
@@ -19,9 +24,13 @@ from paddock.model.texts import ESCAPED_LINE_ENDS, has_escaped_line_ends
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.guests import GUEST_TIER, judge_program_or_call
 from paddock.policy.decisions.kinds import Catalogue, Judgement, Reason
+from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
+
+_LONG_CHARS = 65_536
+"""Longer lines are searched for secrets in slices, so that other requests do not wait."""
 
 
 class GuestPrograms(Kind[GuestRun]):
@@ -223,3 +232,58 @@ async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawR
     if not hint and not error.hint and calls_missing_tool(error, work.source):
         hint = calls.list_servers()
     return result.replace(error=error.replace(hint=hint)) if hint else result
+
+
+@asynccontextmanager
+async def relay_console(
+    outgoing: OutgoingRedaction, on_console: OnConsole | None
+) -> AsyncGenerator[OnConsole | None]:
+    """Yield a callback that passes on console lines in order and without secrets. Leaving the context sends the rest.
+
+    Raises PaddockError if the listener failed at a long line or a later one. At other lines its own error is raised.
+    """
+    if on_console is None:
+        yield None
+        return
+    relay = _ConsoleRelay(outgoing, on_console)
+    try:
+        yield relay.take
+        await relay.wait()
+    finally:
+        relay.stop()
+
+
+class _ConsoleRelay:
+    def __init__(self, outgoing: OutgoingRedaction, on_console: OnConsole) -> None:
+        self._outgoing = outgoing
+        self._on_console = on_console
+        self._waiting: deque[ConsoleLine] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def take(self, line: ConsoleLine) -> None:
+        if self._task is not None:
+            self._waiting.append(line)
+        elif len(line.text) > _LONG_CHARS:
+            self._waiting.append(line)
+            self._task = asyncio.create_task(self._send_waiting())
+        else:
+            self._on_console(self._outgoing.line(line))
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            line = self._waiting.popleft()
+            self._on_console(await run_in_slices(self._outgoing.line_in_slices(line)))
+        self._task = None
+
+    async def wait(self) -> None:
+        if self._task is None:
+            return
+        try:
+            await self._task
+        except Exception as error:
+            what = type(error).__name__
+            raise PaddockError(f"the listener for console lines failed ({what})") from error
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
