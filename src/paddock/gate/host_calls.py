@@ -1,6 +1,7 @@
 """Calls that a program makes: of servers and of the SDK. Each goes through the gate as a child request."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -22,11 +23,10 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, RawResult, Status
+from paddock.model.outcome import CallRecord, PlannedCall, RawResult, Status
 from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerCall
 from paddock.model.texts import ellipsis
-from paddock.policy.decisions.rehearsal import Plan
 from paddock.policy.redaction.outgoing import OnCall
 
 # A call whose record cannot be written is not made; the program's own outcome reports why.
@@ -46,6 +46,26 @@ _MAX_SERVER_LIST_CHARS = 300
 """Maximum length of the list of servers in an error, in characters."""
 _MAX_NAME_CHARS = 256
 """Maximum length of a server's name: the search for similar names takes long for a longer one."""
+MAX_KEPT_CHARS = 1024 * 1024
+"""Maximum size of the arguments in one plan, as JSON; further calls are listed without arguments."""
+
+
+class Plan:
+    """The calls that one program did not make, because it is a rehearsal (`dry_run`)."""
+
+    def __init__(self) -> None:
+        self._calls: list[PlannedCall] = []
+        self._room = MAX_KEPT_CHARS
+
+    @property
+    def calls(self) -> tuple[PlannedCall, ...]:
+        """The calls, in order."""
+        return tuple(self._calls)
+
+    def add_call(self, call: PlannedCall) -> None:
+        """List a call."""
+        self._room -= len(json.dumps(call.arguments))
+        self._calls.append(call if self._room >= 0 else call.model_copy(update={"arguments": None}))
 
 
 @dataclass(frozen=True, slots=True)

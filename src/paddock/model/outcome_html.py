@@ -5,11 +5,9 @@ shown in a frame that runs no script and loads nothing (HTML Standard, section 4
 """
 
 import base64
-from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.texts import cut_text
 
@@ -30,22 +28,27 @@ def render_html(outcome: "Outcome") -> str:
     facts = (
         f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"
     )
-    return f"<div>{facts}</div>{''.join(_list_parts(outcome))}"
-
-
-def _list_parts(outcome: "Outcome") -> Iterator[str]:
+    parts = [f"<div>{facts}</div>"]
     if outcome.error is not None:
-        yield _render_block(f"{outcome.error.name}: {outcome.error.message}")
+        parts.append(_render_block(f"{outcome.error.name}: {outcome.error.message}"))
     if outcome.has_value:
-        yield _render_block(_write_value(outcome.value))
+        text = outcome.value
+        if not isinstance(text, str):
+            try:
+                text = dumps(text, indent=2, ensure_ascii=False)
+            except RecursionError:
+                text = "(nested too deeply to be shown)"
+        parts.append(_render_block(text))
     if outcome.program is not None:
         for stream in (outcome.program.stdout, outcome.program.stderr):
             if stream.head:
-                yield _render_block(f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}")
-    yield from map(_render_result, outcome.results)
+                cut = " […] " if stream.truncated else ""
+                parts.append(_render_block(f"{stream.head}{cut}{stream.tail}"))
+    parts += map(_render_result, outcome.results)
     if outcome.console:
         lines = "\n".join(f"[{line.level}] {line.text}" for line in outcome.console)
-        yield f"<details><summary>console</summary>{_render_block(lines)}</details>"
+        parts.append(f"<details><summary>console</summary>{_render_block(lines)}</details>")
+    return "".join(parts)
 
 
 def _render_result(result: "Result") -> str:
@@ -66,15 +69,6 @@ def _render_result(result: "Result") -> str:
         height = min(600, 60 + 24 * result.html.count("<tr"))
         return f'<iframe sandbox="" srcdoc="{inside}" style="width:100%;height:{height}px;border:0"></iframe>'
     return _render_block(result.text)
-
-
-def _write_value(value: Json) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return dumps(value, indent=2, ensure_ascii=False)
-    except RecursionError:
-        return "(nested too deeply to be shown)"
 
 
 def _render_block(text: str) -> str:
