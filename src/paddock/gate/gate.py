@@ -59,8 +59,7 @@ from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.best_effort import BestEffortSink
-from paddock.record.ledger.forwarding import RedactedSink
+from paddock.record.ledger.forwarding import BestEffortSink, RedactedSink
 from paddock.record.ledger.sink import AuditSink, Field
 
 if TYPE_CHECKING:

@@ -38,8 +38,7 @@ from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import AuditSettings, Settings
-from paddock.record.ledger.best_effort import UnavailableSink
-from paddock.record.ledger.checked import CheckedSink
+from paddock.record.ledger.forwarding import CheckedSink, UnavailableSink
 from paddock.record.ledger.sink import AuditSink
 from paddock.record.ledger.writer import Ledger
 

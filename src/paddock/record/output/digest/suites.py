@@ -247,13 +247,13 @@ def _panic(lines: Sequence[str], start: int) -> _SuiteSection:
         if _RUST_SECTION.fullmatch(line) or line == "failures:":
             break
         if match := _RUST_PANIC.fullmatch(line):
-            return _is_panic(match[1], lines[index + 1 : index + _MAX_RUST_LINES])
+            return _read_panic(match[1], lines[index + 1 : index + _MAX_RUST_LINES])
         if line.startswith("Error: "):
             return _SuiteSection(line)
     return _SuiteSection("failed")
 
 
-def _is_panic(text: str, below: Sequence[str]) -> _SuiteSection:
+def _read_panic(text: str, below: Sequence[str]) -> _SuiteSection:
     if text.startswith("'"):  # before Rust 1.73: the message in quotes, then the position
         place = next(
             (match for line in (text, *below) if (match := _RUST_PLACE_PATTERN.fullmatch(line))), None
