@@ -110,7 +110,14 @@ class RequestClaim:
             case Finished(outcome=bytes(data)):
                 return read_outcome(data)
             case Finished(ended, status):
-                return _make_unkept(ended, Status(status))
+                error = ErrorInfo(
+                    name=UNKEPT_OUTCOME,
+                    message=f"It ran before as {ended} and finished with the status {Status(status)}. Its outcome is "
+                    "not kept: it was too large, or the request was cancelled.",
+                    hint="nothing was started now; send a new key to run it again",
+                    phase="decide",
+                )
+                return Outcome(id=ended, status=Status(status), error=error, decision=_ALLOWED)
             case Lost(lost, node):
                 return _make_lost(lost, node)
             case KeyReused(other):
@@ -182,17 +189,6 @@ class RequestClaim:
                     _log.warning("the end of %s is stored later: %s", run.claim.request, error)
                     return True
             await asyncio.sleep(_RETRY_S)
-
-
-def _make_unkept(request: str, status: Status) -> Outcome:
-    error = ErrorInfo(
-        name=UNKEPT_OUTCOME,
-        message=f"It ran before as {request} and finished with the status {status}. Its outcome is not kept: it was "
-        "too large, or the request was cancelled.",
-        hint="nothing was started now; send a new key to run it again",
-        phase="decide",
-    )
-    return Outcome(id=request, status=status, error=error, decision=_ALLOWED)
 
 
 def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcome:

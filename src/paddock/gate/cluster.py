@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from paddock.cluster.node import ClusterNode, NodeLease
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.ship import Shipper
-    from paddock.cluster.sign import CheckpointSigner
     from paddock.policy.settings.schema import Settings
 
 _LAST_FLUSH_S = 3.0
@@ -110,7 +109,15 @@ async def open_cluster(
         await lease.begin()
         store = PostgresRunStore(database, node)
         shipper = Shipper(database, settings.audit.directory, node.id)
-        signer = _make_signer(settings, database)
+        signer = None
+        if own.checkpoint_key_file is not None:
+            from paddock.cluster.bucket import CheckpointBucket
+            from paddock.cluster.sign import CheckpointSigner
+            from paddock.cluster.signed_note import SigningKey
+
+            bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
+            key = SigningKey.read(own.checkpoint_key_file, own.name)
+            signer = CheckpointSigner(database, key, settings.audit.directory, bucket)
         cluster = Cluster(database, node, StoredRuns(store), lease, shipper)
 
         async def find_lost() -> None:
@@ -128,20 +135,6 @@ async def open_cluster(
             yield cluster
         finally:
             await run_shielded(_leave(cluster, entry))
-
-
-def _make_signer(settings: "Settings", database: "Database") -> "CheckpointSigner | None":
-    """Return what signs checkpoints, if this server has the key. Raises ConfigurationError."""
-    path = settings.cluster.checkpoint_key_file
-    if path is None:
-        return None
-    from paddock.cluster.bucket import CheckpointBucket
-    from paddock.cluster.sign import CheckpointSigner
-    from paddock.cluster.signed_note import SigningKey
-
-    bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
-    key = SigningKey.read(path, settings.cluster.name)
-    return CheckpointSigner(database, key, settings.audit.directory, bucket)
 
 
 async def _leave(cluster: Cluster, entry: "NodeLease") -> None:

@@ -204,18 +204,6 @@ def open_audit(settings: AuditSettings, given: AuditSink | None = None) -> Gener
         yield ledger
 
 
-def _make_processes(
-    settings: Settings, servers: ServerService, given: "Sandbox | None", server: Server | None
-) -> Processes:
-    kept_by = [settings] if server is None else [settings, server.settings]
-    own = [*chain.from_iterable(map(own_directories, kept_by))]
-
-    def list_files() -> "tuple[StateFile, ...]":
-        return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
-
-    return Processes(settings, own, list_files, servers.keep_config, given)
-
-
 def _check_start(settings: Settings, workspace: Path) -> None:
     """Raise ConfigurationError if no Paddock with these settings can be opened in this workspace, on this machine."""
     try:
@@ -268,7 +256,13 @@ async def open_paddock(
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = ServerService(settings, workspace, secrets.learn, parts.local)
-        processes = _make_processes(settings, servers, parts.sandbox, server)
+        kept_by = [settings] if server is None else [settings, server.settings]
+
+        def list_files() -> "tuple[StateFile, ...]":
+            return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
+
+        own = [*chain.from_iterable(map(own_directories, kept_by))]
+        processes = Processes(settings, own, list_files, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, pool.close, parser.close]

@@ -148,22 +148,16 @@ def _file_layer(name: LayerName, path: Path) -> SettingsLayer | None:
         for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
             if isinstance(rule, dict) and "origin" in rule:
                 raise ConfigurationError(f"{place_of(key)}: unknown key `{key}.origin`; remove it")
-    rest, recipes = _take_recipes(tree)
-    values, where = _validate_layer(rest, place_of, path.parent)
+    table, _, last = RECIPES_KEY.rpartition(".")
+    recipes: dict[str, Json] = {}
+    if isinstance(given := tree.get(table), dict) and last in given:
+        rest = dict(cast("dict[str, Any]", given))
+        recipes[RECIPES_KEY] = rest.pop(last)
+        tree = {**tree, table: rest}
+    values, where = _validate_layer(tree, place_of, path.parent)
     # Anybody may have written those of a workspace: they are refused before their patterns are looked at.
     values |= recipes if name == "workspace" else _read_recipes(recipes, place_of)
     return SettingsLayer(name, values, {key: where(key) for key in values})
-
-
-def _take_recipes(tree: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Json]]:
-    """Return settings without the languages that they add, and these under their key, if there are any."""
-    table, _, name = RECIPES_KEY.rpartition(".")
-    given: Any = tree.get(table)
-    if not isinstance(given, dict) or name not in given:
-        return tree, {}
-    rest = dict(cast("dict[str, Any]", given))
-    recipes = rest.pop(name)
-    return {**tree, table: rest}, {RECIPES_KEY: recipes}
 
 
 def _read_recipes(given: Mapping[str, Json], place_of: Where) -> "dict[str, Mapping[str, Recipe]]":
