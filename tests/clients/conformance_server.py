@@ -22,7 +22,6 @@ from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
 from paddock.model.outcome import ConsoleLine
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.memory import MemoryAudit
 from paddock.surfaces.http_api.forwarding import Forwarding
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, HttpEntry, OneToken
@@ -48,6 +47,7 @@ from paddock.surfaces.mcp_server.toolbox import (
     text_block,
 )
 from paddock.surfaces.tenants.refusals import Refusals
+from paddock.testing.fakes import MemoryAudit
 
 TOKEN = "correct-horse-battery-staple"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="

@@ -11,20 +11,33 @@ wrote to standard output.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from paddock.engines.programs.recipe import is_compiled
+from paddock.foundation.cancellation import cancel_all
 from paddock.gate.batch.compare import compare
-from paddock.gate.batch.mapping import map_concurrently
 from paddock.gate.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
+from paddock.model.errors import PaddockError
 from paddock.model.limits import KIB, MIB, LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.texts import ellipsis
 from paddock.model.work_files import InputFile
 from paddock.policy.settings.schema import RuntimeSettings
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 JUDGED_OUTPUT_BYTES = 16 * MIB
 """Default of `output_bytes` for a program with tests: so much output is kept in memory for each running program."""
@@ -226,3 +239,74 @@ def _conclude(program: Program, results: list[CaseResult]) -> ProgramResult:
     return ProgramResult(
         id=program.id, outcome=decisive.outcome, verdict=decisive.verdict, tests=tuple(results)
     )
+
+
+class _WorkerEnd(NamedTuple):
+    """The end of one worker."""
+
+    error: Exception | None
+
+
+class _MappedResult(NamedTuple, Generic[R]):
+    value: R
+
+
+async def map_concurrently(
+    work: Callable[[T], Awaitable[R]], items: Iterable[T] | AsyncIterable[T], *, parallel: int
+) -> AsyncGenerator[R]:
+    """Yield the results of work on each item, in the order in which they are ready.
+
+        items -> `parallel` workers -> at most `parallel` waiting results -> the caller
+
+    A worker takes the next item after its last result was accepted. Therefore a slow caller slows the workers down, and
+    an endless input needs no memory.
+
+    Raises the first error of the input or of the work, after the work under way was cancelled. Closing the generator
+    cancels it, too.
+    """
+    source = _iterate(items)
+    ready: asyncio.Queue[_MappedResult[R] | _WorkerEnd] = asyncio.Queue(parallel)
+    turn = asyncio.Lock()
+
+    async def take_items() -> None:
+        while True:
+            async with turn:  # an async generator serves one caller at a time
+                item = await anext(source)
+            await ready.put(_MappedResult(await work(item)))
+
+    async def take_all() -> None:
+        error = None
+        try:
+            with suppress(StopAsyncIteration):
+                await take_items()
+        except Exception as problem:  # noqa: BLE001 - the caller gets it
+            error = problem
+        except asyncio.CancelledError:
+            if closing:
+                raise
+            error = PaddockError("It ended early: the work, or what the items come from, was cancelled.")
+        await ready.put(_WorkerEnd(error))
+
+    workers = [asyncio.create_task(take_all()) for _ in range(parallel)]
+    left, closing = parallel, False
+    try:
+        while left:
+            result = await ready.get()
+            if isinstance(result, _MappedResult):
+                yield result.value
+            elif result.error is not None:
+                raise result.error
+            else:
+                left -= 1
+    finally:
+        closing = True
+        await cancel_all(workers)
+
+
+async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item

@@ -31,7 +31,6 @@ LayerName = Literal["system", "user", "workspace", "environment", "flags", "toke
 LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags", "token")
 _NARROWING_LAYERS: Mapping[LayerName, str] = {"workspace": "a workspace", "token": "a token"}
 """Layers that must stay within the value so far, whatever set it."""
-TOKENS_KEY = "serve.token"
 RULES_KEY = "policy.rule"
 HOST_RULES_KEY = "network.rule"
 RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)

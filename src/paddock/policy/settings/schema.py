@@ -17,7 +17,7 @@ from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Acce
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.cluster import ClusterSettings
 from paddock.policy.settings.commands import SdkCommand
-from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules
+from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules, ProtectedRules
 from paddock.policy.settings.narrowing import (
     AMONG,
     FEWER,
@@ -34,7 +34,6 @@ from paddock.policy.settings.narrowing import (
 )
 from paddock.policy.settings.packages import PackageSettings
 from paddock.policy.settings.profiles import LimitSettings
-from paddock.policy.settings.protection import ProtectedRules
 from paddock.policy.settings.rules import ApprovalSettings, PolicySettings
 from paddock.policy.settings.serve import ServeSettings
 
