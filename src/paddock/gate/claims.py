@@ -96,9 +96,13 @@ class RequestClaim:
         """
         if self._run is not None or not has_effects(request, decision, self._settings):
             return None
+        own, key = self._request, self._request.key
+        name, digest = own.id, hashlib.sha256(own.id.encode()).digest()
+        if key is not None:
+            name, digest = clean_text(key.name), key.digest
         try:
             self._cluster.lease.check()
-            taken = await self._cluster.runs.take(self._make_claim(), stop)
+            taken = await self._cluster.runs.take(Claim(clean_text(own.actor), name, own.id, digest), stop)
         except StoreUnavailable as error:
             return _refuse(str(error), "nothing was started: send it again later, with the same key")
         match taken:
@@ -130,17 +134,6 @@ class RequestClaim:
                 return RawResult(status=Status.INVALID, error=error)
             case Fenced():
                 return _refuse("This attempt was fenced off.", "send it again as the next attempt")
-
-    def _make_claim(self) -> Claim:
-        request, key = self._request, self._request.key
-        if key is None:
-            return Claim(
-                clean_text(request.actor),
-                request.id,
-                request.id,
-                hashlib.sha256(request.id.encode()).digest(),
-            )
-        return Claim(clean_text(request.actor), clean_text(key.name), request.id, key.digest)
 
     async def run(self, work: Coroutine[Any, Any, RawResult]) -> RawResult:
         """Return the result of the work, which is ended early if the lease of this server is lost."""

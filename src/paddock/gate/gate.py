@@ -296,18 +296,18 @@ class Gate:
         hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
         return connection.model_copy(update=hidden)
 
-    def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
-        reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)
-        name = ERROR_NAMES.get(decision.answer, "PolicyError")
-        return ErrorInfo(name=name, message=reasons, hint=hint, phase="decide")
-
     async def _run_decided(
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers
     ) -> _RequestEnd:
         kind = kind_of(request)
         if not decision.allowed:
-            refusal = RawResult(status=Status.DENIED, error=self._refusal_error(request, decision))
-            return self._end_without_run(request, decision, refusal)
+            error = ErrorInfo(
+                name=ERROR_NAMES.get(decision.answer, "PolicyError"),
+                message="; ".join(decision.reasons),
+                hint=self._policy.suggest_remedy(request, decision),
+                phase="decide",
+            )
+            return self._end_without_run(request, decision, RawResult(status=Status.DENIED, error=error))
         if decision.grants.calls == "dry_run" and kind.is_rehearsed(request.work):
             return self._rehearse_request(request, decision)
         if request.key is not None and self._claims is None:
@@ -365,7 +365,6 @@ class Gate:
         self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
     def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink:
-        """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self.audit
 

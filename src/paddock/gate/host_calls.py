@@ -269,7 +269,6 @@ class HostCalls:
 
 
 def _reply_to_call(result: RawResult, server: str, tool: str, *, compat: bool) -> HostReply:
-    """Return the reply to a call of a tool."""
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
     error = _error_fields(result, "Error" if compat else "ToolError") | {"server": server, "tool": tool}

@@ -116,12 +116,9 @@ class BatchRunner:
 
     async def run(self, program: Program) -> ProgramResult:
         """Run a program, with all its tests if it has any. Raises LedgerError when the record cannot be written."""
-        if program.tests:
-            return await self._judge(program)
-        outcome = await self._execute(program.make_work(program.stdin), self._make_limits(program))
-        return ProgramResult(id=program.id, outcome=outcome)
-
-    async def _judge(self, program: Program) -> ProgramResult:
+        if not program.tests:
+            outcome = await self._execute(program.make_work(program.stdin), self._make_limits(program))
+            return ProgramResult(id=program.id, outcome=outcome)
         results: list[CaseResult] = []
         work = program.make_work(None)
         work = work.model_copy(update={"output": work.output.replace(kept_bytes=MAX_STREAM_BYTES)})
@@ -146,7 +143,14 @@ class BatchRunner:
         outcome = await self._execute(work, limits, written)
         verdict, message = _judge_end(outcome), "" if outcome.error is None else outcome.error.message
         if verdict is CaseVerdict.ACCEPTED:
-            verdict, message = await self._judge_output(program, case, b"".join(written))
+            actual = b"".join(written)
+            if program.checker is not None:
+                verdict, message = await self._check(program.checker, case, actual)
+            else:
+                given = case.expect, actual, program.compare
+                quick = len(actual) <= _MAX_QUICK_BYTES
+                message = compare(*given) if quick else await asyncio.to_thread(compare, *given)
+                verdict = CaseVerdict.WRONG_ANSWER if message else CaseVerdict.ACCEPTED
         return CaseResult(name=case.name, verdict=verdict, message=message, outcome=outcome)
 
     def _make_limits(self, program: Program) -> LimitOverrides:
@@ -155,14 +159,6 @@ class BatchRunner:
         if limits.compile_timeout_ms is None or is_compiled(program.language, self._recipes):
             return limits
         return limits.replace(compile_timeout_ms=None)
-
-    async def _judge_output(self, program: Program, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
-        if program.checker is not None:
-            return await self._check(program.checker, case, actual)
-        given = case.expect, actual, program.compare
-        quick = len(actual) <= _MAX_QUICK_BYTES
-        message = compare(*given) if quick else await asyncio.to_thread(compare, *given)
-        return (CaseVerdict.WRONG_ANSWER if message else CaseVerdict.ACCEPTED), message
 
     async def _check(self, checker: Checker, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
         """Return what a checker finds of the actual output."""

@@ -178,7 +178,6 @@ async def _call_tool(
 
 
 def _make_refusal(error: ServerError | ConfigurationError) -> RawResult:
-    """Return the result of a call that failed."""
     # Reading or writing Paddock's own files (pins, logins) failed before the call was sent.
     status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
     described = _make_error(str(error))

@@ -178,7 +178,6 @@ def _refuse_headers(rules: Sequence[NetworkRule], where: str, layer: str) -> Non
 
 
 def _format_toml(value: SettingValue) -> str:
-    """Return a value in TOML syntax."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

@@ -200,7 +200,6 @@ class _Screen:
         return True
 
     def _write(self, text: str, done: list[str]) -> None:
-        """Write a text without steps."""
         if self._passes:
             done.append(text)
         elif text:
