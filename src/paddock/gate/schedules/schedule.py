@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -78,25 +78,15 @@ class Schedule(Value):
         return None if following is None else following.astimezone(UTC)
 
 
-class ScheduleClock(Protocol):
-    """A source of the current time."""
-
-    def now(self) -> datetime:
-        """Return the current time, in UTC."""
-        ...
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for some seconds."""
-        ...
-
-
-class SystemClock:
+class ScheduleClock:
     """The clock of the machine."""
 
     def now(self) -> datetime:
+        """Return the current time, in UTC."""
         return datetime.now(UTC)
 
     async def wait(self, seconds: float) -> None:
+        """Wait for some seconds."""
         await asyncio.sleep(seconds)
 
 
@@ -109,7 +99,7 @@ class Scheduler:
     def __init__(self, execute: Execute, find_runs: FindRuns, clock: ScheduleClock | None = None) -> None:
         self._execute = execute
         self._find_runs = find_runs
-        self._clock = clock or SystemClock()
+        self._clock = clock or ScheduleClock()
 
     async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
         """Run the sequence of a schedule and return `{name, ok, sequence}`, or `{name, ok, error}`.
