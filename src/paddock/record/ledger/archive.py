@@ -38,7 +38,7 @@ from paddock.record.ledger.line_format import (
     read_lines,
     stat_files,
 )
-from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord
+from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord, Field
 from paddock.record.ledger.verify import ArchivedDay, LedgerCheck, Report, list_archived_days, verify
 from paddock.record.ledger.writer import Ledger
 
@@ -86,16 +86,7 @@ def archive(
                 for day in days:
                     _copy(directory, folder, day)
                 if days:
-                    ledger.mark_archived(
-                        {
-                            "day": day.file.partition(".")[0],
-                            "folder": day.folder,
-                            "file_sha256": day.sha256,
-                            "last_seq": day.last_seq,
-                            "last_hash": day.last_hash,
-                        }
-                        for day in days
-                    )
+                    ledger.mark_archived(map(_build_fields, days))
                     _remove(directory, days)
             return days
     except OSError as error:
@@ -166,6 +157,16 @@ def _first_records(directory: Path, names: list[str]) -> list[AuditRecord | None
         records = (find_record(line.data, whole=line.whole) for line in read_lines(directory, name))
         found.append(next(filter(None, records), None) or (found[-1] if found else None))
     return found[::-1]
+
+
+def _build_fields(day: ArchivedDay) -> dict[str, Field]:
+    return {
+        "day": day.file.partition(".")[0],
+        "folder": day.folder,
+        "file_sha256": day.sha256,
+        "last_seq": day.last_seq,
+        "last_hash": day.last_hash,
+    }
 
 
 def _copy(directory: Path, folder: Path, day: ArchivedDay) -> None:
