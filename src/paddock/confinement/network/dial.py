@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Literal
 
@@ -17,8 +18,7 @@ from paddock.model.network import HTTPS_PORT
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Returns the addresses of a name; the port is that of the connection. Raises OSError."""
-_RESOLVER_THREADS = ThreadPoolExecutor(8, thread_name_prefix="paddock-resolver")
-"""Threads of the resolver: names that are answered slowly must not take those of other work."""
+_RESOLVER_THREADS = 8
 MAX_ADDRESSES = 8
 """Maximum number of addresses of one name that are tried."""
 _STATUS_LINE_PATTERN = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r]")
@@ -36,6 +36,12 @@ class DialRefusedError(Exception):
         self.rule = rule
 
 
+@cache
+def _resolver_threads() -> ThreadPoolExecutor:
+    """Return the threads of the resolver: names that are answered slowly must not take those of other work."""
+    return ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="paddock-resolver")
+
+
 async def resolve_name(host: str, port: int) -> list[Address]:
     """Return the addresses of a name, in the order of the system. Raises OSError."""
 
@@ -44,7 +50,7 @@ async def resolve_name(host: str, port: int) -> list[Address]:
         found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
         return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
 
-    return await asyncio.get_running_loop().run_in_executor(_RESOLVER_THREADS, look_up)
+    return await asyncio.get_running_loop().run_in_executor(_resolver_threads(), look_up)
 
 
 async def find_addresses(authority: Authority, resolve: Resolve = resolve_name) -> Sequence[Address]:

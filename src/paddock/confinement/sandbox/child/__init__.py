@@ -9,7 +9,7 @@ Read in the order of a job's life:
                                 partial_grants, snapshot, paths, permissions
     cgroup, storage             limits of memory and disk: anonymous_memory, scratch, shares, process_tree, post_mortem
     freeze, file_locks          pauses between the executions of a session
-    socket_broker, socket_calls  connect(2) and bind(2) of a jail, in its own network
-    call_broker                 calls for which Landlock has no rule: supervised_calls
+    supervised_calls            calls that a broker does for the job: call_broker, those for which Landlock has no rule;
+                                socket_broker, connect(2) and bind(2) of a jail, in its own network
     canary, network_canary      attack the confinement before it is trusted; preflight: what must be there at all
 """

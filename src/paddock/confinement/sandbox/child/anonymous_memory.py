@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from paddock.confinement.sandbox.child.system_calls import read_file
+
 _BLOCK_BYTES = 512
 _STEP = 500
 """Number of descriptors in one step of a scan."""
@@ -121,29 +123,30 @@ class _ProcessScan:
         self._look_as_owner(folder, lambda: [self._at_file(folder, number) for number in numbers])
 
     def _at_file(self, folder: str, number: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # it has been closed
-            self._at_open_file(folder, number)
-
-    def _at_open_file(self, folder: str, number: str) -> None:
         path = f"{folder}/fd/{number}"
-        name = os.readlink(path)
-        if name.startswith(_SOCKET):
-            if self._thorough:
-                self._hides |= _IN_FLIGHT.search(_read_file(f"{folder}/fdinfo/{number}")) is not None
-        elif name.startswith(_MEMORY_FILE_PREFIXES):
-            facts = os.stat(path)
-            self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(memory=facts.st_blocks * _BLOCK_BYTES)
-        elif name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX):
-            facts = os.stat(path)
-            if not facts.st_nlink:  # otherwise the walk of its folder counts it
-                self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(disk=facts.st_blocks * _BLOCK_BYTES)
+        with contextlib.suppress(FileNotFoundError):  # it has been closed
+            name = os.readlink(path)
+            if name.startswith(_SOCKET):
+                if self._thorough:
+                    self._hides |= _IN_FLIGHT.search(read_file(f"{folder}/fdinfo/{number}")) is not None
+            elif name.startswith(_MEMORY_FILE_PREFIXES):
+                facts = os.stat(path)
+                self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(
+                    memory=facts.st_blocks * _BLOCK_BYTES
+                )
+            elif name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX):
+                facts = os.stat(path)
+                if not facts.st_nlink:  # otherwise the walk of its folder counts it
+                    self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(
+                        disk=facts.st_blocks * _BLOCK_BYTES
+                    )
 
     def at_mappings(self, folder: str) -> Iterator[None]:
         """Count mapped files, a few hundred at a time.
 
         The number of blocks of a mapped file is visible only to root (map_files, in proc(5)).
         """
-        maps = self._look_as_owner(folder, lambda: [_read_file(f"{folder}/maps")])
+        maps = self._look_as_owner(folder, lambda: [read_file(f"{folder}/maps")])
         for number, line in enumerate(_MAPPING_PATTERN.finditer(b"".join(maps)), 1):
             if number % _STEP == 0:
                 yield
@@ -198,7 +201,7 @@ class _ProcessScan:
 def _is_ending(folder: str) -> bool:
     """Return whether a process or thread has ended or is about to end: its /proc folder then belongs to root."""
     try:
-        state, *fields = _read_file(f"{folder}/stat").rpartition(b")")[2].split()
+        state, *fields = read_file(f"{folder}/stat").rpartition(b")")[2].split()
         return state in {b"Z", b"X"} or bool(int(fields[_FLAGS]) & _EXITING)
     except OSError:
         return True
@@ -206,7 +209,7 @@ def _is_ending(folder: str) -> bool:
 
 def _find_kib(number: re.Pattern[bytes], path: str) -> int:
     """Return a number of KiB in a file, in bytes; 0 if the file does not contain it. Raises OSError."""
-    found = number.search(_read_file(path))
+    found = number.search(read_file(path))
     return int(found[1]) * 1024 if found else 0
 
 
@@ -215,14 +218,3 @@ def _sum(amounts: Iterable[AnonymousMemory]) -> AnonymousMemory:
     for amount in amounts:
         memory, disk = memory + amount.memory, disk + amount.disk
     return AnonymousMemory(memory, disk)
-
-
-def _read_file(path: str) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # half the cost of a file object
-    try:
-        parts: list[bytes] = []
-        while part := os.read(file, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(file)

@@ -43,7 +43,10 @@ def _release_process(folder: str, roots: Sequence[str], writable: frozenset[str]
         with open(f"{folder}/fdinfo/{number}", "rb") as file:
             if not _LOCK.search(file.read()):
                 continue
-        process = _open_process(folder)
+        # A folder below `task` is that of a thread whose first thread has ended, with its descriptors. Before Linux
+        # 6.9 there is no PIDFD_THREAD, so that this fails.
+        pid, thread = folder.split("/")[2], folder.rpartition("/")[2]
+        process = os.pidfd_open(int(thread), 0 if thread == pid else _PIDFD_THREAD)
         try:
             copy = copy_descriptor(process, int(number))
         finally:
@@ -53,12 +56,3 @@ def _release_process(folder: str, roots: Sequence[str], writable: frozenset[str]
             fcntl.fcntl(copy, _OFD_SETLK, _WHOLE_FILE)
         finally:
             os.close(copy)
-
-
-def _open_process(folder: str) -> int:
-    """Open a process, or a thread where the folder is that of one: the first thread has ended, with its descriptors.
-
-    Raises OSError; for a thread also before Linux 6.9, which has no PIDFD_THREAD.
-    """
-    pid, thread = folder.split("/")[2], folder.rpartition("/")[2]
-    return os.pidfd_open(int(thread), 0 if thread == pid else _PIDFD_THREAD)

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child.process_tree import Sample
+from paddock.confinement.sandbox.child.system_calls import write_file
 
 WINDOW_S = 0.1
 """Minimum time between two measurements, in seconds."""
@@ -157,7 +158,7 @@ class Shares:
             with contextlib.suppress(
                 OSError
             ):  # it has ended, the kernel does not group, or it is asked too often
-                _write_file(f"{folder}/autogroup", str(nice))
+                write_file(f"{folder}/autogroup", b"%d" % nice)
                 self._nice_of_sessions[session] = nice
 
 
@@ -190,14 +191,6 @@ def _read_times(path: str, session: int) -> ThreadTimes | None:
     finally:
         os.close(file)
     return ThreadTimes(int(cpu_ns) / 1e6, int(wait_ns) / 1e6, session)
-
-
-def _write_file(path: str, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-    finally:
-        os.close(file)
 
 
 def take_priority() -> None:

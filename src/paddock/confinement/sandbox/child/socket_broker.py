@@ -221,7 +221,10 @@ class SocketBroker:
         notification.check(self._listener)  # all of it was of the caller
         os.umask(int(status[b"Umask"], 8))
         if folder:
-            _enter_folder(folder)
+            try:
+                os.chdir(folder)
+            except OSError as error:
+                raise PermissionError(errno.EPERM, "outside") from error
         if not _CALLS[notification.number](copy, address, len(address)):
             return 0
         error = ctypes.get_errno()
@@ -284,11 +287,3 @@ def _read_address(caller: int, pointer: int, size: int) -> bytes:
     if check_result("process_vm_readv", count) < size:
         raise OSError(errno.EFAULT, "address")
     return buffer.raw
-
-
-def _enter_folder(path: str) -> None:
-    """Enter a caller's working directory. Raises PermissionError if it is not in a private directory."""
-    try:
-        os.chdir(path)
-    except OSError as error:
-        raise PermissionError(errno.EPERM, "outside") from error

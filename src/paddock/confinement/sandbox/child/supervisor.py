@@ -49,9 +49,8 @@ from paddock.confinement.sandbox.child.protection import ProtectionRules
 from paddock.confinement.sandbox.child.shares import Shares, leave_priority, take_priority
 from paddock.confinement.sandbox.child.shim import Shim, ruleset_of
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
-from paddock.confinement.sandbox.child.socket_calls import SocketCalls
 from paddock.confinement.sandbox.child.storage import StorageMeter
-from paddock.confinement.sandbox.child.supervised_calls import CallListener
+from paddock.confinement.sandbox.child.supervised_calls import CallListener, SocketCalls
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
