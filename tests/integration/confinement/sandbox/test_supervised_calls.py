@@ -386,7 +386,7 @@ async def running(
             await grow(count, b"")
             yield sandbox, job, count
         finally:
-            job.cancel()
+            job.kill()
             await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
 

@@ -490,7 +490,7 @@ while True:
             assert "State:\tt (tracing stop)" in Path(f"/proc/{broker}/status").read_text()  # noqa: ASYNC240
             job.resume(600_000, 600_000)
             await grow(count, before)
-        job.cancel()
+        job.kill()
         await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
     with_jails(scenario)

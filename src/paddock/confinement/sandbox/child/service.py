@@ -105,4 +105,4 @@ def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
         if files:
             return word, tuple(files)
         if not word:
-            return None  # another message is a `stop` that arrived after the end of its job
+            return None  # another message is a `kill` that arrived after the end of its job

@@ -2,7 +2,7 @@
 
     parent --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
        |                    |  samples the tree every few milliseconds: deadline, CPU, memory, processes, scratch
-       |                    |  until the program ends, a limit is hit, or the parent sends a stop or disconnects
+       |                    |  until the program ends, a limit is hit, or the parent kills it or disconnects
        |                    |  sweep: kill and reap until no child is left (`process_tree.py`)
        |                    |  restore protected paths
        <-----report---------+  after the parent's release: remove scratch, wait for the next job
@@ -10,8 +10,8 @@
 The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
 outlives the fork server that forked it. If the parent (Paddock) dies, the socket is closed, and the supervisor first
 kills its job.
-The parent may pause a job: every process of it is stopped until the parent resumes it, with limits for this turn alone.
-It may also hold a job while a person is asked: then the time limit stands still together with every process.
+The parent may end a turn of a job: every process of it is stopped until the next turn, which has limits of its own. It
+may also pause a job while a person is asked: then the time limit stands still together with every process.
 Times are of CLOCK_MONOTONIC. A report reaches the parent within the wall limit and the time of one sweep.
 """
 
@@ -62,7 +62,7 @@ _MAX_FEW_PROCESSES = 16
 REPORT_WITHIN_S = 0.18
 """Time after the deadline when processes that still live are reported as survivors; killing them continues."""
 _STOP_WITHIN_S = 0.25
-"""Maximum time until every process of a job has stopped at a pause."""
+"""Maximum time until every process of a job has stopped."""
 _MAX_CHECK_S = 1.0
 """Maximum time between two checks of a frozen job that may do something, in seconds."""
 _FROZEN_CPU_MS = 50
@@ -73,7 +73,7 @@ _EXTRA_CPU_MS = 2000
 
 
 class Turn(NamedTuple):
-    """The part of a job between two pauses: when it began, its own limit, and what the job had used before."""
+    """One turn of a job: when it began, its own limit, and what the job had used before."""
 
     started: float = 0.0
     cpu_ms: int = 0
@@ -259,7 +259,7 @@ class Supervisor:
         assert self._shim is not None
         if listener := self._shim.take_listener():
             with listener, contextlib.suppress(OSError):  # the parent may have died
-                message = JobReport(ended_by="listening").to_bytes()
+                message = JobReport(event="listening").to_bytes()
                 socket.send_fds(self._parent, [message], [listener.fileno()])
 
     def _out_of_reach(self) -> str:
@@ -314,43 +314,43 @@ class Supervisor:
             case "interrupt":
                 process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
                 return ""
-            case "continue":  # the job could not be held
+            case "resume":  # the job could not be paused
                 return ""
-            case "hold":
-                return self._hold(handle)
             case "pause":
                 return self._pause(handle)
+            case "end_turn":
+                return self._end_turn(handle)
             case _:
-                return argument if word == "stop" else "cancelled"
+                return argument if word == "kill" else "cancelled"
 
-    def _hold(self, handle: int) -> str:
-        """Stop the job and its time limit until the parent continues it; return why the job ends, or "".
+    def _pause(self, handle: int) -> str:
+        """Stop the job and its time limit until the parent resumes it; return why the job ends, or "".
 
         If not every process can be stopped, the job goes on, and so does its time.
         """
         began = time.monotonic()
         if self._freeze():
             self._sample = self._measure_usage()
-            ended_by, _ = self._wait_while_frozen(handle, "continue")
-            held_s = time.monotonic() - began
-            self._deadline += held_s
-            self._shares.skip(held_s)
-            self._turn = self._turn._replace(started=self._turn.started + held_s)
+            ended_by, _ = self._wait_while_frozen(handle, "resume")
+            paused_s = time.monotonic() - began
+            self._deadline += paused_s
+            self._shares.skip(paused_s)
+            self._turn = self._turn._replace(started=self._turn.started + paused_s)
             if ended_by:
                 return ended_by
         self._tree.thaw()
         return ""
 
-    def _pause(self, handle: int) -> str:
-        """Stop the job until the parent resumes it for another turn; return why the job ends, or ""."""
+    def _end_turn(self, handle: int) -> str:
+        """Stop the job until the parent begins another turn; return why the job ends, or ""."""
         if not self._freeze():
             self._report.why = "its processes could not be paused"
             return "unpaused"
         if hit := self._ceiling_hit():
             return hit
         self._measure_stall()
-        self._tell_pause()
-        ended_by, argument = self._wait_while_frozen(handle, "resume")
+        self._report_turn()
+        ended_by, argument = self._wait_while_frozen(handle, "begin_turn")
         if ended_by:
             return ended_by
         self._begin_turn(*map(int, argument.split(",")))
@@ -393,7 +393,7 @@ class Supervisor:
                     if hit := self._check_frozen(used_ms):
                         return hit, ""
         if word != expected:
-            return (argument if word == "stop" else "cancelled"), ""
+            return (argument if word == "kill" else "cancelled"), ""
         take_priority()
         return "", argument
 
@@ -415,13 +415,13 @@ class Supervisor:
             return word, argument
         return "", ""
 
-    def _tell_pause(self) -> None:
-        """Report what the job has used since the last pause. Its final report does not count this again."""
+    def _report_turn(self) -> None:
+        """Report what the job has used in this turn. Its final report does not count this again."""
         report, sample = self._report, self._sample
         assert sample is not None
         user, system = sample.user_ms + report.cpu_user_ms, sample.system_ms + report.cpu_system_ms
         turn = JobReport(
-            ended_by="paused",
+            event="turn_ended",
             wall_ms=(time.monotonic() - self._turn.started) * 1000,
             cpu_user_ms=max(0.0, user - self._turn.user_ms),
             cpu_system_ms=max(0.0, system - self._turn.system_ms),
@@ -457,7 +457,7 @@ class Supervisor:
         process_tree.reap_orphans(self._pid, self._record_reaped)
         if (
             self._used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms)
-            and self._may_not_go_on()
+            and self._must_end_now()
         ):
             return "cpu"
         self._shares.measure(time.monotonic(), sample, self._used_ms)
@@ -482,14 +482,17 @@ class Supervisor:
         sample = self._sample = self._measure_usage()
         self._shares.measure(time.monotonic(), sample, self._used_ms, last=True)
 
-    def _may_not_go_on(self) -> bool:
-        """Tell the parent, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
+    def _must_end_now(self) -> bool:
+        """Return whether a job that exceeds its limit of CPU time must end now.
+
+        The first time in a turn, the parent is told instead, so that it may interrupt the job.
+        """
         turn = self._turn
         if not turn.cpu_ms or turn.is_told:
             return True
         self._turn = turn._replace(is_told=True, cpu_ms=turn.cpu_ms + _EXTRA_CPU_MS)
         with contextlib.suppress(OSError):  # the parent may have died
-            self._parent.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
+            self._parent.send(JobReport(event="limit_exceeded", why="cpu").to_bytes())
         return False
 
     @property
