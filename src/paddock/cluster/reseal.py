@@ -41,27 +41,21 @@ async def _reseal_row(database: Database, seals: Seals, kind: str, name: str) ->
             return True
         row = KeptRow(*rows[0])
         try:
-            body = row.parse()
-            member, text, given = _find_text(body)
+            match row.parse():
+                case {"text": str() as text, "seal": str() as seal}:  # a fact
+                    member, given = "text", bytes.fromhex(seal)
+                case {"token": str() as text, "seal": str() as seal}:
+                    member, given = "token", bytes.fromhex(seal)
+                case _:
+                    return False
         except ValueError:
             return False
         if not seals.accepts(given, kind, name, text):
             return False
-        seal = seals.seal(kind, name, text)
-        if seal == given:
+        made = seals.seal(kind, name, text)
+        if made == given:
             return True
-        new = json.dumps({member: text, "seal": None if seal is None else seal.hex()})
+        new = json.dumps({member: text, "seal": None if made is None else made.hex()})
         if await database.fetch(REPLACE, (new, kind, name, row.version)):
             return True
     return False
-
-
-def _find_text(body: object) -> tuple[str, str, bytes]:
-    """Return the member of a row that is sealed, its text and its seal. Raises ValueError."""
-    match body:
-        case {"text": str() as text, "seal": str() as seal}:  # a fact
-            return "text", text, bytes.fromhex(seal)
-        case {"token": str() as text, "seal": str() as seal}:
-            return "token", text, bytes.fromhex(seal)
-        case _:
-            raise ValueError("not a sealed row")

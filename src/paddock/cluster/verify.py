@@ -41,7 +41,7 @@ _FETCHED_ROWS: Final = 200
 _GRACE: Final = timedelta(seconds=60)
 """Time within which a record is shipped and signed, unless something is wrong."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_HEAD_BATCH: Final = 1000
+_HEAD_CHUNK: Final = 1000
 _MAX_HEADS_CHARS: Final = 4 * 1024 * 1024
 
 
@@ -215,7 +215,7 @@ class _CheckpointPass:
             (_MAX_HEADS_CHARS, MAX_NOTE_CHARS + 1),
         ):
             self._check(_CheckpointRow(*columns))
-            if len(self._unchecked) >= _HEAD_BATCH:
+            if len(self._unchecked) >= _HEAD_CHUNK:
                 await self._compare_heads()
         await self._compare_heads()
         for each in known:
@@ -223,7 +223,7 @@ class _CheckpointPass:
 
     async def compare_bucket(self, bucket: "CheckpointBucket") -> None:
         """Compare the last note in the bucket: its root commits to all earlier ones."""
-        begin = max(0, self._number - _HEAD_BATCH)
+        begin = max(0, self._number - _HEAD_CHUNK)
         newest = await asyncio.to_thread(bucket.find_last, begin)
         cursor = await self._connection.execute(
             "select min(n) from checkpoint where stored and n > %s", (begin if newest is None else newest,)
@@ -306,8 +306,8 @@ class _CheckpointPass:
 
     async def _compare_heads(self) -> None:
         """Compare signed heads with the records of their numbers."""
-        batch, self._unchecked = self._unchecked, []
-        if not batch:
+        heads, self._unchecked = self._unchecked, []
+        if not heads:
             return
         cursor = await self._connection.execute(
             "select head.n, head.node, head.chain, head.seq, record.seq is null "
@@ -318,11 +318,11 @@ class _CheckpointPass:
             "substring(record.line from greatest(octet_length(record.line) - 65, 1) for 64) "
             "<> convert_to(head.hash, 'UTF8') order by head.n, head.node, head.chain",
             (
-                [number for number, _ in batch],
-                [head.node for _, head in batch],
-                [head.chain for _, head in batch],
-                [head.seq for _, head in batch],
-                [head.hash for _, head in batch],
+                [number for number, _ in heads],
+                [head.node for _, head in heads],
+                [head.chain for _, head in heads],
+                [head.seq for _, head in heads],
+                [head.hash for _, head in heads],
             ),
         )
         for number, node, chain, seq, absent in await cursor.fetchall():
@@ -504,7 +504,7 @@ class _RecordPass:
         chain = await asyncio.to_thread(lines.find_chain)
         if chain is not None:
             return chain
-        first = next(iter(await asyncio.to_thread(lines.read_batch, 1)), None)
+        first = next(iter(await asyncio.to_thread(lines.read_chunk, 1)), None)
         if first is None:
             return None
         cursor = await self._connection.execute(

@@ -14,7 +14,7 @@ from paddock.record.ledger.sink import AuditRecord
 
 OnFinding = Callable[[int | None, str], None]
 """Receives the number of the record concerned, and what is wrong with it."""
-_LOCAL_BATCH_BYTES = 256 * 1024
+_LOCAL_CHUNK_BYTES = 256 * 1024
 
 
 class RecordRow(NamedTuple):
@@ -134,5 +134,5 @@ _RESTORED = "which ends before it: an older copy of the ledger was restored, or 
 
 
 def _iterate_lines(lines: LedgerLines) -> Iterator[ChainLine]:
-    while batch := lines.read_batch(_LOCAL_BATCH_BYTES):
-        yield from batch
+    while chunk := lines.read_chunk(_LOCAL_CHUNK_BYTES):
+        yield from chunk
