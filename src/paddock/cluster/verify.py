@@ -169,15 +169,6 @@ class _CheckpointRow(NamedTuple):
     note: str
 
 
-def _restore_tree(checkpoint: Checkpoint, edge: bytes) -> MerkleTree | None:
-    """Return the tree that a signed root commits to."""
-    try:
-        tree = MerkleTree.decode(checkpoint.size, edge)
-    except ValueError:
-        return None
-    return tree if tree.compute_root() == checkpoint.root else None
-
-
 class _CheckpointPass:
     """Reads the checkpoints in order, and compares the heads that they sign with the records."""
 
@@ -271,7 +262,7 @@ class _CheckpointPass:
         if tree is not None and tree.encode_subtrees() != row.edge:
             self._problem(number, "has columns that its note does not have")
         # After a checkpoint that is missing or wrong, the next signed root allows to go on.
-        self._tree = tree or _restore_tree(checkpoint, row.edge)
+        self._tree = tree or MerkleTree.restore(checkpoint.size, row.edge, checkpoint.root)
         self._root = checkpoint.root
         self.last = checkpoint
         for head in heads or ():
@@ -411,7 +402,10 @@ class _RecordPass:
             self._check.check_row(row)
             if self._local is not None:
                 self._local.check_row(row)
-            self._count_unsigned(row)
+            head = self._signed.get((row.node, row.chain))
+            if head is None or row.seq > head.seq:
+                self.unsigned += 1
+                self._late += row.ts is not None and row.ts < self._due
         await self._finish_chain()
         for place, head in self._signed.items():
             if place not in self._found:
@@ -450,12 +444,6 @@ class _RecordPass:
         self._late = 0
         if local is not None:
             local.finish(check.seq)
-
-    def _count_unsigned(self, row: RecordRow) -> None:
-        head = self._signed.get((row.node, row.chain))
-        if head is None or row.seq > head.seq:
-            self.unsigned += 1
-            self._late += row.ts is not None and row.ts < self._due
 
     def _make_reporters(self, node: str, chain: str) -> tuple[OnFinding, OnFinding]:
         def on_problem(seq: int | None, message: str) -> None:

@@ -133,7 +133,9 @@ class RunningProcess:
     def _expect_message(self, seconds: float) -> None:
         if self._late is not None:
             self._late.stop()
-        self._late = _Timer(seconds + GRACE_S, self._overdue)
+        self._late = _Timer(
+            seconds + GRACE_S, lambda: self._finish(self._make_lost_report("did not report in time"))
+        )
 
     @property
     def scratch(self) -> Path:
@@ -239,33 +241,24 @@ class RunningProcess:
         except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
             report = self._make_lost_report(_BAD_MESSAGE)
         if files:
-            self._pass_on(socket.socket(fileno=files[0]))
+            proxy = socket.socket(fileno=files[0])
+            if self._streams.listener is None:
+                proxy.close()
+            else:
+                self._streams.listener(proxy, self)
         match report.event:
             case "turn_ended":
-                self._note_turn_end(report)
+                if self._late is not None:
+                    self._late.stop()
+                if self._turn_usage is not None and not self._turn_usage.done():
+                    self.resident_bytes, self.hidden = report.resident_bytes, tuple(report.hidden)
+                    self._turn_usage.set_result(_make_usage(report))
             case "limit_exceeded":
                 (self._exceeded or self.kill)(report.why)
             case "listening":
                 pass
             case _:
                 self._finish(report)
-
-    def _pass_on(self, listener: socket.socket) -> None:
-        """Give the socket of the job's proxy to who serves it."""
-        if self._streams.listener is None:
-            listener.close()
-        else:
-            self._streams.listener(listener, self)
-
-    def _note_turn_end(self, report: JobReport) -> None:
-        if self._late is not None:
-            self._late.stop()
-        if self._turn_usage is not None and not self._turn_usage.done():
-            self.resident_bytes, self.hidden = report.resident_bytes, tuple(report.hidden)
-            self._turn_usage.set_result(_make_usage(report))
-
-    def _overdue(self) -> None:
-        self._finish(self._make_lost_report("did not report in time"))
 
     def _make_lost_report(self, how: str) -> JobReport:
         hint = (

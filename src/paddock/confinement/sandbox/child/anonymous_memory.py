@@ -13,9 +13,13 @@ import contextlib
 import ctypes
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from paddock.confinement.sandbox.child import scratch
+from paddock.confinement.sandbox.child.messages import Ceilings
+from paddock.confinement.sandbox.child.process_tree import Process
 from paddock.confinement.sandbox.child.system_calls import read_file
 
 _BLOCK_BYTES = 512
@@ -32,6 +36,10 @@ _MAPPING_PATTERN = re.compile(
 )
 _SHARED_MEMORY_PATTERN = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
 _PAGE_TABLES_PATTERN = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
+_EVERY_S = 0.1
+"""Pause between two measurements of scratch, or of anonymous memory, in seconds."""
+_SLICE_S = 0.005
+"""Maximum time of one slice of measuring anonymous memory, in seconds."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _FLAGS, _EXITING = 5, 4
@@ -69,15 +77,15 @@ def read_gauges(directory: str) -> AnonymousMemory:
 
 
 def measure_in_slices(
-    folders: Iterable[str], scratch: str, *, moved: AnonymousMemory, limit: AnonymousMemory
+    folders: Iterable[str], directory: str, *, moved: AnonymousMemory, limit: AnonymousMemory
 ) -> Iterator[AnonymousMemory | None]:
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
-    `folders` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
-    those in memory. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
+    `folders` are their folders below /proc, or those of one of their threads. Of files, those below `directory` count,
+    and those in memory. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
     """
     thorough = moved.memory > limit.memory or moved.disk > limit.disk
-    look = _ProcessScan(f"{scratch}/", thorough=thorough)
+    look = _ProcessScan(f"{directory}/", thorough=thorough)
     for folder in folders:
         look.count_page_tables(folder)
         for thread in look.threads(folder):
@@ -218,3 +226,60 @@ def _sum(amounts: Iterable[AnonymousMemory]) -> AnonymousMemory:
     for amount in amounts:
         memory, disk = memory + amount.memory, disk + amount.disk
     return AnonymousMemory(memory, disk)
+
+
+class StorageMeter:
+    """Measures the files in scratch and the anonymous memory of a job, each at most every tenth of a second.
+
+    It does so in short slices that delay no deadline.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Measure a job whose scratch is `folder`."""
+        self._folder = folder
+        self._scratch_walk = scratch.measure_in_slices(folder)
+        self._scratch_due = 0.0
+        self._scratch_bytes = 0
+        self._walk: Iterator[AnonymousMemory | None] = iter(())
+        self._due = 0.0
+        self.anonymous = AnonymousMemory()
+        """What the last complete measurement found."""
+        self._lowest_gauges = AnonymousMemory()
+        """The lowest values of the machine's gauges since the job began: what others release hides nothing of it."""
+
+    def begin(self) -> None:
+        """Read the machine's gauges before the job starts."""
+        self._lowest_gauges = read_gauges(self._folder)
+
+    def sample_memory(self, processes: Sequence[Process], ceilings: Ceilings) -> bool:
+        """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
+        now, gauges = time.monotonic(), read_gauges(self._folder)
+        self._lowest_gauges = self._lowest_gauges.lower(gauges)
+        if now < self._due:
+            return False
+        try:
+            while (found := next(self._walk)) is None and time.monotonic() < now + _SLICE_S:
+                pass
+        except StopIteration:
+            self._walk = measure_in_slices(
+                [process.folder for process in processes],
+                self._folder,
+                moved=gauges.since(self._lowest_gauges),
+                limit=AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
+            )
+            return False
+        if found is not None:
+            self.anonymous, self._due = found, now + _EVERY_S
+        return found is None
+
+    def measure_disk(self) -> int:
+        """Continue measuring scratch by one step; return its bytes as known, with those of removed files."""
+        now = time.monotonic()
+        if now >= self._scratch_due:
+            try:
+                total = next(self._scratch_walk)
+            except StopIteration:
+                self._scratch_walk, total = scratch.measure_in_slices(self._folder), None
+            if total is not None:
+                self._scratch_bytes, self._scratch_due = total, now + _EVERY_S
+        return self._scratch_bytes + self.anonymous.disk

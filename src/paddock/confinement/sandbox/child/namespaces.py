@@ -29,6 +29,7 @@ from typing import NoReturn
 from paddock.confinement.sandbox.child import lockdown
 from paddock.confinement.sandbox.child.loopback import OWN_NETWORKS
 from paddock.confinement.sandbox.child.messages import JobSpec, StartError
+from paddock.confinement.sandbox.child.mounts import BIND, RDONLY, REMOUNT
 from paddock.confinement.sandbox.child.paths import identify_path
 from paddock.confinement.sandbox.child.socket_broker import serve_socket_calls
 from paddock.confinement.sandbox.child.system_calls import check_result, write_file
@@ -54,7 +55,6 @@ _USER, _MOUNTS, _NETWORK = 0x10000000, 0x00020000, 0x40000000
 _COPIED_NAMESPACES = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
 """mounts, cgroup, uts, ipc, pid."""
 _CLONE_PARENT = 0x8000
-_RDONLY, _REMOUNT, _BIND = 1, 32, 4096
 _LOCKED_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 """Flags of a mount that a user namespace may not clear; mount(2) uses the same numbers."""
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
@@ -278,7 +278,7 @@ def _serve_jails(
         # write to them (open(2): EROFS concerns other files). bubblewrap's `--remount-ro` would forbid it.
         for path in (f"/dev/{name}" for name in _DEVICES):
             kept = os.statvfs(path).f_flag & _LOCKED_MOUNT_FLAGS
-            remounted = _LIBC.mount(None, path.encode(), None, _REMOUNT | _BIND | _RDONLY | kept, None)
+            remounted = _LIBC.mount(None, path.encode(), None, REMOUNT | BIND | RDONLY | kept, None)
             check_result(f"remount {path}", remounted)
         lockdown.forbid_capabilities()
         for file in namespaces:
