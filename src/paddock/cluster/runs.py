@@ -10,7 +10,7 @@
     end     stores the outcome, if the epoch is still the current one
     fence   succeeds if nothing has started, and then nothing can
 
-A store keeps the rows: in memory, in a file, or in PostgreSQL. Each of its methods is one atomic step.
+A store keeps the rows: in PostgreSQL, or, in tests, in a file. Each of its methods is one atomic step.
 """
 
 import asyncio

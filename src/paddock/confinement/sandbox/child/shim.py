@@ -260,10 +260,11 @@ def _become_program(
             jail.run_first_process(spec, channel)
         os.execvpe(spec.argv[0], list(spec.argv), spec.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
-        step = progress[-1]
-        why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
+        failure: dict[str, Any] = {"step": progress[-1], "why": str(error)}
+        if progress[-1] == "exec" and isinstance(error, OSError):
+            failure |= {"why": os.strerror(error.errno or 0), "errno": error.errno}
         with contextlib.suppress(OSError):  # the supervisor has died
-            channel.send(json.dumps({"step": step, "why": why}).encode())
+            channel.send(json.dumps(failure).encode())
     finally:
         os._exit(127)
 

@@ -248,7 +248,7 @@ class Supervisor:
                 continue
             if word["step"] != "exec":
                 raise StartError(f"{word['step']}: {word['why']}")
-            if word["why"] == os.strerror(errno.ENOMEM):
+            if word.get("errno") == errno.ENOMEM:
                 raise StartError("the program itself does not fit in its memory", ended_by="memory")
             reach = permissions.why_forbidden(spec.argv[0])
             if not reach and spec.user is not None:
