@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import permissions
-from paddock.confinement.sandbox.child.partial_grants import is_below
-from paddock.confinement.sandbox.child.paths import list_links
+from paddock.confinement.sandbox.child.paths import is_below, list_links
 
 
 class StateFile(NamedTuple):

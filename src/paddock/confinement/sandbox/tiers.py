@@ -230,7 +230,7 @@ async def _prove(tier: Tier, job_user: int | None, *, supervised: bool) -> TierR
     if worked:
         why = f"the canary could {', '.join(worked)}"
         return TierReport(
-            tier=tier, proved=False, attempts=attempts, why=why, fix=_fix_of(worked), facts=facts
+            tier=tier, proved=False, attempts=attempts, why=why, fix=_find_fix(worked), facts=facts
         )
     return TierReport(tier=tier, proved=True, attempts=attempts, facts=facts)
 
@@ -263,7 +263,7 @@ async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
     return attempts
 
 
-def _fix_of(worked: list[str]) -> str:
+def _find_fix(worked: list[str]) -> str:
     if worked == ["truncate a file outside"]:
         return "run Linux 6.2 or later (Landlock ABI 3), or install bubblewrap: apt install bubblewrap"
     if set(worked) <= {"signal Paddock", "truncate a file outside"}:

@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from paddock.confinement.sandbox.child.paths import open_itself
+from paddock.confinement.sandbox.child.paths import list_above, open_itself
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 
 MAX_NAMES = 1_000_000
@@ -443,14 +443,7 @@ def find_hidden(folders: Iterable[str], rules: HidingRules, granted: Iterable[st
                 ) from error
     for path in granted:
         found.pop(path, None)
-    return sorted(each for each in found.values() if not _is_below_another(each.path, found))
-
-
-def _is_below_another(path: str, found: Mapping[str, HiddenPath]) -> bool:
-    while path := os.path.dirname(path).rstrip("/"):
-        if path in found:
-            return True
-    return False
+    return sorted(each for each in found.values() if found.keys().isdisjoint(list_above(each.path)))
 
 
 def _explain_depth(folder: str) -> TooLargeError:

@@ -146,7 +146,7 @@ class MountRoot:
         self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self.pid = _keeper_of(theirs, spec, life)
+                self.pid = _fork_keeper(theirs, spec, life)
             self._receive_answer()
         except BaseException:
             self.close()
@@ -232,7 +232,7 @@ def _end_process(root: MountRoot) -> None:
         os.waitpid(root.pid, 0)
 
 
-def _keeper_of(server: socket.socket, spec: JobSpec, life: Life) -> int:
+def _fork_keeper(server: socket.socket, spec: JobSpec, life: Life) -> int:
     """Build a root and return the pid of its keeper, which listens to `server`."""
     builder = _Builder(spec)
     namespaces: tuple[int, ...] = ()
