@@ -104,11 +104,11 @@ class Worker(asyncio.BufferedProtocol):
         """Kill the process. Does nothing after its end."""
         self._signal(signal.SIGKILL)
 
-    def stop(self) -> None:
-        """Stop the process until `go_on`. Does nothing after its end."""
+    def pause(self) -> None:
+        """Stop the process until `resume`. Does nothing after its end."""
         self._signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue a stopped process. Does nothing after its end."""
         self._signal(signal.SIGCONT)
 
@@ -126,7 +126,7 @@ class Worker(asyncio.BufferedProtocol):
             self._made_way = False
             with contextlib.suppress(OSError):  # raising a priority is a privilege (setpriority(2))
                 os.setpriority(os.PRIO_PROCESS, self.pid, 0)
-        self.go_on()
+        self.resume()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:
