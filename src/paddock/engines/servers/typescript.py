@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import find_wrapped
+from paddock.engines.servers.result import CatalogTool, find_wrapped
 from paddock.foundation.schema.inline_refs import unfold_schema
 from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible

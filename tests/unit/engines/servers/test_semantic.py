@@ -22,8 +22,7 @@ from paddock.engines.servers.catalog.semantic import (
 from paddock.engines.servers.catalog.semantic_choice import SemanticSettings
 from paddock.engines.servers.catalog.sentence_model import DIMENSIONS, scale_to_unit
 from paddock.engines.servers.catalog.vector_cache import VectorCache
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.foundation.own_files import take_repairs
 from paddock.model.errors import ConfigurationError
 from paddock.model.texts import install_command

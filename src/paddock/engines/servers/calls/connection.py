@@ -29,8 +29,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.engines.servers.calls.call_errors import MAX_ERROR_CODE, TRACE, CallFailed, Trace, bound_data
 from paddock.engines.servers.calls.elicitation import ServerQuestions, asks_back
-from paddock.engines.servers.calls.http import http_client
-from paddock.engines.servers.calls.http_errors import find_request_error
+from paddock.engines.servers.calls.http import find_request_error, http_client
 from paddock.engines.servers.calls.lifecycle import CallHealth
 from paddock.engines.servers.calls.process import ServerChild
 from paddock.engines.servers.calls.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, RawSession

@@ -1,17 +1,19 @@
 """The HTTP client below streamable HTTP: a failing request fails its own call, not the whole connection.
 
 Answers are limited in size, because the library reads whole bodies, decoded. Requests that no caller waits for are also
-limited in time.
+limited in time. `find_request_error` explains an answer without a result, and names the remedy.
 """
 
 import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
-from mcp_types import INTERNAL_ERROR
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from pydantic_core import from_json, to_json
 
 from paddock.confinement.network.http_transport import ProxyTransport, describe_cause, find_failed_proxy
@@ -23,7 +25,7 @@ from paddock.engines.servers.output import MAX_DEPTH, MAX_LINE_BYTES
 from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MAX_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
-from paddock.model.urls import strip_credentials
+from paddock.model.urls import render_origin, strip_credentials
 
 _UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -36,6 +38,13 @@ _MAX_VALUE_CHARS = 200
 _LINES = re.compile(rb"\r\n|\r|\n|[^\r\n]+").findall
 _MAX_CHECKED_BYTES = 64 << 10
 """Maximum size of an answer whose id is checked, in bytes: errors are short."""
+_STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
+"""The library's error texts for a refusal with an empty body."""
+_MEDIA_TYPE_PATTERN = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_MAX_MEDIA_TYPE_CHARS = 60
+_START = "Start it, or correct its `url`"
+_RETRYABLE_STATUSES = (429, 502, 503, 504)
+_WRONG_URL_STATUSES = (404, 405, 406, 410, 415, 421)
 
 
 def http_client(
@@ -301,3 +310,50 @@ def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:
 def _make_stream_error(trace: Trace, text: str) -> httpx2.StreamError:
     trace.fault = text
     return httpx2.StreamError(text)
+
+
+def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnavailable | None:
+    """Return the error for a request without an answer of the protocol; None if `error` is the server's own answer."""
+    name, status = server.name, trace.status
+    if trace.cause:
+        retryable = not trace.sent
+        if trace.sent:
+            text = f"Server {name} at {render_origin(server.url)} sent no answer: {trace.cause}."
+        else:
+            where = f"{name} at {render_origin(server.url)}"
+            text = f"no connection to server {where}: {trace.cause}. {trace.remedy or _START}."
+        return ServerUnavailable(text, retryable=retryable, sent=trace.sent)
+    if trace.fault:
+        return ServerUnavailable(f"Server {name} sent no complete answer: {trace.fault}.", sent=True)
+    if status is None or (why := _explain_status(error, trace, status)) is None:
+        return None
+    sent = status < HTTPStatus.MULTIPLE_CHOICES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return ServerUnavailable(f"Server {name} {why}", retryable=status in _RETRYABLE_STATUSES, sent=sent)
+
+
+def _explain_status(error: MCPError, trace: Trace, status: int) -> str | None:
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        leads = f" and leads to {trace.place}" if trace.place else ""
+        return f"answers HTTP {status}{leads}; correct its `url`."
+    if status >= HTTPStatus.BAD_REQUEST:
+        return f"answers HTTP {status}{_suggest_remedy(status)}." if error.message in _STAND_INS else None
+    if error.code == PARSE_ERROR and error.message.startswith("Failed to parse"):
+        return "answers with something other than a message of the protocol."
+    if error.code == INVALID_REQUEST and error.message.startswith("Unexpected content type"):
+        # A server may write anything there.
+        known = _MEDIA_TYPE_PATTERN.fullmatch(trace.kind) and len(trace.kind) <= _MAX_MEDIA_TYPE_CHARS
+        kind = trace.kind if known else "something else"
+        return f"answers with {kind}, which is not MCP; correct its `url`."
+    if status == HTTPStatus.ACCEPTED and error.code == INVALID_REQUEST:
+        return "accepts the request, but sends no answer (HTTP 202)."
+    return None
+
+
+def _suggest_remedy(status: int) -> str:
+    if status in _WRONG_URL_STATUSES:
+        return "; correct its `url`"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return ": too many requests; wait before the next call"
+    if status in _RETRYABLE_STATUSES:
+        return ": it cannot answer now; try again later"
+    return "; see its own log"

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from paddock.engines.servers.auth.tokens import Logins
 from paddock.engines.servers.calls import lifecycle as on
-from paddock.engines.servers.calls.breaker import Breaker
 from paddock.engines.servers.calls.call_errors import CallFailed
-from paddock.engines.servers.calls.lifecycle import CallHealth, CallRefusal, IdleRules, ServerState
+from paddock.engines.servers.calls.lifecycle import Breaker, CallHealth, CallRefusal, IdleRules, ServerState
 from paddock.engines.servers.calls.local import LocalConnection
 from paddock.engines.servers.calls.process import ServerChild, start_process
 from paddock.engines.servers.config import Server, StdioServer

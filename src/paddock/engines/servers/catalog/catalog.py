@@ -19,7 +19,7 @@ from paddock.engines.servers.catalog.search import (
     ToolIndex,
     is_searched_in_part,
 )
-from paddock.engines.servers.catalog_tool import CatalogTool
+from paddock.engines.servers.result import CatalogTool
 from paddock.engines.servers.typescript import Described, describe_tool
 from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, ServerError

@@ -21,8 +21,7 @@ from paddock.engines.servers.catalog.queries import (
     split_words,
     telling_words,
 )
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.model.base import Json
 
 _COLUMN_WEIGHTS = {"name": 4.0, "server": 4.0, "description": 2.0, "parameters": 0.3}

@@ -24,7 +24,7 @@ from paddock.engines.servers.catalog.sentence_model import (
     scale_to_unit,
 )
 from paddock.engines.servers.catalog.vector_cache import MAX_VECTORS, VectorCache
-from paddock.engines.servers.catalog_tool import CatalogTool
+from paddock.engines.servers.result import CatalogTool
 
 MAX_TOOLS_PER_SERVER = 500
 """Maximum number of tools of one server that get a vector. Further ones are ranked by their words."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from paddock.engines.servers.catalog.search import Mix
-from paddock.engines.servers.catalog_tool import CatalogTool
+from paddock.engines.servers.result import CatalogTool
 from paddock.model.errors import ConfigurationError
 from paddock.model.texts import install_command
 
