@@ -169,12 +169,16 @@ class ServerConnection:
 
     def check_call(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Raise CallFailed for a call that the transport cannot carry."""
-        if self._process is None and not _is_text(tool, arguments):
+        if self._process is not None:  # a pipe carries any string, if necessary with escapes
+            return
+        try:
+            to_json([tool, arguments])
+        except PydanticSerializationError:
             text = (
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
                 "character (a lone surrogate), which HTTP cannot carry; repair it with `text.toWellFormed()`."
             )
-            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
+            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL) from None
 
     async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Send `tools/call` and return the raw answer. Raises CallFailed."""
@@ -321,7 +325,10 @@ class ServerConnection:
         if isinstance(error, OversizedAnswerError) or trace.oversize:
             text = f"Server {self._server.name} sent no complete answer: {oversize}."
             return CallFailed(ServerUnavailable(text, sent=True), CallHealth.NEUTRAL)
-        if _is_forgotten_session(error, trace):
+        # An unknown session, as after a restart, should be answered by 404, which the library turns into "Session
+        # terminated" if the body is empty; many servers answer 400. In the stateless era, 404 is for unknown methods.
+        refused = trace.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
+        if refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower():
             self._forgotten = True  # other calls get their own error, or still an answer
             self.declare_lost()
             text = f"Server {self._server.name} has forgotten our session."
@@ -381,31 +388,12 @@ class ServerConnection:
         return self._auth.secrets if self._auth is not None else NO_SECRETS
 
 
-def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
-    """Return whether the server refused the call because it does not know our session, as after a restart.
-
-    It should answer 404, which the library turns into "Session terminated" if the body is empty; many servers answer
-    400. Servers of the stateless era answer 404 to an unknown method.
-    """
-    refused = trace.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
-    return refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower()
-
-
 def _is_plain(*values: object) -> bool:
     """Return whether no number in JSON values needs a mark, or already has one, to pass the library unchanged."""
     try:
         return MARK.encode() not in orjson.dumps(values)
     except TypeError:
         return False
-
-
-def _is_text(tool: str, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a call is valid UTF-8. A pipe carries other characters as escapes; HTTP does not."""
-    try:
-        to_json([tool, arguments])
-    except PydanticSerializationError:
-        return False
-    return True
 
 
 def _watch_output(

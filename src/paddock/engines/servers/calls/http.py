@@ -79,8 +79,10 @@ class _ServerClient(httpx2.AsyncClient):
         trace = TRACE.get() or Trace()
         if request.method == "DELETE":
             return await self._end_session(request, options)
-        if request.method == "GET":
-            await _wait_between_requests(trace)
+        if request.method == "GET":  # a stream that ends at once is not requested again without a pause
+            now = asyncio.get_running_loop().time()
+            trace.reopens = max(now, trace.reopens + _APART_S)
+            await asyncio.sleep(trace.reopens - now)
         request = _unmark_numbers(request)
         before, trace.sent = trace.sent, True  # also counts if the caller is cancelled
         try:
@@ -100,7 +102,13 @@ class _ServerClient(httpx2.AsyncClient):
             trace.cause = "it compresses its answers, although it is asked not to"
             return httpx2.Response(502, request=request)
         if response.is_redirect:
-            return await _strip_body(response, trace)
+            # Without its body: the library would read it without a limit.
+            await response.aclose()
+            bare = httpx2.Response(response.status_code, request=response.request)
+            bare.next_request = response.next_request
+            if response.next_request is not None:
+                trace.place = strip_credentials(str(response.next_request.url))[:_MAX_VALUE_CHARS]
+            return bare
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         if trace.kind == "text/event-stream":
             response.stream = _ExactEvents(_BoundedEvents(response.stream, trace, self._max_values))
@@ -119,23 +127,6 @@ class _ServerClient(httpx2.AsyncClient):
         except (TimeoutError, httpx2.TransportError):
             return httpx2.Response(502, request=request)
         return httpx2.Response(response.status_code, request=request)
-
-
-async def _wait_between_requests(trace: Trace) -> None:
-    """Wait, so that a stream that ends at once is not requested again without a pause."""
-    now = asyncio.get_running_loop().time()
-    trace.reopens = max(now, trace.reopens + _APART_S)
-    await asyncio.sleep(trace.reopens - now)
-
-
-async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Response:
-    """Return a redirect without its body: the library would read it without a limit."""
-    await response.aclose()
-    bare = httpx2.Response(response.status_code, request=response.request)
-    bare.next_request = response.next_request
-    if response.next_request is not None:
-        trace.place = strip_credentials(str(response.next_request.url))[:_MAX_VALUE_CHARS]
-    return bare
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
@@ -278,19 +269,11 @@ def _mark_numbers(body: bytes) -> bytes:
         answer = cast("dict[str, Any]", loads(body.decode()))
         answer["result"] = mark_numbers(answer["result"])
         return json.dumps(answer).encode()
-    except NumberTooLongError as problem:
-        return _make_error_answer(body, str(problem))
+    except NumberTooLongError as problem:  # no reader accepts this answer: an error takes its place
+        fault = {"code": INTERNAL_ERROR, "message": f"the answer contains {problem}"}
+        return to_json({"jsonrpc": "2.0", **(parse_slowly(body) or {"id": None, "error": fault})})
     except (ValueError, RecursionError, LookupError, TypeError):
         return body  # no answer, or the library reports the fault
-
-
-def _make_error_answer(body: bytes, problem: str) -> bytes:
-    """Return an error in place of an answer that no reader accepts."""
-    answer = parse_slowly(body) or {
-        "id": None,
-        "error": {"code": INTERNAL_ERROR, "message": f"the answer contains {problem}"},
-    }
-    return to_json({"jsonrpc": "2.0", **answer})
 
 
 def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:

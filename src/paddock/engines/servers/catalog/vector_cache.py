@@ -39,7 +39,19 @@ class VectorCache:
             content = read_own(self._file, _MAX_BYTES)
         except OSError:
             return {}
-        return _decode_vectors(content)
+        records = content[len(_MAGIC) : -_DIGEST_BYTES]
+        if (
+            not content.startswith(_MAGIC)
+            or len(records) % _RECORD_BYTES
+            or hashlib.sha256(content[:-_DIGEST_BYTES]).digest() != content[-_DIGEST_BYTES:]
+        ):
+            return {}
+        return {
+            records[at : at + _KEY_BYTES]: np.frombuffer(
+                records, dtype="<f4", count=DIMENSIONS, offset=at + _KEY_BYTES
+            ).astype(np.float32)
+            for at in range(0, len(records), _RECORD_BYTES)
+        }
 
     def add_vectors(self, vectors: Mapping[bytes, Vector]) -> None:
         """Store further vectors beside those that other processes have added."""
@@ -52,27 +64,6 @@ class VectorCache:
                 return
             with hold_lock(self._directory / "lock"):
                 kept = {key: vector for key, vector in self.read_vectors().items() if key not in vectors}
-                replace_file(self._file, _encode_vectors({**kept, **vectors}))
-
-
-def _encode_vectors(vectors: Mapping[bytes, Vector]) -> bytes:
-    newest = list(vectors.items())[-MAX_VECTORS:]
-    records = (key + vector.astype("<f4").tobytes() for key, vector in newest)
-    content = _MAGIC + b"".join(records)
-    return content + hashlib.sha256(content).digest()
-
-
-def _decode_vectors(content: bytes) -> dict[bytes, Vector]:
-    records = content[len(_MAGIC) : -_DIGEST_BYTES]
-    if (
-        not content.startswith(_MAGIC)
-        or len(records) % _RECORD_BYTES
-        or hashlib.sha256(content[:-_DIGEST_BYTES]).digest() != content[-_DIGEST_BYTES:]
-    ):
-        return {}
-    return {
-        records[at : at + _KEY_BYTES]: np.frombuffer(
-            records, dtype="<f4", count=DIMENSIONS, offset=at + _KEY_BYTES
-        ).astype(np.float32)
-        for at in range(0, len(records), _RECORD_BYTES)
-    }
+                newest = list({**kept, **vectors}.items())[-MAX_VECTORS:]
+                content = _MAGIC + b"".join(key + vector.astype("<f4").tobytes() for key, vector in newest)
+                replace_file(self._file, content + hashlib.sha256(content).digest())
