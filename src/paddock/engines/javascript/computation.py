@@ -72,9 +72,14 @@ class Computation(GuestTurn):
     async def run(self) -> None:
         """Send the program and wait until it or the worker has ended."""
         limits, work = self._task.limits, self._task.work
-        *seed, instant = derive_seeds(work.source, _text(work.input)) if work.deterministic else _draw_seeds()
+        given = work.input if isinstance(work.input, str) else ""
+        if work.deterministic:
+            *seed, instant = derive_seeds(work.source, given)
+        else:
+            *seed, _ = _SEED_AND_INSTANT.unpack(os.urandom(_SEED_AND_INSTANT.size))
+            instant = None  # the real present
         settings = {
-            "input": _text(work.input),
+            "input": given,
             "output": limits.output_bytes,
             "partial": work.partial,
             "seed": seed,
@@ -176,11 +181,3 @@ def derive_seeds(source: str, given: str) -> tuple[int, int, int, int, int]:
         digest.update(len(data).to_bytes(8, "little") + data)
     *seed, instant = _SEED_AND_INSTANT.unpack_from(digest.digest())
     return seed[0], seed[1], seed[2], seed[3], _FIRST_INSTANT_MS + instant % _INSTANT_RANGE_MS
-
-
-def _draw_seeds() -> tuple[int | None, ...]:
-    return *_SEED_AND_INSTANT.unpack(os.urandom(_SEED_AND_INSTANT.size))[:4], None
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

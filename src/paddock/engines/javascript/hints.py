@@ -329,7 +329,7 @@ def _find_iterated_text(site: ErrorSite) -> str:
 
 
 def _holds_promises(value: str, source: str) -> bool:
-    """Tell whether a text makes an array of promises: `ids.map(async ...)`, `ids.map((id) => servers.g.get({id}))`."""
+    """Return whether a text makes an array of promises: `ids.map(async ...)`, `ids.map((id) => servers.g.get(id))`."""
     line = value.partition("\n")[0]
     if _IS_AWAITED.match(line):
         return False
