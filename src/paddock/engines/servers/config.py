@@ -27,7 +27,6 @@ from pydantic import (
 
 from paddock.engines.servers.auth.client_config import DEFAULT, OAuth, OAuthEntry
 from paddock.engines.servers.confinement import Confinement, MisplacedConfine, PaddockEntry
-from paddock.engines.servers.launchers import DOWNLOAD_MS, may_download
 from paddock.foundation.files import read_bounded
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber
@@ -37,12 +36,18 @@ from paddock.model.urls import render_origin
 from paddock.policy.redaction.known import NO_SECRETS, ServerSecrets, is_credential
 
 DEFAULT_TIMEOUT_MS = 60_000
+DOWNLOAD_MS = 300_000
+"""Default maximum start time of a server that may have to be downloaded, in milliseconds."""
 STATE_VOLUME = "paddock-state:/state"
 """The container volume for a workspace, as written by `paddock install --docker`."""
 
 _VARIABLE_PATTERN = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """Editors write `${env:NAME}`."""
 _FOREIGN_PATTERN = re.compile(r"\$\{(?:input|config|command):[^}]{0,60}\}")
+_LAUNCHERS = frozenset(
+    {"bun", "bunx", "deno", "docker", "npm", "npx", "pipx", "pnpm", "pnpx", "podman", "uv", "uvx", "yarn"}
+)
+"""Programs that download what they start. They take longer the first time and must not be interrupted."""
 _MIN_LITERAL_SECRET_CHARS = 8
 _MAX_ADDRESS_CHARS = 65_000
 """Maximum length of an address, in characters; the HTTP client accepts little more."""
@@ -260,6 +265,11 @@ def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, al
         {**first.absent, **{name: why for name, why in second.absent.items() if name not in named}},
         first.disabled | (second.disabled - named),
     )
+
+
+def may_download(command: str) -> bool:
+    """Return whether a command may have to download the server before it starts."""
+    return Path(command).name in _LAUNCHERS
 
 
 def is_paddock(entry: object) -> bool:

@@ -31,7 +31,7 @@ from paddock.engines.servers.calls.call_errors import MAX_ERROR_CODE, TRACE, Cal
 from paddock.engines.servers.calls.elicitation import ServerQuestions, asks_back
 from paddock.engines.servers.calls.http import find_request_error, http_client
 from paddock.engines.servers.calls.lifecycle import CallHealth
-from paddock.engines.servers.calls.process import ServerChild
+from paddock.engines.servers.calls.process import ServerChild, suggest_remedy
 from paddock.engines.servers.calls.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, RawSession
 from paddock.engines.servers.calls.stdio import PipeReader, PipeWriter
 from paddock.engines.servers.calls.stdio_rpc import OversizedAnswerError, StdioRpc
@@ -43,8 +43,7 @@ from paddock.engines.servers.calls.unsolicited import (
     RateAllowance,
     UnsolicitedBudget,
 )
-from paddock.engines.servers.config import HttpServer, Server, StdioServer
-from paddock.engines.servers.launchers import may_download, suggest_remedy
+from paddock.engines.servers.config import HttpServer, Server, StdioServer, may_download
 from paddock.engines.servers.output import MAX_LINE_BYTES
 from paddock.engines.servers.person import UnanswerableQuestion
 from paddock.model.errors import (
