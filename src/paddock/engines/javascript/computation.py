@@ -121,7 +121,12 @@ class Computation(GuestTurn):
 
     def result(self, cost: WorkerUsage, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the computation, with the output before an error if the request asked for it."""
-        status, error = self._map_outcome()
+        if isinstance(self._end, frames.EngineFailure):
+            status, error = Status.FAILED, self._read_error(self._end.text)
+        elif isinstance(self._end, frames.UnsettledPromise):
+            status, error = Status.FAILED, _NEVER_SETTLED
+        else:
+            status, error = OutcomeMapping(self._task, self._program, self._worker).on(self._end)
         has_value = status in (Status.OK, Status.OUTPUT_LIMIT) or self._task.work.partial
         return RawResult(
             status=status,
@@ -149,13 +154,6 @@ class Computation(GuestTurn):
             return
         self._bytes += size
         self._emitted.append(text)
-
-    def _map_outcome(self) -> tuple[Status, ErrorInfo | None]:
-        if isinstance(self._end, frames.EngineFailure):
-            return Status.FAILED, self._read_error(self._end.text)
-        if isinstance(self._end, frames.UnsettledPromise):
-            return Status.FAILED, _NEVER_SETTLED
-        return OutcomeMapping(self._task, self._program, self._worker).on(self._end)
 
     def _read_error(self, text: str) -> ErrorInfo:
         """Read V8's report about a program. A program that forges one affects only its own result."""

@@ -425,7 +425,6 @@ def _names(call: frames.ServerCallFrame | frames.SdkCallFrame) -> tuple[str, str
 
 
 def _is_computing(pid: int) -> bool:
-    """Return whether a process is running now, not waiting."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
     return False

@@ -446,7 +446,6 @@ def _hash_identity(server: Server) -> str:
 
 
 def _differs_from_entry(entry: Mapping[str, Any], listed: Mapping[str, _Listed]) -> bool:
-    """Return whether a listing differs from the recorded one."""
     pinned, pending = entry["tools"], entry["pending"]
     if not listed.keys() <= pinned.keys():
         return True

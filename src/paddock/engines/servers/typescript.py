@@ -264,7 +264,6 @@ def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) ->
 
 
 def _needs_arguments(schema: Json) -> bool:
-    """Return whether a tool must be called with arguments."""
     if not isinstance(schema, dict):
         return False
     fields = cast("dict[str, Json]", schema)

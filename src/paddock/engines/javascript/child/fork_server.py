@@ -59,10 +59,10 @@ class WorkerForkServer:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
                     self._reap(descriptor)
-                elif (started := self._answer()) is not None:
+                elif (started := self._take_request()) is not None:
                     return started
 
-    def _answer(self) -> tuple[worker.Channel, int] | None:
+    def _take_request(self) -> tuple[worker.Channel, int] | None:
         try:
             message, descriptors, _, _ = socket.recv_fds(self._control, 16, _PASSED_DESCRIPTORS)
         except ConnectionResetError:  # the parent died with unread reports

@@ -426,7 +426,6 @@ class Guest:
 
 
 def _milliseconds() -> float:
-    """Return the time of timers."""
     return time.monotonic() * 1000
 
 

@@ -188,7 +188,6 @@ def _iterate_keywords(schema: Json) -> Iterator[str]:
 
 
 def _find_patterns(schema: Json, pattern: str) -> Iterator[Path]:
-    """Yield the paths of a pattern in a schema."""
     todo: list[tuple[Json, Path]] = [(schema, [])]
     while todo:
         value, path = todo.pop()
@@ -205,7 +204,6 @@ def _find_patterns(schema: Json, pattern: str) -> Iterator[Path]:
 
 
 def _describe_keyword(schema: Mapping[str, Json], path: Path) -> str:
-    """Describe a keyword by its path and its value."""
     value: Any = schema
     for step in path:
         value = value[step]

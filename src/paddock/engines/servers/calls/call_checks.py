@@ -89,16 +89,14 @@ class CallChecks:
 
     def resolve_remembered_tool(self, server: str, tool: str) -> str:
         """Return the tool's own name for an alias of a server that has not listed its tools yet, based on its pins."""
+        found = self._servers.get(server)
+        if found is None:
+            return tool
         try:
-            names = self._list_known_names(server) if server in self._servers else ()
+            names = tuple(found.tools) if isinstance(found, LocalServer) else self._pins.list_names(found)
         except ConfigurationError:  # the call itself reports it
             return tool
         return tool if tool in names else make_aliases(names).get(tool, tool)
-
-    def _list_known_names(self, server: str) -> tuple[str, ...]:
-        """Return the tools of a server that has listed nothing yet. Raises ConfigurationError."""
-        found = self._servers[server]
-        return tuple(found.tools) if isinstance(found, LocalServer) else self._pins.list_names(found)
 
     def find_definition(self, server: str, tool: str) -> ToolInfo | None:
         """Return the pinned definition of a listed tool."""

@@ -59,8 +59,6 @@ from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
 from paddock.policy.redaction.known import NO_SECRETS, ServerSecrets
 
 if TYPE_CHECKING:
-    from mcp.client.session import ElicitationFnT
-
     from paddock.engines.servers.auth.bearer import BearerAuth
 
 T = TypeVar("T")
@@ -102,7 +100,8 @@ class ServerConnection:
         self._broken_rule = ""
         self._ended_by_us = False
         self._auth = auth
-        self._questions = ServerQuestions() if server.questions else None
+        self.questions = ServerQuestions() if server.questions else None
+        """Answers questions of the server; None if it may ask none."""
         self._under_way = 0
         self._forgotten = False
         self._quiet = asyncio.Event()
@@ -142,11 +141,6 @@ class ServerConnection:
                 async with asyncio.timeout(_LAST_ANSWERS_S):
                     await self._quiet.wait()
 
-    @property
-    def elicited(self) -> "ElicitationFnT | None":
-        """Answers questions of the server; None if it may ask none."""
-        return self._questions.on_elicitation if self._questions is not None else None
-
     async def negotiate_version(self, *, probe: bool, quiet: bool = False) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed.
 
@@ -184,7 +178,7 @@ class ServerConnection:
         if self._process is None and not _is_plain(tool, arguments):
             arguments = mark_numbers(arguments)
         self.check_call(tool, arguments)
-        asking = self._request_call if self._questions is None else self._call_with_questions
+        asking = self._request_call if self.questions is None else self._call_with_questions
         try:
             answer = await self._wait_for_answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
         except UnanswerableQuestion as why:
@@ -211,11 +205,10 @@ class ServerConnection:
             raise
 
     async def _call_with_questions(self, tool: str, arguments: dict[str, Any]) -> object:
-        """Call a tool of a server that may ask a person during the call."""
-        assert self._questions is not None
-        with self._questions.track_call():
+        assert self.questions is not None
+        with self.questions.track_call():
             answer = await self._request_call(tool, arguments)
-            return await self._questions.settle_result(
+            return await self.questions.settle_result(
                 answer, functools.partial(self._request_call, tool, arguments)
             )
 
@@ -295,7 +288,6 @@ class ServerConnection:
         raise failure from None
 
     async def _suggest_for_timeout(self) -> str:
-        """Return the remedy for an answer that did not arrive in time."""
         if self.protocol:
             return "Ask for less at once, or raise its `timeoutMs`."
         if self._process is None:
@@ -462,7 +454,7 @@ async def open_connection(
             CountedWriter(writer, unasked),
             client_info=_CLIENT,
             message_handler=on_message,
-            elicitation_callback=connection.elicited,
+            elicitation_callback=connection.questions and connection.questions.on_elicitation,
         )
         session.rpc = connection.rpc
         connection.session = await stack.enter_async_context(session)

@@ -129,11 +129,21 @@ class _ServerClient(httpx2.AsyncClient):
         return httpx2.Response(response.status_code, request=request)
 
 
-class _BoundedBody(httpx2.AsyncByteStream):
+class _ChangedBody(httpx2.AsyncByteStream):
+    """A body that is checked or changed while it is read."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _BoundedBody(_ChangedBody):
     """A body that ends with an error when it exceeds a limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, max_values: int) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._trace = trace
         self._max_values = max_values
 
@@ -145,9 +155,6 @@ class _BoundedBody(httpx2.AsyncByteStream):
             raise _make_oversize_error(
                 self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`"
             )
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 class _BoundedDocument(_BoundedBody):
@@ -193,14 +200,14 @@ class _BoundedEvents(_BoundedBody):
             yield chunk
 
 
-class _MatchingAnswer(httpx2.AsyncByteStream):
+class _MatchingAnswer(_ChangedBody):
     """A JSON answer that must belong to its request: with another id, the callers would wait until their timeouts.
 
     If the server could not read the id (JSON-RPC 2.0, section 5: `id` is null), its error gets the id of the request.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, request: bytes, trace: Trace) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._request = request
         self._trace = trace
 
@@ -223,20 +230,14 @@ class _MatchingAnswer(httpx2.AsyncByteStream):
             )
         return body
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
 
 def _make_oversize_error(trace: Trace, text: str) -> httpx2.StreamError:
     trace.oversize = True
     return _make_stream_error(trace, text)
 
 
-class _ExactEvents(httpx2.AsyncByteStream):
+class _ExactEvents(_ChangedBody):
     """Events whose numbers keep their digits while they pass the library (`paddock.model.numbers`)."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         line = bytearray()
@@ -249,9 +250,6 @@ class _ExactEvents(httpx2.AsyncByteStream):
             line[:] = rest
             yield b"".join(map(_mark_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
         yield bytes(line)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def _mark_event(line: bytes) -> bytes:

@@ -236,7 +236,6 @@ class Hub:
         arguments: Mapping[str, Any],
         limit: float,
     ) -> None:
-        """Let the checks refuse a call."""
         if self._checks is None:
             return
         server = record.server.name

@@ -134,7 +134,6 @@ def merge_types(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str,
 
 
 def _select_valid(held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the valid types of a file."""
     return {
         server: {tool: schema for tool, schema in cast("dict[str, Any]", tools).items() if _is_type(schema)}
         for server, tools in held.items()
@@ -241,7 +240,6 @@ def _list_kinds(schema: Mapping[str, Json]) -> list[str]:
 
 
 def _count_types(schema: Json) -> int:
-    """Return the number of types within a type."""
     if not isinstance(schema, dict):
         return 0
     fields = cast("dict[str, Json]", schema)
