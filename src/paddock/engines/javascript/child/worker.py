@@ -223,7 +223,7 @@ class Guest:
         """
 
         def meet(_: object) -> None:
-            # V8's thread is met only here, between two tasks: it forks, and it is the only one in a child.
+            # This runs on V8's thread, between two tasks. The thread forks, and is the only one in a child.
             v8.keep_thread()
             self.native.enter()
             # Before the bootstrap's second call, which passes its functions on by a rejected promise (`_take_claims`).
@@ -285,9 +285,7 @@ class Guest:
             self._isolate.follow(self._task, result, self._nothing)
             return
         elif self._taking and isinstance(result, bytes):
-            self.channel.send(
-                result
-            )  # a text too large for the exchange buffer, which the task returned whole
+            self.channel.send(result)  # the task returned a text that is too large for the exchange buffer
         self._taking = False
         native = self.native
         for _ in range(_MAX_TURNS):
@@ -296,7 +294,7 @@ class Guest:
             native.checkpoint()  # microtasks decide what to wait for
             self._await_task()  # blocks: the only place where an idle worker waits
             if not self._taking and not native.step():  # the bootstrap handles the message or the timer
-                # It catches what it throws itself. This was a signal that stops JavaScript, or memory is used up.
+                # It catches exceptions itself: a signal has ended it, or it could not even report one.
                 self._report_broken("the bootstrap script failed")
             native.close_scope(scope)
             if self._program is not None:
