@@ -8,17 +8,16 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import permissions
 from paddock.confinement.sandbox.child.hiding import HidingRules, is_hidden
-from paddock.confinement.sandbox.child.paths import open_itself
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import identity_of
+from paddock.engines.programs.workdir import open_in_workspace
 from paddock.model.work_files import check_relative
 
 _DENIED_PATTERN = re.compile(
@@ -80,24 +79,11 @@ def _is_readable_file(name: str, task: ProgramTask, user: int | None, rules: Hid
         return False
     try:
         check_relative(name)
-        with _open_below(name, task.workspace) as file:
+        with open_in_workspace(task.workspace, name) as file:
             real, top = os.readlink(f"/proc/self/fd/{file}"), os.path.realpath(task.workspace)
             return stat.S_ISREG(os.fstat(file).st_mode) and not is_hidden(real, top, rules)
     except (OSError, ValueError):
         return False
-
-
-@contextmanager
-def _open_below(name: str, workspace: Path) -> Generator[int]:
-    root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        file = open_itself(name, root)
-    finally:
-        os.close(root)
-    try:
-        yield file
-    finally:
-        os.close(file)
 
 
 def _list_candidates(line: str) -> Iterator[str]:
@@ -139,7 +125,13 @@ def _walk_path(parts: Sequence[str], task: ProgramTask, user: int | None) -> _Cl
                     return None
                 return _Closed(os.path.join(*parts[:-1]), above, "write to")
             if depth == len(parts):
-                return _check_mode(_Closed(name, facts, ""), number, groups, writes=writes)
+                if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+                    return None
+                if not permissions.may_read(facts, number, groups):
+                    return _Closed(name, facts, "read")
+                if writes and not permissions.may_write(facts, number, groups):
+                    return _Closed(name, facts, "write to")
+                return None
             if not stat.S_ISDIR(facts.st_mode):
                 return None
             if not permissions.may_pass(facts, number, groups):
@@ -149,17 +141,6 @@ def _walk_path(parts: Sequence[str], task: ProgramTask, user: int | None) -> _Cl
             folder, above = inner, facts
     finally:
         os.close(folder)
-    return None
-
-
-def _check_mode(found: _Closed, number: int, groups: set[int], *, writes: bool) -> _Closed | None:
-    facts = found.facts
-    if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
-        return None
-    if not permissions.may_read(facts, number, groups):
-        return found._replace(what="read")
-    if writes and not permissions.may_write(facts, number, groups):
-        return found._replace(what="write to")
     return None
 
 

@@ -14,8 +14,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.confinement.network.environment import stop_retries
 from paddock.confinement.sandbox import spec
@@ -27,16 +26,15 @@ from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.programs import cache, safe_copy, shown_values
 from paddock.engines.programs.cache import Cache
 from paddock.engines.programs.closed_files import find_closed_file, find_left_file
-from paddock.engines.programs.environments import missing_module, missing_npm_package
-from paddock.engines.programs.in_place import find_in_place
-from paddock.engines.programs.limits import PROCESSORS, limit_compiler, limit_run
-from paddock.engines.programs.outcome_mapping import (
-    is_out_of_memory,
+from paddock.engines.programs.outcome_mapping import is_out_of_memory
+from paddock.engines.programs.package_hints import (
+    advise_on_installation,
+    explain_missing_module,
+    explain_missing_npm_package,
 )
-from paddock.engines.programs.package_commands import advise_on_installation
-from paddock.engines.programs.running_task import Compiled, RunningTask
+from paddock.engines.programs.running_task import Compiled, PreparedToolchain, RunningTask, find_in_place
 from paddock.engines.programs.steps import NoProgramError, ProgramStep, steps
-from paddock.engines.programs.task import ProgramTask, Sinks
+from paddock.engines.programs.task import PROCESSORS, ProgramTask, Sinks
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
 from paddock.engines.programs.workdir import (
@@ -57,7 +55,6 @@ from paddock.policy.settings.schema import RuntimeSettings
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import SandboxSlot
     from paddock.engines.packages.service import Packages
-    from paddock.model.packages import PackageEnvironment
 
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = (
@@ -69,22 +66,6 @@ SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 _FOREIGN_SANDBOX = "sessions need Paddock's own sandbox, and this one was brought by the caller"
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
-
-
-class _Prepared(NamedTuple):
-    """A toolchain with the packages of a program."""
-
-    toolchain: Toolchain
-    links: Mapping[str, Path] = MappingProxyType({})
-    """Links to make in scratch."""
-    facts: "PackageEnvironment | None" = None
-
-    def add_facts(self, result: RawResult) -> RawResult:
-        """Return the result of a program with the packages that it had."""
-        if self.facts is None or result.program is None:
-            return result
-        facts = {"packages": self.facts.packages, "packages_lock": self.facts.lock_sha256}
-        return result.replace(program=result.program.replace(**facts))
 
 
 class Conclude(Protocol):
@@ -146,34 +127,42 @@ class RuntimeEngine:
             prepared = await self._prepare_toolchain(task, sandbox, used, stop)
             if isinstance(prepared, RawResult):
                 return prepared
-            result = await self._run_prepared(
-                task, sandbox, prepared.toolchain, sinks, stop, links=prepared.links
-            )
-            return prepared.add_facts(result)
+            toolchain = prepared.toolchain
+            own = None
+            try:
+                planned = steps(
+                    toolchain, task.work.code, task.work.args, file=task.work.file, live=task.live
+                )
+                if task.work.file:
+                    own = find_in_place(task, planned, toolchain, sandbox.user(task.grants()), sandbox.hiding)
+                if own is not None:
+                    planned = replace(planned, file_name="", source="")
+                running = RunningTask(task, sandbox, toolchain, planned, own, sinks, stop, prepared.links)
+                return prepared.add_facts(await self._carry_out(running))
+            except (NoProgramError, InputFileError) as problem:
+                return _refuse(Status.INVALID, str(problem))
 
     async def _prepare_toolchain(
         self, task: ProgramTask, sandbox: GuardingSandbox, used: AsyncExitStack, stop: asyncio.Event | None
-    ) -> "_Prepared | RawResult":
+    ) -> PreparedToolchain | RawResult:
         """Return the toolchain of a program with its packages, which stay until `used` ends; or why there is none."""
         found = await self._toolchains.for_task(task, sandbox)
         if isinstance(found, MissingToolchain):
-            return _explain_missing(found)
+            why = f"{found.recipe.title} cannot be run here: {found.reason}"
+            return _refuse(Status.UNAVAILABLE, why, found.remedy)
         if why := await self._find_version_fault(task, sandbox, found):
             return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
         if not task.work.packages or self._packages is None:
-            return _Prepared(found, found.links)
+            return PreparedToolchain(found, found.links)
         from paddock.engines.packages.errors import PackagesError  # most programs have no packages
         from paddock.engines.programs.package_environment import open_environment
 
-        opened = open_environment(
-            task, found, self._toolchains, sandbox, self._packages(), actor=task.actor, stop=stop
-        )
+        opened = open_environment(task, found, self._toolchains, sandbox, self._packages(), stop=stop)
         try:
-            prepared = await used.enter_async_context(opened)
+            return await used.enter_async_context(opened)
         except PackagesError as problem:
             error = ErrorInfo(name="Packages", message=str(problem), hint=problem.hint, phase="decide")
             return RawResult(status=problem.status, error=error)
-        return _Prepared(prepared.toolchain, prepared.links, prepared.facts)
 
     async def _find_version_fault(self, task: ProgramTask, sandbox: GuardingSandbox, found: Toolchain) -> str:
         """Return why a Python program cannot run with its interpreter, by its `requires-python` (PEP 723); or ""."""
@@ -192,30 +181,6 @@ class RuntimeEngine:
                 name = found.executable.name
                 return f"the program requires Python {required} (requires-python), and {name} is {have or 'unknown'}"
         return ""
-
-    async def _run_prepared(
-        self,
-        task: ProgramTask,
-        sandbox: GuardingSandbox,
-        found: Toolchain,
-        sinks: Sinks,
-        stop: asyncio.Event | None,
-        *,
-        links: Mapping[str, Path] = MappingProxyType({}),
-    ) -> RawResult:
-        try:
-            planned = steps(found, task.work.code, task.work.args, file=task.work.file, live=task.live)
-        except NoProgramError as problem:
-            return _refuse(Status.INVALID, str(problem))
-        own = None
-        if task.work.file:
-            own = find_in_place(task, planned, found, sandbox.user(task.grants()), sandbox.hiding)
-        if own is not None:
-            planned = replace(planned, file_name="", source="")
-        try:
-            return await self._carry_out(RunningTask(task, sandbox, found, planned, own, sinks, stop, links))
-        except InputFileError as problem:
-            return _refuse(Status.INVALID, str(problem))
 
     async def hold(
         self,
@@ -248,7 +213,7 @@ class RuntimeEngine:
             running = RunningTask(task, sandbox, toolchain, planned, None, sinks, None, prepared.links)
             grants = task.grants(toolchain)
             # Its turns have limits of their own.
-            limits = limit_run(task, lifetime_ms).replace(
+            limits = task.limit_run(lifetime_ms).replace(
                 cpu_ms=lifetime_ms * PROCESSORS, scratch_bytes=disk_bytes
             )
             slot = await sandbox.take_slot(grants, limits)
@@ -280,7 +245,7 @@ class RuntimeEngine:
 
     async def _carry_out(self, running: RunningTask) -> RawResult:
         grants = running.task.grants(running.toolchain)
-        limits = limit_run(running.task, running.compute_remaining_ms(Compiled()))
+        limits = running.task.limit_run(running.compute_remaining_ms(Compiled()))
         slot = await running.sandbox.take_slot(grants, limits)
         try:
             work, before = running.task.work, dict[str, str]()
@@ -317,7 +282,7 @@ class RuntimeEngine:
             result = await running.sandbox.run(
                 command,
                 grants,
-                limit_run(running.task, running.compute_remaining_ms(compiled)) if compiled.ms else limits,
+                running.task.limit_run(running.compute_remaining_ms(compiled)) if compiled.ms else limits,
                 streams,
                 slot=slot,
                 stop=running.stop,
@@ -364,9 +329,9 @@ class RuntimeEngine:
         if installer is None or ended.status is not Status.FAILED:
             return ""
         if installer == "npm":
-            return missing_npm_package(text, work.runtime, in_session=in_session)
+            return explain_missing_npm_package(text, work.runtime, in_session=in_session)
         passed_over = partial(self._toolchains.find_passed_over, running.task, running.sandbox)
-        return missing_module(text, running.task, running.toolchain, passed_over)
+        return explain_missing_module(text, running.task, running.toolchain, passed_over)
 
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
@@ -398,7 +363,7 @@ class RuntimeEngine:
         self, running: RunningTask, step: ProgramStep, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=running.toolchain.prefixes)
-        limits = limit_compiler(running.task)
+        limits = running.task.limit_compiler()
         slot = await running.sandbox.take_slot(grants, limits)
         try:
             await _put_files(running.plan.written, slot.scratch)
@@ -450,11 +415,6 @@ def _begin_connections(task: ProgramTask, used: AsyncExitStack) -> None:
 
 def _list_proxy_variables(task: ProgramTask, scratch: Path) -> dict[str, str]:
     return {} if task.hosts is None else dict(task.hosts.prepare(scratch))
-
-
-def _explain_missing(found: MissingToolchain) -> RawResult:
-    why = f"{found.recipe.title} cannot be run here: {found.reason}"
-    return _refuse(Status.UNAVAILABLE, why, found.remedy)
 
 
 def _refuse(status: Status, why: str, hint: str = "") -> RawResult:

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from paddock.confinement.sandbox.process import RunningProcess
-from paddock.engines.programs.limits import compute_cpu_ms
+from paddock.engines.programs.task import compute_cpu_ms
 from paddock.model.program import ProgramLimits
 
 if TYPE_CHECKING:

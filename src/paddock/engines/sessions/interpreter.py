@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from paddock.engines.programs.engine import HeldProgram, RuntimeEngine
-from paddock.engines.programs.limits import compute_cpu_ms
-from paddock.engines.programs.task import ProgramTask, Sinks
+from paddock.engines.programs.task import ProgramTask, Sinks, compute_cpu_ms
 from paddock.engines.programs.workdir import WORKDIR, add_files, walk_files
 from paddock.engines.sessions import bundles
 from paddock.engines.sessions.background import Background
