@@ -44,20 +44,16 @@ def detect(
     arguments: Mapping[str, Json], tools: Iterable[tuple[ToolManifest, Mapping[str, Json]]]
 ) -> list[PromptMatch]:
     """Return the matching tools, most certain first; tools come with their input schemas."""
-    named = _list_named(arguments)
-    found = [
-        match for manifest, schema in tools if (match := _match_tool(arguments, manifest, schema, named))
-    ]
-    return sorted(found, key=lambda match: -match.priority)
-
-
-def _list_named(arguments: Mapping[str, Json]) -> set[str]:
-    """Return the ids that a call names, in lower case: keys `tool:<id>`, or lists in `tool`, `tool_id`, `toolId`."""
+    # The ids that the call names: keys `tool:<id>`, or lists in `tool`, `tool_id`, `toolId`.
     named = {key.partition(":")[2].strip().lower() for key in arguments if key.lower().startswith("tool:")}
     for key in _REQUEST_KEYS:
         if isinstance(value := arguments.get(key), str):
             named |= {part.strip().lower() for part in value.split(",")}
-    return named - {""}
+    named -= {""}
+    found = [
+        match for manifest, schema in tools if (match := _match_tool(arguments, manifest, schema, named))
+    ]
+    return sorted(found, key=lambda match: -match.priority)
 
 
 def _match_tool(
@@ -76,7 +72,13 @@ def _match_tool(
     explicit = tool in named
 
     def match(priority: float, reason: Reason) -> PromptMatch:
-        inputs = values if properties else _without_requests(arguments)
+        inputs = values
+        if not properties:
+            inputs = {
+                name: value
+                for name, value in arguments.items()
+                if name not in _REQUEST_KEYS and not name.lower().startswith("tool:")
+            }
         confirm = rule.confirm and not explicit
         return PromptMatch(tool, priority, reason, explicit, tuple(values), inputs, confirm)
 
@@ -113,11 +115,3 @@ def _list_spellings(name: str, schema: Json) -> list[str]:
     if isinstance(description, str) and (aliases := _ALIASES_PATTERN.search(description)):
         found += [alias.strip() for alias in aliases[1].split(",")]
     return [spelled for spelled in dict.fromkeys(found) if spelled]
-
-
-def _without_requests(arguments: Mapping[str, Json]) -> Inputs:
-    return {
-        name: value
-        for name, value in arguments.items()
-        if name not in _REQUEST_KEYS and not name.lower().startswith("tool:")
-    }
