@@ -154,7 +154,7 @@ class RuntimeEngine:
             return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
         if not task.work.packages or self._packages is None:
             return PreparedToolchain(found, found.links)
-        from paddock.engines.packages.errors import PackagesError  # most programs have no packages
+        from paddock.engines.packages.interface import PackagesError  # most programs have no packages
         from paddock.engines.programs.package_environment import open_environment
 
         opened = open_environment(task, found, self._toolchains, sandbox, self._packages(), stop=stop)

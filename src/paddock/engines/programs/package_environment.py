@@ -15,10 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from paddock.confinement.sandbox.protocol import GuardingSandbox
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackageInterpreter, PackagesError, WantedPackages
 from paddock.engines.packages.python import SCRIPTS
 from paddock.engines.packages.service import Packages
-from paddock.engines.packages.wanted import PackageInterpreter, WantedPackages
 from paddock.engines.programs.environments import Environment
 from paddock.engines.programs.running_task import PreparedToolchain
 from paddock.engines.programs.task import ProgramTask
