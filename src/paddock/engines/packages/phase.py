@@ -182,10 +182,14 @@ def _explain_end(phase: Phase, ended: ProcessResult, what: str) -> PackagesError
             return PackagesError(f"{what} was ended by its limit on {limit}")
     text = phase.hide(f"{ended.stderr.text}\n{ended.stdout.text if not ended.stderr.text else ''}".strip())
     said = text[-_MAX_ERROR_CHARS:] or ended.reason or f"exit code {ended.exit_code}"
-    hint = ""
-    if not phase.settings.builds and any(sign in said for sign in _NO_WHEEL):
-        hint = (
-            "only wheels are installed, because a source distribution runs code of its own; choose a version with a "
-            "wheel, or set `builds = true` under [packages] in the user's paddock.toml"
-        )
-    return PackagesError(f"{what} failed: {said}", hint)
+    return PackagesError(f"{what} failed: {said}", _find_hint(phase, said))
+
+
+def _find_hint(phase: Phase, said: str) -> str:
+    """Return the remedy for a failure that the settings cause; "" for others."""
+    if phase.settings.builds or not any(sign in said for sign in _NO_WHEEL):
+        return ""
+    return (
+        "only wheels are installed, because a source distribution runs code of its own; choose a version with a "
+        "wheel, or set `builds = true` under [packages] in the user's paddock.toml"
+    )

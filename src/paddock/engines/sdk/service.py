@@ -254,7 +254,14 @@ class Services:
         reject_unknown_options("output.query", wishes, ("cursor", "stream", *_QUERY_FIELDS))
         given = {_QUERY_FIELDS.get(name, name): value for name, value in wishes.items()}
         if isinstance(given.get("line_range"), list):
-            given["line_range"] = _line_range(given)
+            lines: list[Json] = given[
+                "line_range"
+            ]  # `[first, last]`: lines of standard output, or of the given stream.
+            if len(lines) != 2:
+                raise SdkError("paddock.output.query: lines must be [first, last], for example [10, 20]")
+            stream = given.get("stream", "both")
+            stream = "stdout" if stream == "both" else stream
+            given["line_range"] = {"stream": stream, "start_line": lines[0], "end_line": lines[1]}
         try:
             asked = OutputQuery.model_validate({"artifact_handle": handle, **given})
         except ValidationError as error:
@@ -407,15 +414,6 @@ _AGENT_NAMES = {
 _AGENT_NAME_PATTERN = re.compile("|".join(_AGENT_NAMES))
 
 
-def _line_range(given: Mapping[str, Json]) -> Json:
-    """Return `[first, last]` as a query's range: lines of standard output, or of the given stream."""
-    lines: list[Json] = given["line_range"]
-    if len(lines) != 2:
-        raise SdkError("paddock.output.query: lines must be [first, last], for example [10, 20]")
-    stream = given.get("stream", "both")
-    return {"stream": "stdout" if stream == "both" else stream, "start_line": lines[0], "end_line": lines[1]}
-
-
 def _one_object(work: SdkCall) -> Json:
     if len(work.arguments) > 1:
         raise SdkError(f"paddock.{work.method} takes one object with its arguments")
@@ -429,14 +427,10 @@ def _bind(work: SdkCall, method: Callable[..., object]) -> dict[str, Json]:
     try:
         return dict(own.bind(*work.arguments).arguments)
     except TypeError:
-        called = f"paddock.{work.method}({_list_parameters(own)})"
+        # The parameters in TypeScript notation.
+        listed = [name + ("" if each.default is each.empty else "?") for name, each in own.parameters.items()]
+        called = f"paddock.{work.method}({', '.join(listed)})"
         raise SdkError(f"{called}: wrong number of arguments ({len(work.arguments)})") from None
-
-
-def _list_parameters(own: Signature) -> str:
-    """Return the parameters of a method in TypeScript notation."""
-    found = own.parameters.values()
-    return ", ".join(each.name + ("" if each.default is each.empty else "?") for each in found)
 
 
 def _check_text(method: str, what: str, value: Json) -> str:
