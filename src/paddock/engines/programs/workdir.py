@@ -236,7 +236,13 @@ def _walk_regular(root: int) -> Iterator[tuple[str, int]]:
     while pending:
         prefix = pending.pop()
         folders: list[str] = []
-        for name in _list_names(prefix, root):
+        names: list[str] = []  # none of a directory that cannot be read
+        with (
+            suppress(OSError),
+            _close_at_end(open_itself(prefix or ".", root, flags=os.O_DIRECTORY)) as folder,
+        ):
+            names = sorted(os.listdir(f"/proc/self/fd/{folder}"))
+        for name in names:
             entries += 1
             if entries > _MAX_ENTRIES:
                 return
@@ -259,13 +265,6 @@ def _open_root(folder: Path) -> Generator[int]:
     """Open a directory that programs may have replaced by a link. Raises OSError, also for a link."""
     with _close_at_end(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as root:
         yield root
-
-
-def _list_names(path: str, root: int) -> list[str]:
-    """Return the names in a directory; none for one that cannot be read."""
-    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as folder:
-        return sorted(os.listdir(f"/proc/self/fd/{folder}"))
-    return []
 
 
 @contextmanager

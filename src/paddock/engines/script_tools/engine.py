@@ -222,7 +222,19 @@ class ToolEngine:
         tool, terms = task.tool, task.terms
         sandbox = await self._sandbox()
         runtime = self._choose_runtime(tool, script)
-        grants = _make_grants(task, _find_working_directory(tool))
+        # The tool's own directory for reading, and the declared needs that policy allows. Without a granted workspace,
+        # the directory takes its place: a process with a workspace may run as the workspace's owner, who can also read
+        # the directory.
+        is_alone, own = terms.access == "none", (tool.directory,)
+        grants = ProcessGrants(
+            workspace=tool.directory if is_alone else task.workspace,
+            access="read-only" if is_alone else terms.access,
+            cwd=_find_working_directory(tool),
+            network=terms.network,
+            readable=() if is_alone else own,
+            fixed=own,
+            searched=own,
+        )
         try:
             command = await self._runtimes.make_command(
                 runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
@@ -300,26 +312,6 @@ def _find_working_directory(tool: ScriptTool) -> Path:
     if not os.path.isdir(path):  # `Path.is_dir` raises if a name is too long
         raise _ToolRefusedError(f"Working directory not found: {name}")
     return path
-
-
-def _make_grants(task: ToolTask, cwd: Path) -> ProcessGrants:
-    """Return what the process may reach: its own directory for reading, and the declared needs that policy allows.
-
-    Without a granted workspace, the directory takes its place: a process with a workspace may run as the workspace's
-    owner, who can also read the directory.
-    """
-    directory, terms = task.tool.directory, task.terms
-    if terms.access == "none":
-        grants = ProcessGrants(workspace=directory, access="read-only", cwd=cwd, network=terms.network)
-    else:
-        grants = ProcessGrants(
-            workspace=task.workspace,
-            access=terms.access,
-            cwd=cwd,
-            network=terms.network,
-            readable=(directory,),
-        )
-    return grants.model_copy(update={"fixed": (directory,), "searched": (directory,)})
 
 
 def _write_files(files: Mapping[str, str], scratch: Path) -> None:

@@ -33,10 +33,16 @@ def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = Fa
 
     Unless `strict_nulls`, a null is accepted for any type: existing tools rely on it.
     """
-    normalised = _normalise_inputs(inputs, schema.document)
+    properties, required = properties_of(schema.document), {*list_required(schema.document)}
+    normalised: Inputs = {}
+    # Strings that stand for lists and objects are parsed, and empty ones left out.
+    for name, given in inputs.items():
+        if not isinstance(given, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
+            normalised[name] = given
+        elif given.strip() or name in required:
+            normalised[name] = _parse_text(given.strip(), given)
     value = normalised
     if not strict_nulls:
-        properties = properties_of(schema.document)
         value = {
             name: each
             for name, each in normalised.items()
@@ -90,21 +96,6 @@ def list_required(document: Mapping[str, Json]) -> list[str]:
         if isinstance(found, list)
         else []
     )
-
-
-def _normalise_inputs(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
-    """Return the inputs with strings parsed that stand for lists and objects, and empty ones left out."""
-    properties, required = properties_of(document), {*list_required(document)}
-    found: Inputs = {}
-    for name, value in inputs.items():
-        if not isinstance(value, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
-            found[name] = value
-            continue
-        text = value.strip()
-        if not text and name not in required:
-            continue
-        found[name] = _parse_text(text, value)
-    return found
 
 
 def _parse_text(text: str, otherwise: str) -> Json:

@@ -254,9 +254,8 @@ class Services:
         reject_unknown_options("output.query", wishes, ("cursor", "stream", *_QUERY_FIELDS))
         given = {_QUERY_FIELDS.get(name, name): value for name, value in wishes.items()}
         if isinstance(given.get("line_range"), list):
-            lines: list[Json] = given[
-                "line_range"
-            ]  # `[first, last]`: lines of standard output, or of the given stream.
+            # `[first, last]`: lines of standard output, or of the given stream.
+            lines: list[Json] = given["line_range"]
             if len(lines) != 2:
                 raise SdkError("paddock.output.query: lines must be [first, last], for example [10, 20]")
             stream = given.get("stream", "both")

@@ -97,21 +97,17 @@ def _match_tool(
 
 def _find_value(arguments: Mapping[str, Json], name: str, schema: Json) -> Json:
     """Return the argument for a parameter, under any of its names; None if there is none."""
-    for spelled in _list_spellings(name, schema):
+    snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+    first, *rest = snake.split("_")
+    names = [name, snake, first + "".join(part.capitalize() for part in rest)]
+    for short, forms in _SHORT_FORMS.items():
+        if name == short or name in forms:
+            names += [short, *forms]
+    description = cast("dict[str, Json]", schema).get("description") if isinstance(schema, dict) else None
+    if isinstance(description, str) and (aliases := _ALIASES_PATTERN.search(description)):
+        names += [alias.strip() for alias in aliases[1].split(",")]
+    for spelled in filter(None, dict.fromkeys(names)):
         value = arguments.get(spelled)
         if value is not None and value not in ("", []):
             return value
     return None
-
-
-def _list_spellings(name: str, schema: Json) -> list[str]:
-    snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
-    first, *rest = snake.split("_")
-    found = [name, snake, first + "".join(part.capitalize() for part in rest)]
-    for short, forms in _SHORT_FORMS.items():
-        if name == short or name in forms:
-            found += [short, *forms]
-    description = cast("dict[str, Json]", schema).get("description") if isinstance(schema, dict) else None
-    if isinstance(description, str) and (aliases := _ALIASES_PATTERN.search(description)):
-        found += [alias.strip() for alias in aliases[1].split(",")]
-    return [spelled for spelled in dict.fromkeys(found) if spelled]
