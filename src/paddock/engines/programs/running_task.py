@@ -114,20 +114,6 @@ class RunningTask:
             memory_bytes=self.task.terms.limits.memory_bytes,
         )
 
-    def describe_start(self, phase: Phase, compiled: Compiled) -> StepStart:
-        """Return what is known of a step before it has ended."""
-        stdin = self.task.work.stdin
-        return StepStart(
-            runtime=self.task.work.runtime,
-            executable=self.toolchain.executable.name,
-            phase=phase,
-            compile_ms=compiled.ms,
-            cached=compiled.cached,
-            stdin_bytes=len(stdin or b""),
-            stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
-            combined=self.combined,
-        )
-
     def streams(self, scratch: Path, name: str) -> Streams:
         """Return its streams; the path of its file in scratch is replaced by `name`."""
         stdout, stderr = self.sinks.stdout, self.sinks.stderr
@@ -185,7 +171,17 @@ class RunningTask:
         self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
     ) -> RawResult:
         """Return the result of a step that has ended."""
-        begun = self.describe_start(phase, compiled)
+        stdin = self.task.work.stdin
+        begun = StepStart(
+            runtime=self.task.work.runtime,
+            executable=self.toolchain.executable.name,
+            phase=phase,
+            compile_ms=compiled.ms,
+            cached=compiled.cached,
+            stdin_bytes=len(stdin or b""),
+            stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
+            combined=self.combined,
+        )
         if ended.status is Status.OK:
             return result_of(ended, begun)
         has_own_time = self.task.terms.limits.compile_timeout_ms is not None

@@ -120,7 +120,6 @@ def _prepare_kotlin(code: str, name: str) -> PreparedProgram:
 
 
 def _outside_braces(text: str) -> str:
-    """Return the text outside of braces."""
     depth, kept = 0, list[str]()
     for part in _BRACE_PATTERN.split(text):
         if part in ("{", "}"):

@@ -323,7 +323,6 @@ def _write_files(files: Mapping[str, str], scratch: Path) -> None:
 
 
 def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
-    """Return the end of a run."""
     stdout, stderr = _decode_text(result.stdout), _decode_text(result.stderr)
     code, output = EXIT_REFUSED, None
     error: str | None = None

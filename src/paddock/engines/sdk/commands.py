@@ -110,7 +110,6 @@ class Commands:
             slot.release()
 
     def _prepare_program(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
-        """Return the path and the grants of the program."""
         from paddock.model.process import ProcessGrants
 
         program = self._find_program(command, workspace)
