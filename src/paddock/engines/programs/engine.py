@@ -33,7 +33,7 @@ from paddock.engines.programs.package_hints import (
     explain_missing_npm_package,
 )
 from paddock.engines.programs.running_task import Compiled, PreparedToolchain, RunningTask, find_in_place
-from paddock.engines.programs.steps import NoProgramError, ProgramStep, steps
+from paddock.engines.programs.steps import NoProgramError, ProgramStep, StepPaths, steps
 from paddock.engines.programs.task import PROCESSORS, ProgramTask, Sinks
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
@@ -226,11 +226,7 @@ class RuntimeEngine:
                 (slot.scratch / name).symlink_to(target)
             await _put_files(planned.written, slot.scratch)
             paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
-            command, environment = planned.run.fill_in(paths)
-            environment |= _list_proxy_variables(task, slot.scratch) | task.work.env
-            environment[VARIABLE] = f"{slot.scratch}/{WORKDIR}"
-            names = (*task.terms.grants.environment, *toolchain.recipe.inherits)
-            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
+            command, environment = self._make_command(running, paths, has_workdir=True)
             started = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True, listener=task.serve_proxy)
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
@@ -266,14 +262,8 @@ class RuntimeEngine:
                 running.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=running.sandbox.facts)
                 return running.result(exhausted, "run", compiled, EXHAUSTED)
-            step = running.plan.run
             paths = running.paths_in(slot)
-            names = (*running.task.terms.grants.environment, *running.toolchain.recipe.inherits)
-            command, environment = step.fill_in(paths)
-            environment |= _list_proxy_variables(running.task, slot.scratch) | work.env
-            if work.has_workdir:
-                environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
-            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
+            command, environment = self._make_command(running, paths, has_workdir=work.has_workdir)
             if running.toolchain.variant.shows and shown_values.may_show(work.code):
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
@@ -288,10 +278,32 @@ class RuntimeEngine:
                 stop=running.stop,
             )
             if not result.survivors:
-                await _pass_on_left(running, slot.scratch, before)
+                # What the program left: values that it showed, and files.
+                sinks, workdir = running.sinks, slot.scratch / WORKDIR
+                if sinks.shown is not None and (shown := shown_values.read_shown(slot.scratch)):
+                    sinks.shown(shown)
+                if work.has_workdir and sinks.files is not None:
+                    await asyncio.to_thread(sinks.files, walk_files(workdir), before)
+                if work.has_workdir and sinks.workdir is not None:
+                    await asyncio.to_thread(sinks.workdir, workdir)
             return self._conclude(running, result, grants, compiled)
         finally:
             slot.release()
+
+    def _make_command(
+        self, running: RunningTask, paths: StepPaths, *, has_workdir: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the command that runs a program, and its environment."""
+        task = running.task
+        command, environment = running.plan.run.fill_in(paths)
+        if task.hosts is not None:
+            environment |= task.hosts.prepare(Path(paths.scratch))
+        environment |= task.work.env
+        if has_workdir:
+            environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
+        names = (*task.terms.grants.environment, *running.toolchain.recipe.inherits)
+        inherited = self._list_inherited_variables(names)
+        return command, stop_retries(task.terms.grants.network, inherited | environment)
 
     def _conclude(
         self,
@@ -413,25 +425,9 @@ def _begin_connections(task: ProgramTask, used: AsyncExitStack) -> None:
         used.push_async_callback(task.hosts.close)
 
 
-def _list_proxy_variables(task: ProgramTask, scratch: Path) -> dict[str, str]:
-    return {} if task.hosts is None else dict(task.hosts.prepare(scratch))
-
-
 def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
     name = "Invalid" if status is Status.INVALID else "Unavailable"
     return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
-
-
-async def _pass_on_left(running: RunningTask, scratch: Path, before: Mapping[str, str]) -> None:
-    """Pass on what a program left that has ended: values that it showed, and files."""
-    if running.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
-        running.sinks.shown(shown)
-    if not running.task.work.has_workdir:
-        return
-    if running.sinks.files is not None:
-        await asyncio.to_thread(running.sinks.files, walk_files(scratch / WORKDIR), before)
-    if running.sinks.workdir is not None:
-        await asyncio.to_thread(running.sinks.workdir, scratch / WORKDIR)
 
 
 def _drop(_data: bytes) -> None:

@@ -214,8 +214,9 @@ def find_in_place(
 ) -> Path | None:
     """Return the real path of the program's own file if it runs in place, where it can import the files beside it.
 
-    The program itself reads those files, with its own grants. Every other program, for which this is None, runs from a
+    The program itself reads those files, with its own grants. Return None for every other program, which runs from a
     copy in scratch.
+
     The program must be interpreted without changes, the workspace be granted, and `user` (None: this process's) be able
     to read the file, which must not be hidden by the `rules`. It must contain the code that was requested and approved.
     """
