@@ -317,7 +317,7 @@ class Services:
         self, request: ExecutionRequest, open_hosts: "OpenHosts", title: Json, body: Json
     ) -> Json:
         """Read `notify.send(title, body)`."""
-        from paddock.engines.sdk.notify import Notifier
+        from paddock.engines.sdk.notify import Tell, send_message
 
         names = {command.name for command in self._settings.sdk.commands}
 
@@ -331,10 +331,11 @@ class Services:
                 await self._webhooks.deliver_event(webhook, "notification", message)
             return len(found) or None
 
-        notifier = Notifier(
-            self._settings.sdk.notify, os.environ, lambda name: partial(run, name) if name in names else None
-        )
-        return await notifier.send_message(self._facts.hide(title), self._facts.hide(body), webhooks)
+        def find_channel(name: str) -> Tell | None:
+            return webhooks if name == "webhook" else partial(run, name) if name in names else None
+
+        title, body = self._facts.hide(title), self._facts.hide(body)
+        return await send_message(title, body, self._settings.sdk.notify, os.environ, find_channel)
 
     def _capture_signal(self, body: Json, options: Json = None) -> Json:
         text, wishes = _check_text("cir.capture", "body", body), options_of(options, "cir.capture")
