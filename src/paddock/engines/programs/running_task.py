@@ -149,21 +149,20 @@ class RunningTask:
         if ended.limit == "wall" and self.toolchain.is_cold:
             compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
             return slow(work.runtime) if compiles else ""
+        ended = self.with_errors(ended)
         if work.code is not None and ended.status is Status.FAILED:
             if work.code.lstrip().startswith("```"):
                 return FENCED
-            said = self.with_errors(ended).stderr if has_escaped_line_ends(work.code) else None
-            if said and (phase == "compile" or _PARSE_ERROR_PATTERN.search(said.head + said.tail)):
+            stderr = ended.stderr.head + ended.stderr.tail
+            is_one_line = has_escaped_line_ends(work.code)
+            if is_one_line and (phase == "compile" or _PARSE_ERROR_PATTERN.search(stderr)):
                 return ESCAPED_LINE_ENDS
-        runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
-        has_input = work.stdin is not None
-        ended = self.with_errors(ended)
         return withheld(
             ended,
             phase,
             grants,
-            runs_files=runs_files,
-            has_input=has_input,
+            runs_files=work.code is not None and not self.in_place and not variant.compile,
+            has_input=work.stdin is not None,
             in_session=work.session is not None,
         )
 
