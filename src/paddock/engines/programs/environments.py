@@ -37,7 +37,7 @@ ENVIRONMENT_KEY = "runtimes.python.environment"
 _GRANT_KEY = "runtimes.workspace_environment"
 _MARKER_FILES = ("pyvenv.cfg", "conda-meta")
 """Files that mark an environment: of venv, uv and virtualenv; of conda."""
-READ_ONLY = "request the access read-only"
+REQUEST_READ_ONLY = "request the access read-only"
 _STANDARD_LIBRARY = "lib*/*/os.py"
 
 
@@ -100,7 +100,7 @@ def find_passed_over(
         remedies.append(f"set {_GRANT_KEY} = true in the user's paddock.toml")
     if refusal := _refuse_environment(task, tier):
         reasons.append(refusal)
-        remedies.append(READ_ONLY)
+        remedies.append(REQUEST_READ_ONLY)
     return (
         RejectedInterpreter(f"{folder} was not used: {'; '.join(reasons)}", tuple(remedies))
         if reasons
@@ -122,7 +122,7 @@ def unreachable(
         return None
     reason = f"{first} was not used: the program runs as user {user}, which cannot reach it"
     helps = task.terms.grants.access == "none" and reachable(Path(first), usual)
-    return RejectedInterpreter(reason, (READ_ONLY,) if helps else ())
+    return RejectedInterpreter(reason, (REQUEST_READ_ONLY,) if helps else ())
 
 
 def toolchain(
@@ -132,7 +132,7 @@ def toolchain(
     folder = environment.folder
     wanted = recipe.candidates if names is None else names
     why: object = environment.refusal
-    remedy = f"{READ_ONLY}, or change {environment.setting} in the settings"
+    remedy = f"{REQUEST_READ_ONLY}, or change {environment.setting} in the settings"
     if not why:
         remedy = f"make it again, or change {environment.setting} in the settings"
         if not any((folder / mark).exists() for mark in _MARKER_FILES):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from paddock.engines.programs.environments import ENVIRONMENT_KEY, READ_ONLY, RejectedInterpreter
+from paddock.engines.programs.environments import ENVIRONMENT_KEY, REQUEST_READ_ONLY, RejectedInterpreter
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import Toolchain
 from paddock.model.packages import INSTALLERS, Installer
@@ -136,7 +136,9 @@ def explain_missing_module(
     interpreter = toolchain.placeholders["executable"]
     sentences = [f"{name} is not installed for {interpreter}, which ran this program"]
     if blind:
-        sentences.append(f"It may not read the workspace (access none): {READ_ONLY} to import what is there")
+        sentences.append(
+            f"It may not read the workspace (access none): {REQUEST_READ_ONLY} to import what is there"
+        )
     if name in sys.stdlib_module_names:
         sentences.append(
             f"It is part of Python, but {interpreter} was built without it: use another interpreter"
