@@ -161,8 +161,12 @@ class PendingCalls:
         if call.task.cancelled():
             return _report_unknown_run(run)
         answer = await asyncio.shield(call.task)
-        known = self._calls.pop(run, None) is not None
-        return _convert_fetched_answer(answer) if known else _report_unknown_run(run)
+        if self._calls.pop(run, None) is None:  # another request fetched it in the meantime
+            return _report_unknown_run(run)
+        data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
+        if answer.structured is not None:
+            data["result"] = answer.structured
+        return ToolAnswer(answer.content, data, is_error=answer.is_error)
 
     async def close(self) -> None:
         """End all work that waits or runs."""
@@ -206,11 +210,3 @@ def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | 
 def _report_unknown_run(run: str) -> ToolAnswer:
     text = f"this client has no answer to fetch for {run}; each answer is fetched once; the record shows what was done"
     return build_refusal(Status.INVALID, "UnknownRun", text)
-
-
-def _convert_fetched_answer(answer: ToolAnswer) -> ToolAnswer:
-    """Return an answer in the shape of the tool that fetches it."""
-    data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
-    if answer.structured is not None:
-        data["result"] = answer.structured
-    return ToolAnswer(answer.content, data, is_error=answer.is_error)

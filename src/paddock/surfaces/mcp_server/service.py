@@ -14,8 +14,8 @@ from paddock.gate.questions import Questions, open_local_questions
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_server.endpoint import Endpoint
-from paddock.surfaces.mcp_server.compat.profile import build_compat_profile
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
+from paddock.surfaces.mcp_server.compat.tools import build_compat_profile
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application, http_service
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
@@ -26,7 +26,7 @@ from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
 from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.resources import Resources
-from paddock.surfaces.mcp_server.stdio import standard_streams
+from paddock.surfaces.mcp_server.stdio import serve_client, standard_streams
 from paddock.surfaces.mcp_server.toolbox import Toolbox
 from paddock.surfaces.mcp_server.tools.code import build_code_tools
 from paddock.surfaces.mcp_server.tools.compute import build_compute_tool
@@ -34,7 +34,6 @@ from paddock.surfaces.mcp_server.tools.discovery import build_discovery_tools
 from paddock.surfaces.mcp_server.tools.programs import ProgramTools, build_program_tools
 from paddock.surfaces.mcp_server.tools.provision import build_provision_tool
 from paddock.surfaces.mcp_server.tools.script_tools import ScriptTools
-from paddock.surfaces.mcp_server.version_probe import serve_client
 from paddock.surfaces.tenants.refusals import Refusals
 
 if TYPE_CHECKING:

@@ -67,9 +67,13 @@ class StoredOutput:
                 return ()
 
     def _collect_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
-        before = _parse_cursor(cursor)
+        older = self._list_handles()
+        if cursor is not None:
+            if (place := _CURSOR_PATTERN.fullmatch(cursor)) is None:
+                raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
+            before = (int(place[1]), place[2])
+            older = [handle for handle in older if (handle.epoch_ms, handle.token) < before]
         artifacts = self._opened.output.artifacts()
-        older = (handle for handle in self._list_handles() if before is None or _sort_key(handle) < before)
         found = list(islice(artifacts.readable(self._workspace, older), PAGE_ENTRIES + 1))
         entries = [each for artifact in found[:PAGE_ENTRIES] for each in _build_entries(artifact)]
         if len(found) <= PAGE_ENTRIES:
@@ -169,18 +173,6 @@ def _build_entries(found: "StoredArtifact") -> Iterator[dict[str, Json]]:
     for stream in STREAMS:
         if sizes.get(stream, 1):
             yield {**_build_entry(str(found.handle), stream, title), "annotations": when}
-
-
-def _sort_key(handle: Handle) -> tuple[int, str]:
-    return handle.epoch_ms, handle.token
-
-
-def _parse_cursor(cursor: str | None) -> tuple[int, str] | None:
-    if cursor is None:
-        return None
-    if (found := _CURSOR_PATTERN.fullmatch(cursor)) is None:
-        raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
-    return int(found[1]), found[2]
 
 
 def _parse_number(asked: Mapping[str, str], name: str, default: int) -> int:

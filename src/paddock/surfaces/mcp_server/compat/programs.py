@@ -165,22 +165,17 @@ def build_compat_program_tools(programs: ProgramTools, repositories: Repositorie
 
 def build_compat_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     """Return the response to a program in the words of this profile."""
-    outcome = _report_busy_as_denied(outcome)
+    if outcome.error is not None and outcome.error.name == BUSY_ERROR_NAME:
+        # In this profile a program without a slot counts as denied.
+        reasons = (outcome.error.message.partition(":")[0],)
+        changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": reasons}
+        decision = outcome.decision.model_copy(update=changes)
+        outcome = outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
     response: dict[str, Json] = {**program_response(outcome, work)}
     response["status"] = _STATUS_WORDS.get(outcome.status, outcome.status.value)
     if outcome.status is Status.UNAVAILABLE:
         response["exitCode"] = _EXIT_NOT_STARTED
     return response
-
-
-def _report_busy_as_denied(outcome: Outcome) -> Outcome:
-    """Return an outcome as the compat profile reports it: a program without a slot counts as denied."""
-    if outcome.error is None or outcome.error.name != BUSY_ERROR_NAME:
-        return outcome
-    reasons = (outcome.error.message.partition(":")[0],)
-    changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": reasons}
-    decision = outcome.decision.model_copy(update=changes)
-    return outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
 
 
 def _build_integer_schema(minimum: int, maximum: int, default: int | None = None) -> dict[str, Json]:
