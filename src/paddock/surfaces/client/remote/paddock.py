@@ -21,15 +21,19 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import Work
 from paddock.model.session import SessionInfo
 from paddock.policy.settings.loader import TOKEN_VARIABLE
-from paddock.surfaces.client.arguments import check_listeners, check_type, make_value, read_object
+from paddock.surfaces.client.arguments import (
+    check_listeners,
+    check_type,
+    make_value,
+    read_object,
+    read_whole_number,
+)
 from paddock.surfaces.client.paddock import OPEN_IT, Paddock
 from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES
-from paddock.surfaces.client.remote.bodies import make_body
 from paddock.surfaces.client.remote.connection import ApiConnection
-from paddock.surfaces.client.remote.execution import Listeners, RemoteExecution
+from paddock.surfaces.client.remote.execution import Listeners, RemoteExecution, make_body
 from paddock.surfaces.client.remote.sessions import RemoteSessions
 from paddock.surfaces.client.requests import LoopOrigin, choose_language
-from paddock.surfaces.client.whole_numbers import read_whole_number
 
 if TYPE_CHECKING:
     from paddock.model.outcome import OnConsole
