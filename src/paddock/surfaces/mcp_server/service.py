@@ -72,8 +72,8 @@ class Service:
     ) -> None:
         """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs.
 
-        `questions` keeps those of clients that cannot ask; by default it is the directory of the settings. `mark` names
-        this replica of a server with several.
+        `questions` keeps those of the clients of a server with users; by default it is the directory of the settings.
+        `mark` names this replica of a server with several.
         """
         cap = settings.mcp.answer_characters
         rest = OverflowStore(opened, workspace)
@@ -110,9 +110,8 @@ class Service:
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._questions = questions or open_local_questions(settings, None)
-        self._rounds = ElicitationRounds(
-            settings.approvals.wait_ms, PendingCalls(self._questions, FETCH_TOOLS[tool_names])
-        )
+        pending = PendingCalls(self._questions, FETCH_TOOLS[tool_names], has_users=questions is not None)
+        self._rounds = ElicitationRounds(settings.approvals.wait_ms, pending)
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over stdio until it closes its end, or `stop` is set."""
