@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeVar, cast
@@ -97,7 +98,10 @@ def read_value(value: object, name: str) -> Json:
 
     `name` is the caller's name for it. Raises RequestError, with the path of a value that is not JSON.
     """
-    if value is None or isinstance(value, str | bool) or _is_json(value):
+    if value is None or isinstance(value, str | bool):
+        return value
+    with suppress(TypeError, ValueError, RecursionError):
+        check_json(value)
         return value
     try:
         return _convert_exactly(value, name)
@@ -120,14 +124,6 @@ def read_object(value: object, name: str) -> dict[str, Json]:
     if not isinstance(value, Mapping):
         raise RequestError(f"{name} must be a dict, but is {_describe_type(value)}")
     return cast("dict[str, Json]", read_value(dict(cast("Mapping[str, object]", value)), name))
-
-
-def _is_json(value: object) -> bool:
-    try:
-        check_json(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _convert_exactly(value: object, path: str) -> Json:

@@ -100,8 +100,9 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAns
     blocks: list[dict[str, Json]] = []
     if outcome.has_value and outcome.ok:
         value, text = outcome.value, render_value_text(outcome.value)
-        if _may_hold_media(text):
-            value, blocks = _lift_media(value)
+        if any(f'"{kind}"' in text for kind in (*_MEDIA_FAMILIES, "resource")):  # fast, with false positives
+            media = _MediaCollector()
+            value, blocks = media.replace_media(value, 0), media.blocks
             text = render_value_text(value)
         shown = cut_text(text, room)
         parts.append(shown)
@@ -230,21 +231,12 @@ def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
     return kept
 
 
-def _may_hold_media(text: str) -> bool:
-    """Return whether a value may contain media, judged by its JSON: fast, with false positives."""
-    return any(f'"{kind}"' in text for kind in (*_MEDIA_FAMILIES, "resource"))
-
-
-def _lift_media(value: Json) -> tuple[Json, list[dict[str, Json]]]:
-    """Return a value with a description in place of each medium, and the media as content blocks.
+class _MediaCollector:
+    """Replaces each medium in a value by a description, and keeps the media as content blocks.
 
     Media that are too large or too many are left out, and their description says so. Look-alikes stay unchanged.
     """
-    taking = _MediaCollector()
-    return taking.replace_media(value, 0), taking.blocks
 
-
-class _MediaCollector:
     def __init__(self) -> None:
         self.blocks: list[dict[str, Json]] = []
         self._room = MAX_MEDIA_BYTES

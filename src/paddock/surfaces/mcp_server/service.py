@@ -70,10 +70,10 @@ class Service:
         questions: Questions | None = None,
         mark: str = "",
     ) -> None:
-        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs.
+        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what users run.
 
-        `questions` keeps those of the clients of a server with users; by default it is the directory of the settings.
-        `mark` names this replica of a server with several.
+        `questions` keeps those of clients that cannot ask; by default it is the directory of the settings. `mark` names
+        this replica of a server with several.
         """
         cap = settings.mcp.answer_characters
         rest = OverflowStore(opened, workspace)
@@ -110,7 +110,7 @@ class Service:
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._questions = questions or open_local_questions(settings, None)
-        pending = PendingCalls(self._questions, FETCH_TOOLS[tool_names], has_users=questions is not None)
+        pending = PendingCalls(self._questions, FETCH_TOOLS[tool_names], has_users=admit is not None)
         self._rounds = ElicitationRounds(settings.approvals.wait_ms, pending)
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,7 +20,6 @@ from paddock.surfaces.rendering.images import MAX_IMAGE_BYTES, MAX_IMAGES, SHOWN
 
 if TYPE_CHECKING:
     from paddock.gate.open_paddock import OpenPaddock
-    from paddock.record.output.artifacts import StoredArtifact
 
 PAGE_ENTRIES = 100
 """Number of artifacts per page; each has up to two streams."""
@@ -75,7 +74,16 @@ class StoredOutput:
             older = [handle for handle in older if (handle.epoch_ms, handle.token) < before]
         artifacts = self._opened.output.artifacts()
         found = list(islice(artifacts.readable(self._workspace, older), PAGE_ENTRIES + 1))
-        entries = [each for artifact in found[:PAGE_ENTRIES] for each in _build_entries(artifact)]
+        entries: list[dict[str, Json]] = []
+        for artifact in found[:PAGE_ENTRIES]:
+            manifest = artifact.manifest
+            title = f"{manifest.runtime} ({manifest.status})" if manifest else "a run"
+            sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}
+            when: dict[str, Json] = {"lastModified": artifact.handle.created.isoformat()}
+            for stream in STREAMS:
+                if sizes.get(stream, 1):  # not certainly empty
+                    entry = _build_entry(str(artifact.handle), stream, title)
+                    entries.append({**entry, "annotations": when})
         if len(found) <= PAGE_ENTRIES:
             return entries, None
         last = found[PAGE_ENTRIES - 1].handle
@@ -162,17 +170,6 @@ def _build_entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
         "title": f"{stream} of {title}",
         "mimeType": "text/plain",
     }
-
-
-def _build_entries(found: "StoredArtifact") -> Iterator[dict[str, Json]]:
-    """Yield an artifact's streams, except those that are certainly empty."""
-    manifest = found.manifest
-    sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}
-    title = f"{manifest.runtime} ({manifest.status})" if manifest else "a run"
-    when: dict[str, Json] = {"lastModified": found.handle.created.isoformat()}
-    for stream in STREAMS:
-        if sizes.get(stream, 1):
-            yield {**_build_entry(str(found.handle), stream, title), "annotations": when}
 
 
 def _parse_number(asked: Mapping[str, str], name: str, default: int) -> int:

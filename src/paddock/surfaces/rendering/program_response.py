@@ -142,7 +142,16 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
     if outcome.redactions:
         response["redactions"] = outcome.redactions
     if program is not None:
-        _add_end(response, program)
+        if program.limit is not None:
+            response["limit"] = program.limit
+        if program.not_kept:
+            response["notKept"] = program.not_kept
+        if program.combined:
+            response["combined"] = True
+        if program.violations:
+            response["violations"] = list(program.violations)
+        if program.stdin_sha256:
+            response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
     if outcome.network:
         response["network"] = [_describe_connection(each) for each in outcome.network]
     if outcome.session is not None:
@@ -164,20 +173,6 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
             _add_place(fault, program)
         response["error"] = fault
     return response
-
-
-def _add_end(response: ProgramAnswer, program: ProgramEnd) -> None:
-    """Add the facts of a program's end that are rare."""
-    if program.limit is not None:
-        response["limit"] = program.limit
-    if program.not_kept:
-        response["notKept"] = program.not_kept
-    if program.combined:
-        response["combined"] = True
-    if program.violations:
-        response["violations"] = list(program.violations)
-    if program.stdin_sha256:
-        response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
 
 
 def _describe_file(file: OutputFile) -> FileFacts:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -69,21 +69,15 @@ def read_address(url: str, *, unencrypted: bool) -> httpx2.URL:
         raise ConfigurationError(f"{shown!r} is not the address of a server: {error}") from None
     if address.query or address.fragment:
         raise ConfigurationError(f"the address {shown!r} has a query or a fragment; leave it out")
-    if address.scheme == "http" and not (unencrypted or _is_local(address.host)):
+    is_local = address.host == "localhost"
+    with suppress(ValueError):  # a name
+        is_local = is_local or ip_address(address.host).is_loopback
+    if address.scheme == "http" and not (unencrypted or is_local):
         raise ConfigurationError(
             f"the token would cross the network to {address.host} unencrypted; give an address with https. If the "
             "network is trusted, pass unencrypted=True (on the command line: --unencrypted)"
         )
     return address.copy_with(path=address.path.rstrip("/"))
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def read_token(token: str | None, environment: Mapping[str, str] = os.environ) -> str:

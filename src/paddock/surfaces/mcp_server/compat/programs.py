@@ -78,11 +78,11 @@ class CompatPrograms:
             return reject_compat_arguments(EXECUTE_TOOL, problem)
         except ConfigurationError as problem:
             _log.warning("repository %s: %s", name, problem)
-            return _build_error(
+            return build_error(
                 f"Repository {name} cannot be used: its settings are wrong; the server's log says how"
             )
         if outcome.status in _ERROR_STATUSES:
-            return _build_error(render.explain_outcome(outcome))
+            return build_error(render.explain_outcome(outcome))
         return _build_response(build_compat_response(outcome, work))
 
     async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
@@ -98,7 +98,7 @@ class CompatPrograms:
         except ValidationError as problem:
             return reject_compat_arguments(QUERY_TOOL, problem)
         except PaddockError as error:
-            return _build_error(str(error))
+            return build_error(str(error))
 
     async def _find_output(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
         """Return the result of a query, searched in each workspace until one has the output."""
@@ -112,7 +112,7 @@ class CompatPrograms:
         """Return the error for an unknown repository; None for a known one."""
         named = arguments.get("repoId")
         known = named is None or self._repositories.has_name(named)
-        return None if known else _build_error(f"Repository {named} not found")
+        return None if known else build_error(f"Repository {named} not found")
 
 
 def build_compat_program_tools(programs: ProgramTools, repositories: Repositories) -> list[McpTool]:
@@ -188,5 +188,6 @@ def _build_response(response: dict[str, Json]) -> ToolAnswer:
     return ToolAnswer([text_block(compact(response))], response)
 
 
-def _build_error(text: str) -> ToolAnswer:
+def build_error(text: str) -> ToolAnswer:
+    """Return the answer of a tool of this profile that failed."""
     return ToolAnswer([text_block(text)], is_error=True)

@@ -15,7 +15,7 @@ from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.policy.settings.profiles import ExecuteLimits
-from paddock.surfaces.mcp_server.compat.programs import build_compat_program_tools
+from paddock.surfaces.mcp_server.compat.programs import build_compat_program_tools, build_error
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.forwarded_results import build_result
 from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
@@ -136,7 +136,7 @@ class CompatTools:
             message = begun + message.removeprefix(begun)
         elif outcome.status is not Status.INVALID:
             message = f"Error calling {tool} on {server}: {message}"
-        return _build_error(message)
+        return build_error(message)
 
     async def execute_code(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Run a program and return console lines and value as one text."""
@@ -148,7 +148,7 @@ class CompatTools:
         text = render.output_text(outcome)
         if outcome.ok:
             return ToolAnswer([text_block(text or NO_OUTPUT)])
-        return _build_error(
+        return build_error(
             "\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text]))
         )
 
@@ -267,15 +267,11 @@ def _reject_arguments(tool: McpTool, arguments: Json, problems: tuple[Problem, .
     missing = [name for name in required if not given.get(name)]
     if missing:
         return _report_missing(required)
-    return _build_error("\n".join(problem.text for problem in problems))
+    return build_error("\n".join(problem.text for problem in problems))
 
 
 def _report_missing(names: list[str]) -> ToolAnswer:
-    return _build_error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
-
-
-def _build_error(text: str) -> ToolAnswer:
-    return ToolAnswer([text_block(text)], is_error=True)
+    return build_error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
 
 
 def _build_json_answer(value: Json) -> ToolAnswer:

@@ -140,8 +140,14 @@ class Inbound:
             await self._app(scope, replay, send)
         else:
             with ExitStack() as flight:
+
+                async def end_flight_and_send(message: MutableMapping[str, Any]) -> None:
+                    if message["type"] == "http.response.body" and not message.get("more_body", False):
+                        flight.close()  # with the answer, a client may use the id again
+                    await send(message)
+
                 flight.enter_context(self._requests.in_flight(key))
-                await self._app(scope, replay, _end_flight_on_answer(flight, send))
+                await self._app(scope, replay, end_flight_and_send)
 
     async def _forward(
         self, request: JSONRPCRequest, scope: Scope, receive: Receive, send: Send, body: bytes
@@ -215,17 +221,6 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
-    """Return a `send` that also ends the request's flight: with the answer, a client may use the id again."""
-
-    async def send_and_close(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
-            flight.close()
-        await send(message)
-
-    return send_and_close
 
 
 def _mark_arguments(body: bytes) -> bytes:
