@@ -124,9 +124,8 @@ class Inbound:
         if not isinstance(message, JSONRPCRequest):
             await self._app(scope, replay, send)
             return
-        continues = (message.params or {}).get(
-            "requestState"
-        ) is not None  # it brings answers for a waiting call
+        # A request with a state brings answers for a call that waits for them.
+        continues = (message.params or {}).get("requestState") is not None
         if self._requests.ending and not continues:
             await self._refuse_late(send)
             return
