@@ -112,11 +112,11 @@ async def _open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQue
             await check_tables(database)
             yield SharedQuestions(database, None, open_seals(settings.cluster)).of_everybody()
         return
-    from paddock.gate.pending_approvals import PendingApprovals
+    from paddock.gate.question_directory import QuestionDirectory
     from paddock.gate.questions import FileQuestions
     from paddock.surfaces.tenants.questions import ManyQuestions, QuestionDirectories
 
-    own = FileQuestions(PendingApprovals(settings.approvals.directory))
+    own = FileQuestions(QuestionDirectory(settings.approvals.directory))
     yield ManyQuestions(QuestionDirectories(settings.serve.directory).list_all, own)
 
 

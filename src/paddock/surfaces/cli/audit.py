@@ -13,8 +13,8 @@ import click
 
 from paddock.model.base import count
 from paddock.policy.settings.loader import load
-from paddock.record.ledger.follow import Follower
 from paddock.record.ledger.line_format import list_irregular_files
+from paddock.record.ledger.read import Follower
 from paddock.record.ledger.search import STATUSES, RecordFilter, find
 from paddock.record.ledger.sink import EVENTS, AuditRecord
 from paddock.record.ledger.verify import Finding, verify

@@ -98,9 +98,7 @@ def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """
     from paddock.cluster.database import Database
     from paddock.cluster.migrate import check_tables
-    from paddock.cluster.reseal import Resealed
-    from paddock.cluster.reseal import reseal as seal_rows
-    from paddock.cluster.seals import open_seals
+    from paddock.cluster.seals import Resealed, open_seals, reseal_rows
 
     settings = load(workspace, flags=flags).settings
     url = find_url(settings)
@@ -111,7 +109,7 @@ def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     async def run() -> Resealed:
         async with Database(url, name="paddock reseal") as database:
             await check_tables(database)
-            return await seal_rows(database, seals)
+            return await reseal_rows(database, seals)
 
     found = asyncio.run(run())
     if as_json:
