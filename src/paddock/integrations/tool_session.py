@@ -241,7 +241,11 @@ class ToolSession:
             if isinstance(interpreter, ToolReply):
                 return interpreter
             try:
-                outcome = await interpreter.run(code, files=_encode_files(files), **self._limits)
+                given: dict[str, bytes | str] = {
+                    path: make_encodable(content) if isinstance(content, str) else content
+                    for path, content in (files or {}).items()
+                }
+                outcome = await interpreter.run(code, files=given, **self._limits)
             except RequestError as error:
                 return build_refusal(error)
             return await asyncio.to_thread(self._build, outcome)
@@ -306,10 +310,3 @@ class SessionTool:
     async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self._session.__aexit__()
-
-
-def _encode_files(files: Mapping[str, str | bytes] | None) -> dict[str, bytes | str]:
-    return {
-        path: make_encodable(content) if isinstance(content, str) else content
-        for path, content in (files or {}).items()
-    }

@@ -108,7 +108,7 @@ class HeldProgram:
 
     async def end(self) -> None:
         """Kill its processes, and then give back what it used."""
-        self.process.cancel()
+        self.process.kill()
         await asyncio.wait({self.process.result})
         await self.used.aclose()
 

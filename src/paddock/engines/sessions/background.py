@@ -38,8 +38,8 @@ class Background:
         if self._running or self._process.result.done():
             return
         self._running = True
-        self._process.begin_turn(None, self._on_limit)
-        self._process.resume(self._lifetime_ms, self._cpu_ms)
+        self._process.begin_output(None, self._on_limit)
+        self._process.begin_turn(self._lifetime_ms, self._cpu_ms)
 
     async def pause(self) -> None:
         """Stop the process. Does nothing while it is paused, and after its end."""
@@ -60,5 +60,5 @@ class Background:
 
     def _begin_pause(self) -> "asyncio.Future[ProcessUsage | None]":
         if self._pausing is None:
-            self._pausing = asyncio.ensure_future(self._process.pause())
+            self._pausing = asyncio.ensure_future(self._process.end_turn())
         return self._pausing

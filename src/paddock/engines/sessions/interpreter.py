@@ -148,7 +148,7 @@ class Interpreter:
             granted = task.terms.grants.background
             background = Background(held.process, task.terms.limits, settings.max_ms) if granted else None
             made = cls(held, channel, driver, read, background)
-            with call_when_set(stop, held.process.cancel):
+            with call_when_set(stop, held.process.kill):
                 why = await made._wait_until_ready(task)
             if why is not None:
                 return why
@@ -172,17 +172,17 @@ class Interpreter:
             )
             first = reading.result()[0] if reading.done() and reading.exception() is None else None
             if first is not None and "lacks" in first and self._driver.needs:
-                self._process.cancel()
+                self._process.kill()
                 why = f"this session needs {self._driver.needs}, which its interpreter does not have"
                 error = ErrorInfo(name="Unavailable", message=why, hint=self._driver.remedy, phase="decide")
                 return RawResult(status=Status.UNAVAILABLE, error=error)
-            if first is not None and await self._process.pause() is not None:
+            if first is not None and await self._process.end_turn() is not None:
                 self._held.process.end_output()
                 await asyncio.to_thread(lambda: [None for _ in self.walk_new_files()])
                 return None
         finally:
             reading.cancel()
-        self._process.cancel("wall")
+        self._process.kill("wall")
         ended = await asyncio.shield(self._process.result)
         return self._held.conclude(ended, task, message="The interpreter of the session did not start")
 
@@ -229,8 +229,10 @@ class Interpreter:
         request = self._driver.pack_request(task.work.code or "", number, task.work.stdin)
         timeout_ms = task.terms.limits.timeout_ms
         turn = self._turn = _InterpreterTurn(task)
-        self._process.begin_turn(sinks.stdout, self.interrupt, timeout_ms)
-        self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(task.terms.limits, timeout_ms))
+        self._process.begin_output(sinks.stdout, self.interrupt, timeout_ms)
+        self._process.begin_turn(
+            timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(task.terms.limits, timeout_ms)
+        )
         talking = asyncio.ensure_future(self._talk(request, turn))
         try:
             with call_when_set(stop, self.interrupt):
@@ -250,7 +252,7 @@ class Interpreter:
             return
         turn.stopped_by = reason
         self._process.interrupt()
-        turn.killing = asyncio.get_running_loop().call_later(GRACE_MS / 1000, self._process.cancel, reason)
+        turn.killing = asyncio.get_running_loop().call_later(GRACE_MS / 1000, self._process.kill, reason)
 
     async def _talk(self, request: bytes, turn: _InterpreterTurn) -> None:
         await self._channel.send(request)
@@ -283,7 +285,7 @@ class Interpreter:
         if turn.killing is not None:
             turn.killing.cancel()
         usage = None
-        if turn.end is not None and (usage := await self._process.pause()) is not None:
+        if turn.end is not None and (usage := await self._process.end_turn()) is not None:
             captured = self._process.end_output()
             if sinks.files is not None:
                 await asyncio.to_thread(sinks.files, self.walk_new_files(), {})
@@ -293,7 +295,7 @@ class Interpreter:
         if isinstance(fault, ChannelClosed):  # as when the process ends, which is reported a little later
             await asyncio.wait({self._process.result}, timeout=_END_S)
         if not self._process.result.done():
-            self._process.cancel("corrupted")
+            self._process.kill("corrupted")
             await asyncio.wait({self._process.result})
             message = f"The channel to the session's interpreter is of no use any more: {fault}"
         talking.cancel()

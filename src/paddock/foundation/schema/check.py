@@ -141,7 +141,7 @@ class Schema:
                 missing = _join_path(path, name)
                 yield Problem(f"`{missing}` is missing{about}", missing)
             case "additionalProperties" | "unevaluatedProperties":
-                known = self._list_known_names(error)
+                known = list(self._find_subschema(error.schema_path[:-1]).get("properties", {}))
                 for name in facts["unexpected"][:_MAX_PROBLEMS]:
                     shown = ellipsis(_join_path(path, name), _MAX_VALUE_CHARS)
                     yield Problem(f"`{shown}` is unknown{_suggest_names(name, known)}", shown)
@@ -157,11 +157,6 @@ class Schema:
                 yield Problem(f"{_name_subject(path)} must be one of {listed}, not {given}{hint}", path)
             case _:
                 yield Problem(f"{_name_subject(path)}: {ellipsis(error.message, _MAX_NAMES_CHARS)}", path)
-
-    def _list_known_names(self, error: "ValidationError") -> list[str]:
-        """Return the names that the object at fault may have."""
-        parent = self._find_subschema(error.schema_path[:-1])
-        return list(parent.get("properties", {}))
 
     def _describe_property(self, error: "ValidationError", name: str) -> str:
         """Return what the schema says about a missing property, in front of which stands a colon."""

@@ -208,7 +208,11 @@ class Recipe(Value):
     @model_validator(mode="after")
     def _check_placeholders(self) -> Self:
         for variant in self.variants:
-            own = OF_TOOLCHAINS | _list_tool_placeholders(variant)
+            parts = ("", ".bin", ".prefix", ".home")
+            own = OF_TOOLCHAINS | {
+                *variant.requires,
+                *(tool + part for tool in variant.tools for part in parts),
+            }
             for words, placeholders in (
                 (
                     (
@@ -233,13 +237,6 @@ class Recipe(Value):
             if bool(variant.compile) != any("{output}" in word for word in variant.run):
                 raise ValueError(f"{variant.executables[0]}: what is compiled must be run, and nothing else")
         return self
-
-
-def _list_tool_placeholders(variant: RecipeVariant) -> frozenset[str]:
-    names = [*variant.requires]
-    for tool in variant.tools:
-        names += [tool, *(f"{tool}.{part}" for part in ("bin", "prefix", "home"))]
-    return frozenset(names)
 
 
 _TAKEN_NAMES = frozenset({*RUNTIMES, *ALIASES, "auto"})
