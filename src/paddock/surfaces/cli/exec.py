@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import click
 from pydantic import ValidationError
 
-from paddock.engines.packages.progress import on_progress
+from paddock.engines.packages.interface import on_progress
 from paddock.foundation.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from paddock.engines.packages.progress import on_progress
+from paddock.engines.packages.interface import on_progress
 from paddock.engines.packages.store import Store, StoreEntry
 from paddock.model.base import Json, count
 from paddock.model.limits import MIB

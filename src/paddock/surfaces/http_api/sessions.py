@@ -159,7 +159,7 @@ _KINDS = {
 def _find(tenant: "Tenant", handle: str) -> "OpenSession":
     """Return an open session of a caller. Raises Problem."""
     found = tenant.opened.programs.sessions.find_open(tenant.actor, handle)
-    if found is None or found.executor.lost:
+    if found is None or found.process.lost:
         raise _explain_absence(tenant, handle)
     return found
 
