@@ -18,18 +18,16 @@ from mcp.shared.uri_template import UriTemplate
 
 from paddock.cluster.peers import find_peers
 from paddock.gate.cluster import Cluster, open_cluster
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
 from paddock.model.outcome import ConsoleLine
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.memory import MemoryAudit
 from paddock.surfaces.http_api.forwarding import Forwarding
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, HttpEntry, OneToken
 from paddock.surfaces.http_server.hosts import HostNames
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
-from paddock.surfaces.mcp_server.http.app import build_application
-from paddock.surfaces.mcp_server.http.probes import PROBE_PATHS, Probes
+from paddock.surfaces.mcp_server.http.app import PROBE_PATHS, Probes, build_application
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.surfaces.mcp_server.prompts import UnknownPromptError
@@ -48,6 +46,7 @@ from paddock.surfaces.mcp_server.toolbox import (
     text_block,
 )
 from paddock.surfaces.tenants.refusals import Refusals
+from paddock.testing.fakes import MemoryAudit
 
 TOKEN = "correct-horse-battery-staple"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -243,7 +242,8 @@ async def main(directory: Path, replica: list[str]) -> None:
         McpTool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
-        60_000, PendingCalls(FileQuestions(PendingApprovals(directory / "approvals")), FETCH_TOOLS["default"])
+        60_000,
+        PendingCalls(FileQuestions(QuestionDirectory(directory / "approvals")), FETCH_TOOLS["default"]),
     )
     offers = PromptsAndResources(FixturePrompts(), FixtureResources())
     listener = socket.create_server(("127.0.0.1", 0))

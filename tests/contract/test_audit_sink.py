@@ -9,9 +9,9 @@ import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.record.ledger.memory import MemoryAudit
 from paddock.record.ledger.sink import AuditRecord, AuditSink
 from paddock.record.ledger.writer import Ledger
+from paddock.testing.fakes import MemoryAudit
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from paddock.cluster.migrate import migrate
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.questions import MAX_BODY_BYTES, SharedQuestions
 from paddock.cluster.seals import Seals
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions, Questions, ask_and_wait
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError
@@ -55,7 +55,7 @@ def open_ends(request: pytest.FixtureRequest, tmp_path: Path) -> OpenEnds:
         @asynccontextmanager
         async def open_files() -> AsyncGenerator[Ends]:
             directory = tmp_path / "approvals"
-            yield Ends(*(FileQuestions(PendingApprovals(directory)) for _ in range(2)))
+            yield Ends(*(FileQuestions(QuestionDirectory(directory)) for _ in range(2)))
 
         return open_files
     url = request.getfixturevalue("postgres").make_database(f"d{secrets.token_hex(8)}")

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from tests.support.processes import PATIENCE_S
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.model.approval import WaitingQuestion
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
@@ -74,7 +74,7 @@ class TenantsRunner:
 
     def list_questions_of(self, tenant: Tenant) -> list[WaitingQuestion]:
         """Return the waiting questions in the directory of a user; also while the loop runs."""
-        return PendingApprovals(tenant.settings.approvals.directory).list_waiting()
+        return QuestionDirectory(tenant.settings.approvals.directory).list_waiting()
 
     def make_request(self, work: Any, **fields: Any) -> ExecutionRequest:
         """Return the request for a piece of work."""

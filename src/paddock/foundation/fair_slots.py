@@ -124,8 +124,11 @@ class FairSlots:
         if all(bound.has_room for bound in bounds):  # then no work waits that could run
             self.take(bounds)
             return Slot(self, caller, bounds, 0.0)
-        if not patient:
-            _check_line(bounds, size)
+        for bound in () if patient else bounds:
+            if bound.max_waiting is not None and bound.waiting - bound.patient >= bound.max_waiting:
+                raise NoSlotError("number")
+            if bound.max_waiting_bytes is not None and bound.waiting_bytes + size > bound.max_waiting_bytes:
+                raise NoSlotError("bytes")
         began = time.perf_counter()
         try:
             async with asyncio.timeout(None if patient or max_wait_ms is None else max_wait_ms / 1000):
@@ -199,12 +202,3 @@ class FairSlots:
         line.remove(waiter)
         if not line:
             del self._lines[caller]
-
-
-def _check_line(bounds: tuple[Bound, ...], size: int) -> None:
-    """Raise NoSlotError if work of this size may not wait."""
-    for bound in bounds:
-        if bound.max_waiting is not None and bound.waiting - bound.patient >= bound.max_waiting:
-            raise NoSlotError("number")
-        if bound.max_waiting_bytes is not None and bound.waiting_bytes + size > bound.max_waiting_bytes:
-            raise NoSlotError("bytes")

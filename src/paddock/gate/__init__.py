@@ -3,7 +3,7 @@
 `gate` is the heart: `Gate.execute` decides, asks, claims, runs and records. `open_paddock` builds it with engines and
 mechanisms; read these two first.
 
-    on the way        work: one file for each kind; approvals, questions, pending_approvals; claims; watchers;
+    on the way        work: one file for each kind; approvals, questions, question_directory; claims; watchers;
                       audit_facts
     what programs do  host_calls, host_access, visible_tools
     parts of a gate   servers, runtime_service, script_tool_service, sequence_service, stored_output, processes,

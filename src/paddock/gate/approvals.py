@@ -288,7 +288,7 @@ class Approvals:
             return Answer(verdict="unasked", by="paddock", told=message)
         self._waiting[client] += 1
         try:
-            with run.clock.hold():
+            with run.clock.pause():
                 answer = await _ask_person(run.asker, question, why, stop)
                 await run.clock.ready()
                 return answer
@@ -311,14 +311,11 @@ async def _ask_person(asker: Asker, question: Question, why: str, stop: asyncio.
         return Answer(verdict="unasked", by="paddock", told=message)
     if answer.verdict in YES and answer.verdict not in question.scopes:
         answer = answer.model_copy(update={"verdict": "once"})
-    return answer.model_copy(update={"told": _explain_answer(answer, why)})
-
-
-def _explain_answer(answer: Answer, why: str) -> str:
     match answer.verdict:
         case "once" | "run":
-            return f"{why}: allowed by {answer.by}"
+            told = f"{why}: allowed by {answer.by}"
         case "denied":
-            return f"{why}: denied by {answer.by}"
+            told = f"{why}: denied by {answer.by}"
         case _:
-            return f"{why}: {answer.told}" if answer.told else f"{why}: there was no answer"
+            told = f"{why}: {answer.told}" if answer.told else f"{why}: there was no answer"
+    return answer.model_copy(update={"told": told})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from paddock.cluster.database import clean_text
 from paddock.cluster.lease import FENCE_S
-from paddock.cluster.runs import Claim, Fenced, Finished, KeyReused, Lost, Started, StoredEnd, Taken
+from paddock.cluster.runs import Claim, Fenced, Finished, KeyReused, Lost, Started, StoredEnd
 from paddock.foundation.cancellation import run_shielded, unless_stopped
 from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, read_outcome, write_outcome
@@ -96,26 +96,44 @@ class RequestClaim:
         """
         if self._run is not None or not has_effects(request, decision, self._settings):
             return None
+        own, key = self._request, self._request.key
+        name, digest = own.id, hashlib.sha256(own.id.encode()).digest()
+        if key is not None:
+            name, digest = clean_text(key.name), key.digest
         try:
             self._cluster.lease.check()
-            taken = await self._cluster.runs.take(self._make_claim(), stop)
+            taken = await self._cluster.runs.take(Claim(clean_text(own.actor), name, own.id, digest), stop)
         except StoreUnavailable as error:
             return _refuse(str(error), "nothing was started: send it again later, with the same key")
-        if isinstance(taken, Started):
-            self._run = taken
-            return None
-        return _STOPPED if taken is None else _explain(taken)
-
-    def _make_claim(self) -> Claim:
-        request, key = self._request, self._request.key
-        if key is None:
-            return Claim(
-                clean_text(request.actor),
-                request.id,
-                request.id,
-                hashlib.sha256(request.id.encode()).digest(),
-            )
-        return Claim(clean_text(request.actor), clean_text(key.name), request.id, key.digest)
+        match taken:
+            case Started():
+                self._run = taken
+                return None
+            case None:
+                return _STOPPED
+            case Finished(outcome=bytes(data)):
+                return read_outcome(data)
+            case Finished(ended, status):
+                error = ErrorInfo(
+                    name=UNKEPT_OUTCOME,
+                    message=f"It ran before as {ended} and finished with the status {Status(status)}. Its outcome is "
+                    "not kept: it was too large, or the request was cancelled.",
+                    hint="nothing was started now; send a new key to run it again",
+                    phase="decide",
+                )
+                return Outcome(id=ended, status=Status(status), error=error, decision=_ALLOWED)
+            case Lost(lost, node):
+                return _make_lost(lost, node)
+            case KeyReused(other):
+                error = ErrorInfo(
+                    name=KEY_REUSED,
+                    message=f"The request {other} has this key, and asked for something else.",
+                    hint="send a new key with each new request",
+                    phase="decide",
+                )
+                return RawResult(status=Status.INVALID, error=error)
+            case Fenced():
+                return _refuse("This attempt was fenced off.", "send it again as the next attempt")
 
     async def run(self, work: Coroutine[Any, Any, RawResult]) -> RawResult:
         """Return the result of the work, which is ended early if the lease of this server is lost."""
@@ -164,40 +182,6 @@ class RequestClaim:
                     _log.warning("the end of %s is stored later: %s", run.claim.request, error)
                     return True
             await asyncio.sleep(_RETRY_S)
-
-
-def _explain(taken: Taken) -> RawResult:
-    """Return the end of a request that was not started because of another one with its key."""
-    match taken:
-        case Finished(outcome=bytes(data)):
-            return read_outcome(data)
-        case Finished(request, status):
-            return _make_unkept(request, Status(status))
-        case Lost(request, node):
-            return _make_lost(request, node)
-        case KeyReused(request):
-            error = ErrorInfo(
-                name=KEY_REUSED,
-                message=f"The request {request} has this key, and asked for something else.",
-                hint="send a new key with each new request",
-                phase="decide",
-            )
-            return RawResult(status=Status.INVALID, error=error)
-        case Fenced():
-            return _refuse("This attempt was fenced off.", "send it again as the next attempt")
-        case Started():
-            raise AssertionError("it was started here")
-
-
-def _make_unkept(request: str, status: Status) -> Outcome:
-    error = ErrorInfo(
-        name=UNKEPT_OUTCOME,
-        message=f"It ran before as {request} and finished with the status {status}. Its outcome is not kept: it was "
-        "too large, or the request was cancelled.",
-        hint="nothing was started now; send a new key to run it again",
-        phase="decide",
-    )
-    return Outcome(id=request, status=status, error=error, decision=_ALLOWED)
 
 
 def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcome:

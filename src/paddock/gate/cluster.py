@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from paddock.cluster.node import ClusterNode, NodeLease
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.ship import Shipper
-    from paddock.cluster.sign import CheckpointSigner
     from paddock.policy.settings.schema import Settings
 
 _LAST_FLUSH_S = 3.0
@@ -55,26 +54,25 @@ class Cluster:
 
         Each new failure is logged, after `name`, which says what is not done, and the work goes on after the pause.
         """
-        self._tasks.add(asyncio.create_task(_repeat(name, work, pause_s)))
+
+        async def run() -> None:
+            problem = ""
+            while True:
+                try:
+                    await work()
+                    problem = ""
+                except Exception as error:  # noqa: BLE001 - the next time may succeed
+                    if str(error) != problem:
+                        problem = str(error)
+                        expected = isinstance(error, StoreUnavailable)
+                        _log.warning("%s: %s", name, error, exc_info=None if expected else error)
+                await asyncio.sleep(pause_s)
+
+        self._tasks.add(asyncio.create_task(run()))
 
     async def close(self) -> None:
         """End the background tasks."""
         await cancel_all(self._tasks)
-
-
-async def _repeat(name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
-    """Run `work` forever, and log each new failure once."""
-    problem = ""
-    while True:
-        try:
-            await work()
-            problem = ""
-        except Exception as error:  # noqa: BLE001 - the next time may succeed
-            if str(error) != problem:
-                problem = str(error)
-                expected = isinstance(error, StoreUnavailable)
-                _log.warning("%s: %s", name, error, exc_info=None if expected else error)
-        await asyncio.sleep(pause_s)
 
 
 @asynccontextmanager
@@ -111,7 +109,15 @@ async def open_cluster(
         await lease.begin()
         store = PostgresRunStore(database, node)
         shipper = Shipper(database, settings.audit.directory, node.id)
-        signer = _make_signer(settings, database)
+        signer = None
+        if own.checkpoint_key_file is not None:
+            from paddock.cluster.bucket import CheckpointBucket
+            from paddock.cluster.sign import CheckpointSigner
+            from paddock.cluster.signed_note import SigningKey
+
+            bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
+            key = SigningKey.read(own.checkpoint_key_file, own.name)
+            signer = CheckpointSigner(database, key, settings.audit.directory, bucket)
         cluster = Cluster(database, node, StoredRuns(store), lease, shipper)
 
         async def find_lost() -> None:
@@ -129,20 +135,6 @@ async def open_cluster(
             yield cluster
         finally:
             await run_shielded(_leave(cluster, entry))
-
-
-def _make_signer(settings: "Settings", database: "Database") -> "CheckpointSigner | None":
-    """Return what signs checkpoints, if this server has the key. Raises ConfigurationError."""
-    path = settings.cluster.checkpoint_key_file
-    if path is None:
-        return None
-    from paddock.cluster.bucket import CheckpointBucket
-    from paddock.cluster.sign import CheckpointSigner
-    from paddock.cluster.signed_note import SigningKey
-
-    bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
-    key = SigningKey.read(path, settings.cluster.name)
-    return CheckpointSigner(database, key, settings.audit.directory, bucket)
 
 
 async def _leave(cluster: Cluster, entry: "NodeLease") -> None:

@@ -72,6 +72,7 @@ class ConfinedServers:
 
     async def _start(self, server: "StdioServer", environment: Mapping[str, str]) -> "ServerChild":
         from paddock.confinement.sandbox.sandbox import KernelSandbox
+        from paddock.confinement.sandbox.spec import is_system_path
         from paddock.engines.servers.calls.confined_process import start_confined
         from paddock.engines.servers.calls.process import find_executable
 
@@ -91,9 +92,17 @@ class ConfinedServers:
             _find_program, found, {**environment, **server.env}, user, self._workspace
         )
         access = self._open_hosts(server.name, confine)
+        # The variables of an unconfined server, without directories that this one cannot reach.
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if name in BASE | LOCALE or name.startswith("LC_") or (name in TRUST and is_system_path(value))
+        }
+        path = os.pathsep.join((*program.folders, kept.get("PATH", os.defpath)))
+        proxy = access.environment if access is not None else {}
         grants = grants.replace(
             readable=tuple(dict.fromkeys((*grants.readable, *program.readable))),
-            environment=_make_environment(environment, server, program, access),
+            environment={**kept, "PATH": path, **proxy, **server.env},
         )
         process = await start_confined(
             server,
@@ -297,18 +306,3 @@ def _read_interpreter(path: Path) -> str:
     if words and os.path.basename(words[0]) == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     return words[0] if words else ""
-
-
-def _make_environment(
-    environment: Mapping[str, str], server: "StdioServer", program: _ServerProgram, access: HostAccess | None
-) -> dict[str, str]:
-    """Return the variables of a server: those of an unconfined one, without directories that it cannot reach."""
-    from paddock.confinement.sandbox.spec import is_system_path
-
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if name in BASE | LOCALE or name.startswith("LC_") or (name in TRUST and is_system_path(value))
-    }
-    path = os.pathsep.join((*program.folders, kept.get("PATH", os.defpath)))
-    return {**kept, "PATH": path, **(access.environment if access is not None else {}), **server.env}

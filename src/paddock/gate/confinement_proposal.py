@@ -1,5 +1,6 @@
 """Propose the grants of a server from one confined start of it, in which no host is granted."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,8 +14,6 @@ from paddock.model.sandbox import Tier
 from paddock.policy.decisions.network import spell_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from paddock.engines.servers.config import StdioServer
     from paddock.gate.servers import ServerService
 
@@ -39,7 +38,7 @@ async def observe_server(
 
     Call it before any other use of the session's servers. The grants of the entry, if it has any, are kept.
     """
-    base = _make_base(server, workspace)
+    base = server.confine or _propose_paths(server, workspace)
     watched = tier == "namespaces"
     servers.confine_server(server, replace(base, network="hosts" if watched else "none"))
     tools, error = tuple[str, ...](), ""
@@ -48,14 +47,24 @@ async def observe_server(
     except ServerError as failed:
         error = str(failed)
     refused = [each for each in servers.list_connections(server.name) if each.verdict == "refused"]
-    proposal = _add_hosts(base, refused)
-    return Observation(proposal, tools, tuple(refused), error, tuple(_list_notes(refused, tier)))
+    hosts = list(base.hosts)
+    for connection in refused:
+        with suppress(ValueError):  # the server asked for something that is not a host
+            hosts.append(read_host_pattern(connection.host))
+    proposal = replace(base, network="hosts", hosts=tuple(dict.fromkeys(hosts))) if hosts else base
+    notes = [
+        f"{each.host}:{each.port} also needs a [[network.rule]] with {spell_rule(each.host, each.port)} "
+        "in the user's paddock.toml"
+        for each in refused
+        if each.port != HTTPS_PORT
+    ]
+    if not watched:
+        notes.append(f"hosts are not observed: a list of hosts needs the tier namespaces, and this is {tier}")
+    return Observation(proposal, tools, tuple(refused), error, tuple(dict.fromkeys(notes)))
 
 
-def _make_base(server: "StdioServer", workspace: Path) -> Confinement:
-    """Return the grants to start with: those of the entry, or the workspace and the paths among the arguments."""
-    if server.confine is not None:
-        return server.confine
+def _propose_paths(server: "StdioServer", workspace: Path) -> Confinement:
+    """Return the workspace and the paths among the arguments."""
     root = workspace.resolve()
     named = [
         argument
@@ -67,27 +76,3 @@ def _make_base(server: "StdioServer", workspace: Path) -> Confinement:
         and not Path(argument).resolve().is_relative_to(root)
     ]
     return Confinement(read=(".", *dict.fromkeys(named)))
-
-
-def _add_hosts(base: Confinement, refused: "Sequence[Connection]") -> Confinement:
-    hosts = list(base.hosts)
-    for connection in refused:
-        try:
-            hosts.append(read_host_pattern(connection.host))
-        except ValueError:  # the server asked for something that is not a host
-            continue
-    if not hosts:
-        return base
-    return replace(base, network="hosts", hosts=tuple(dict.fromkeys(hosts)))
-
-
-def _list_notes(refused: "Sequence[Connection]", tier: Tier) -> list[str]:
-    notes = [
-        f"{each.host}:{each.port} also needs a [[network.rule]] with {spell_rule(each.host, each.port)} "
-        "in the user's paddock.toml"
-        for each in refused
-        if each.port != HTTPS_PORT
-    ]
-    if tier != "namespaces":
-        notes.append(f"hosts are not observed: a list of hosts needs the tier namespaces, and this is {tier}")
-    return list(dict.fromkeys(notes))

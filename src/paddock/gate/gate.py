@@ -59,8 +59,7 @@ from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.best_effort import BestEffortSink
-from paddock.record.ledger.forwarding import RedactedSink
+from paddock.record.ledger.forwarding import BestEffortSink, RedactedSink
 from paddock.record.ledger.sink import AuditSink, Field
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ class Gate:
         slot = listeners.get("slot")
         watchers = Watchers(**listeners, waits=None if slot is None else {"queue_ms": slot.waited_ms})
         if request.parent is not None:
-            return await self._make_outcome(request, watchers)
+            return self._make_outcome(request, await self._carry_out(request, watchers))
         if self._ended:
             raise PaddockError("this session has ended; open another one")
         task = asyncio.current_task()
@@ -173,9 +172,10 @@ class Gate:
         self.approvals.begin_run(request, asker)
         try:
             if self._claims is None:
-                return await self._make_outcome(request, watchers)
+                return self._make_outcome(request, await self._carry_out(request, watchers))
             async with self._claims.begin(request) as claim:
-                outcome = await claim.end(await self._make_outcome(request, watchers._replace(claim=claim)))
+                end = await self._carry_out(request, watchers._replace(claim=claim))
+                outcome = await claim.end(self._make_outcome(request, end))
                 await self._claims.confirm_record()  # what has run cannot be taken back
                 return outcome
         finally:
@@ -195,8 +195,7 @@ class Gate:
         if others:
             await run_shielded(asyncio.wait(others.values()))
 
-    async def _make_outcome(self, request: ExecutionRequest, watchers: Watchers) -> Outcome:
-        end = await self._carry_out(request, watchers)
+    def _make_outcome(self, request: ExecutionRequest, end: _RequestEnd) -> Outcome:
         if isinstance(end.result, Outcome):
             return end.result
         outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
@@ -213,7 +212,7 @@ class Gate:
             self.on_end(request, end.result)
         return end.result
 
-    async def _carry_out(self, request: ExecutionRequest, watchers: Watchers) -> "_RequestEnd":
+    async def _carry_out(self, request: ExecutionRequest, watchers: Watchers) -> _RequestEnd:
         """Run a request and return its end.
 
         A program may call a tool by an alias before its server has listed its tools. Such a call ends as invalid and
@@ -226,7 +225,7 @@ class Gate:
         own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
         return await self._decide_and_run(self._resolve(end.request).model_copy(update=own), watchers)
 
-    async def _decide_and_run(self, request: ExecutionRequest, watchers: Watchers) -> "_RequestEnd":
+    async def _decide_and_run(self, request: ExecutionRequest, watchers: Watchers) -> _RequestEnd:
         kind, decision = kind_of(request), self._policy.decide(request)
         if decision.asks and is_listed_instead_of_asked(request, decision):
             return self._rehearse_request(request, decision)
@@ -297,18 +296,18 @@ class Gate:
         hidden = {name: self._outgoing.text(getattr(connection, name)) for name in ("host", "reason")}
         return connection.model_copy(update=hidden)
 
-    def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
-        reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)
-        name = ERROR_NAMES.get(decision.answer, "PolicyError")
-        return ErrorInfo(name=name, message=reasons, hint=hint, phase="decide")
-
     async def _run_decided(
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers
-    ) -> "_RequestEnd":
+    ) -> _RequestEnd:
         kind = kind_of(request)
         if not decision.allowed:
-            refusal = RawResult(status=Status.DENIED, error=self._refusal_error(request, decision))
-            return self._end_without_run(request, decision, refusal)
+            error = ErrorInfo(
+                name=ERROR_NAMES.get(decision.answer, "PolicyError"),
+                message="; ".join(decision.reasons),
+                hint=self._policy.suggest_remedy(request, decision),
+                phase="decide",
+            )
+            return self._end_without_run(request, decision, RawResult(status=Status.DENIED, error=error))
         if decision.grants.calls == "dry_run" and kind.is_rehearsed(request.work):
             return self._rehearse_request(request, decision)
         if request.key is not None and self._claims is None:
@@ -346,7 +345,7 @@ class Gate:
             audit = append("finished", request.id, end, parent=request.parent)
         return _RequestEnd(request, shown, decision, audit, written)
 
-    def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_RequestEnd":
+    def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> _RequestEnd:
         """Return the result of a rehearsed request: a stub, or a refusal if the kind has no stub."""
         kind, work = kind_of(request), request.work
         planned = (kind.make_planned_call(request, work, decision),)
@@ -366,7 +365,6 @@ class Gate:
         self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
     def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink:
-        """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self.audit
 
@@ -376,7 +374,7 @@ class Gate:
         decision: Decision,
         result: RawResult,
         waits: Mapping[str, float] | None = None,
-    ) -> "_RequestEnd":
+    ) -> _RequestEnd:
         """Record and return the end of a request that did not run: an Outcome if one with its key ran before."""
         if isinstance(result, Outcome):
             end: dict[str, Field] = {"status": "replayed", "replays": result.id}

@@ -1,9 +1,20 @@
-"""The hosts that a program reaches: its proxy is served, a person is asked where a rule says so, all is recorded."""
+"""The hosts that a program reaches: its proxy is served, a person is asked where a rule says so, all is recorded.
+
+    ConnectionWatch   asks and records; `Gate` makes one for each request, and one for each confined server
+    RequestHosts      holds the turns of one request; the file of its kind of work makes it
+      HostTurn        holds the connections of one process during that request: `RequestHosts.open` makes it for a new
+                      process, `join` for a session that is open
+        HostAccess    serves the proxy of one process until the process ends. That of a session outlives the request:
+                      `ProgramService` keeps it by the session's handle, and each execution begins its own turn in it
+
+Engines get a turn as `task.hosts`, and know it only as a `HostProxy` (`confinement/sandbox/protocol.py`). A confined
+server belongs to no request: `confined_servers` makes its access and its only turn.
+"""
 
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,9 +30,7 @@ from paddock.policy.decisions.environment import TRUST
 from paddock.policy.decisions.network import decide_host, list_opened_hosts
 
 if TYPE_CHECKING:
-    from paddock.confinement.network.authority import CertificateAuthority
     from paddock.confinement.network.connector import Decide
-    from paddock.confinement.network.outer_proxy import OuterProxy
     from paddock.confinement.sandbox.protocol import Pausable
     from paddock.engines.run_clock import RunClock
 
@@ -56,9 +65,23 @@ class HostAccess:
 
         Raises EngineError if Paddock's own proxy, which HTTPS_PROXY names, cannot be used.
         """
-        self._outer = _read_own_proxy()
+        from paddock.confinement.network.outer_proxy import (
+            read_outer_proxy,
+        )  # most programs connect to nothing
+
+        try:
+            self._outer = read_outer_proxy(os.environ)
+        except ConfigurationError as error:
+            raise EngineError(str(error)) from None
         self._grant = grant
-        self._authority = _make_authority(grant)
+        self._authority = None
+        """Signs for the hosts whose TLS is opened; None if no rule looks at requests."""
+        if opened := list_opened_hosts(grant):
+            from paddock.confinement.network.authority import (
+                CertificateAuthority,
+            )  # few rules look at requests
+
+            self._authority = CertificateAuthority(opened)
         self._decide = decide or partial(decide_host, grant)
         self._turn: HostTurn | None = None
         self._process: Pausable | None = None
@@ -74,17 +97,28 @@ class HostAccess:
     def environment(self) -> dict[str, str]:
         """The variables that lead the clients of the program to its proxy."""
         from paddock.confinement.network.environment import make_node_options, make_proxy_environment
+        from paddock.confinement.sandbox.spec import is_system_path  # most programs connect to nothing
 
+        # Paddock's own variables for certificate authorities, as far as every program can read their files.
+        trusted = {
+            name: paths
+            for name, paths in ((name, os.environ.get(name, "")) for name in TRUST)
+            if all(os.path.isabs(path) and is_system_path(path) for path in paths.split(os.pathsep))
+        }
         variables = make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
-        return {**_list_trusted_authorities(), **variables, "NODE_OPTIONS": make_node_options()}
+        return {**trusted, **variables, "NODE_OPTIONS": make_node_options()}
 
     def prepare(self, scratch: Path) -> dict[str, str]:
         """Return the variables of the program, and write the certificates that they name into scratch."""
-        from paddock.confinement.network.environment import make_trust_environment
-
         if self._authority is None:
             return self.environment
-        return {**self.environment, **make_trust_environment(_write_bundle(scratch, self._authority))}
+        from paddock.confinement.network.authority import read_system_certificates
+        from paddock.confinement.network.environment import make_trust_environment
+
+        bundle = scratch / _BUNDLE
+        bundle.write_text(f"{read_system_certificates()}\n{self._authority.certificate}")
+        bundle.chmod(0o644)
+        return {**self.environment, **make_trust_environment(str(bundle))}
 
     @property
     def is_closed(self) -> bool:
@@ -145,47 +179,6 @@ class HostAccess:
         self._leave_clock()
         if self._served is not None:
             await run_shielded(asyncio.wait({self._served}))
-
-
-def _read_own_proxy() -> "OuterProxy | None":
-    """Return the proxy of Paddock's environment. Raises EngineError before anything starts."""
-    from paddock.confinement.network.outer_proxy import read_outer_proxy  # most programs connect to nothing
-
-    try:
-        return read_outer_proxy(os.environ)
-    except ConfigurationError as error:
-        raise EngineError(str(error)) from None
-
-
-def _make_authority(grant: HostGrant) -> "CertificateAuthority | None":
-    """Return what signs for the hosts whose TLS is opened; None if no rule looks at requests."""
-    if not (hosts := list_opened_hosts(grant)):
-        return None
-    from paddock.confinement.network.authority import CertificateAuthority  # few rules look at requests
-
-    return CertificateAuthority(hosts)
-
-
-def _write_bundle(scratch: Path, authority: "CertificateAuthority") -> str:
-    """Write the certificates that a program trusts, those of this machine and the authority's, and return the path."""
-    from paddock.confinement.network.authority import read_system_certificates
-
-    path = scratch / _BUNDLE
-    path.write_text(f"{read_system_certificates()}\n{authority.certificate}")
-    path.chmod(0o644)
-    return str(path)
-
-
-def _list_trusted_authorities() -> dict[str, str]:
-    """Return Paddock's own variables for certificate authorities, as far as every program can read their files."""
-    from paddock.confinement.sandbox.spec import is_system_path  # most programs connect to nothing
-
-    given = {name: os.environ.get(name, "") for name in TRUST}
-    return {
-        name: paths
-        for name, paths in given.items()
-        if all(os.path.isabs(path) and is_system_path(path) for path in paths.split(os.pathsep))
-    }
 
 
 class HostTurn:
@@ -251,7 +244,10 @@ class RequestHosts:
         connections = tuple(each for turn in self._turns for each in turn.connections)
         if not connections:
             return result
-        hint, error = _explain_refusals(connections), result.error
+        reasons = list(dict.fromkeys(each.reason for each in connections if each.verdict == "refused"))
+        more = len(reasons) - _MAX_HINTS
+        hint = "; ".join(reasons[:_MAX_HINTS] + ([f"and {count(more, 'more', 'more')}"] if more > 0 else []))
+        error = result.error
         # The first turn is the program's; the others are those of its packages.
         if error is not None and self._turns[0].connections:
             from paddock.engines.programs.outcome_mapping import (
@@ -263,11 +259,3 @@ class RequestHosts:
         if hint and error is not None and error.phase == "run" and result.status is Status.FAILED:
             result = result.replace(error=error.replace(hint=hint))
         return result.replace(network=connections)
-
-
-def _explain_refusals(connections: Sequence[Connection]) -> str:
-    """Return why connections were refused and what would allow them; "" if none was."""
-    reasons = list(dict.fromkeys(each.reason for each in connections if each.verdict == "refused"))
-    more = len(reasons) - _MAX_HINTS
-    shown = reasons[:_MAX_HINTS] + ([f"and {count(more, 'more', 'more')}"] if more > 0 else [])
-    return "; ".join(shown)

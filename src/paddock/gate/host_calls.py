@@ -1,6 +1,7 @@
 """Calls that a program makes: of servers and of the SDK. Each goes through the gate as a child request."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -22,11 +23,10 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
+from paddock.model.outcome import CallRecord, PlannedCall, RawResult, Status
 from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerCall
 from paddock.model.texts import ellipsis
-from paddock.policy.decisions.rehearsal import Plan
 from paddock.policy.redaction.outgoing import OnCall
 
 # A call whose record cannot be written is not made; the program's own outcome reports why.
@@ -46,6 +46,26 @@ _MAX_SERVER_LIST_CHARS = 300
 """Maximum length of the list of servers in an error, in characters."""
 _MAX_NAME_CHARS = 256
 """Maximum length of a server's name: the search for similar names takes long for a longer one."""
+MAX_KEPT_CHARS = 1024 * 1024
+"""Maximum size of the arguments in one plan, as JSON; further calls are listed without arguments."""
+
+
+class Plan:
+    """The calls that one program did not make, because it is a rehearsal (`dry_run`)."""
+
+    def __init__(self) -> None:
+        self._calls: list[PlannedCall] = []
+        self._room = MAX_KEPT_CHARS
+
+    @property
+    def calls(self) -> tuple[PlannedCall, ...]:
+        """The calls, in order."""
+        return tuple(self._calls)
+
+    def add_call(self, call: PlannedCall) -> None:
+        """List a call."""
+        self._room -= len(json.dumps(call.arguments))
+        self._calls.append(call if self._room >= 0 else call.model_copy(update={"arguments": None}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +245,7 @@ class HostCalls:
     async def _run_sdk_call(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = make_child_request(name, arguments, self.parent, self.call_mode, self.make_tool_run)
-            outcome = await self.carry_out(request, _ignore_result)
+            outcome = await self.carry_out(request, lambda _: None)  # the outcome that it returns is used
         except LedgerError:
             return _UNRECORDED
         except (ScriptNotFound, ToolNotFound) as problem:
@@ -249,19 +269,17 @@ class HostCalls:
 
 
 def _reply_to_call(result: RawResult, server: str, tool: str, *, compat: bool) -> HostReply:
-    """Return the reply to a call of a tool."""
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
     error = _error_fields(result, "Error" if compat else "ToolError") | {"server": server, "tool": tool}
-    if not compat:
-        error |= _server_error_fields(result.error)
+    of_server = None if compat else result.error
+    if of_server is not None and of_server.code is not None:
+        error["code"] = of_server.code
+        if of_server.data is not None:
+            error["data"] = of_server.data
     if result.has_value:
         error["content"] = result.value
     return HostReply(result.status, error=error)
-
-
-def _ignore_result(_: RawResult) -> None:
-    """Ignore the early result; the caller uses the returned outcome."""
 
 
 def _reply_misuse(message: str) -> HostReply:
@@ -281,10 +299,3 @@ def _error_fields(outcome: RawResult, name: str) -> dict[str, Json]:
     if outcome.error is not None and outcome.error.name in ERROR_CODES:
         fields["code"] = ERROR_CODES[outcome.error.name]
     return fields
-
-
-def _server_error_fields(error: ErrorInfo | None) -> dict[str, Json]:
-    """Return code and data of a server's error."""
-    if error is None or error.code is None:
-        return {}
-    return {"code": error.code} | ({} if error.data is None else {"data": error.data})

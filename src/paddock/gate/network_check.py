@@ -72,12 +72,17 @@ async def _attack(sandbox: KernelSandbox) -> tuple[bool, dict[str, bool]]:
     def take(listener: socket.socket, _: object) -> None:
         serving.add(asyncio.create_task(serve(listener)))
 
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(
+        ssl.SSLWantReadError
+    ):  # writes the first message of a client: there is no server yet
+        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=_OTHER).do_handshake()
     facts = {
         "host": _HOST,
         "rebinding": _REBINDING,
         "other": _OTHER,
         "port": port,
-        "hello": _make_hello(_OTHER),
+        "hello": outgoing.read().hex(),
     }
     try:
         async with server:
@@ -105,11 +110,3 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 async def _resolve(_host: str, _port: int) -> tuple[IPv4Address]:
     return (IPv4Address("127.0.0.1"),)
-
-
-def _make_hello(host: str) -> str:
-    """Return the first message of a TLS client to a host, in hexadecimal."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):  # there is no server yet
-        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=host).do_handshake()
-    return outgoing.read().hex()

@@ -38,8 +38,7 @@ from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import AuditSettings, Settings
-from paddock.record.ledger.best_effort import UnavailableSink
-from paddock.record.ledger.checked import CheckedSink
+from paddock.record.ledger.forwarding import CheckedSink, UnavailableSink
 from paddock.record.ledger.sink import AuditSink
 from paddock.record.ledger.writer import Ledger
 
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from paddock.engines.servers.local_server import LocalServer
     from paddock.engines.sessions.registry import ProgramSessions
     from paddock.gate.approvals import Asker
-    from paddock.gate.claims import SessionClaims
     from paddock.gate.cluster import Cluster
     from paddock.record.output.backends import ArtifactStore
     from paddock.record.telemetry.instrument import Instrumentation
@@ -196,70 +194,18 @@ def open_audit(settings: AuditSettings, given: AuditSink | None = None) -> Gener
     if given is not None:
         yield CheckedSink(given)
         return
-    with closing(_open_ledger(settings)) as ledger, do_before(ledger.abandon):
-        yield ledger
-
-
-def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
     try:
-        return Ledger(settings.directory, sync=settings.sync)
+        ledger = Ledger(settings.directory, sync=settings.sync)
     except LedgerUnusable as why:
         if settings.required == "all":
             raise
-        return UnavailableSink(why)
-
-
-def _make_programs(
-    settings: Settings,
-    processes: Processes,
-    output: OutputStore,
-    outgoing: OutgoingRedaction,
-    server: Server | None,
-    *,
-    mark: str,
-    slots: FairSlots,
-) -> ProgramService:
-    engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
-    sessions = partial(_make_sessions, settings, outgoing, mark)
-    return ProgramService(settings.runtimes, engine, output.artifacts, outgoing.text, sessions, slots=slots)
-
-
-def _make_processes(
-    settings: Settings, servers: ServerService, given: "Sandbox | None", server: Server | None
-) -> Processes:
-    kept_by = [settings] if server is None else [settings, server.settings]
-    own = [*chain.from_iterable(map(own_directories, kept_by))]
-
-    def list_files() -> "tuple[StateFile, ...]":
-        return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
-
-    return Processes(settings, own, list_files, servers.keep_config, given)
-
-
-def _make_claims(cluster: "Cluster | None", settings: Settings) -> "SessionClaims | None":
-    if cluster is None:
-        return None
-    from paddock.gate.claims import SessionClaims
-
-    return SessionClaims(cluster, settings)
+        ledger = UnavailableSink(why)
+    with closing(ledger), do_before(ledger.abandon):
+        yield ledger
 
 
 def _check_start(settings: Settings, workspace: Path) -> None:
     """Raise ConfigurationError if no Paddock with these settings can be opened in this workspace, on this machine."""
-    _check_name(workspace)
-    _check_requirements(settings)
-
-
-def _check_requirements(settings: Settings) -> None:
-    """Raise ConfigurationError if this machine lacks a mechanism that the settings require."""
-    if "landlock" in settings.sandbox.require and not read_abi_version():
-        raise ConfigurationError(
-            "sandbox.require names landlock, which this kernel does not offer; run Linux 5.13 or later with Landlock, "
-            "or remove it from `require` under [sandbox]"
-        )
-
-
-def _check_name(workspace: Path) -> None:
     try:
         str(workspace).encode()
     except UnicodeEncodeError:
@@ -267,6 +213,11 @@ def _check_name(workspace: Path) -> None:
             f"{workspace}: the path of the workspace is not UTF-8; rename the directory, or use another one"
         )
         raise ConfigurationError(message) from None
+    if "landlock" in settings.sandbox.require and not read_abi_version():
+        raise ConfigurationError(
+            "sandbox.require names landlock, which this kernel does not offer; run Linux 5.13 or later with Landlock, "
+            "or remove it from `require` under [sandbox]"
+        )
 
 
 async def _close_all(
@@ -305,7 +256,13 @@ async def open_paddock(
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = ServerService(settings, workspace, secrets.learn, parts.local)
-        processes = _make_processes(settings, servers, parts.sandbox, server)
+        kept_by = [settings] if server is None else [settings, server.settings]
+
+        def list_files() -> "tuple[StateFile, ...]":
+            return tuple(dict.fromkeys(chain.from_iterable(map(own_files, kept_by))))
+
+        own = [*chain.from_iterable(map(own_directories, kept_by))]
+        processes = Processes(settings, own, list_files, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, pool.close, parser.close]
@@ -313,8 +270,12 @@ async def open_paddock(
             slots = FairSlots() if server is None else server.slots
             guest = GuestEngine(pool, parser, settings.guest.max_workers, slots)
             output = OutputStore(settings, outgoing.output, parts.artifacts)
+            engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
             mark = "" if cluster is None else cluster.node.mark
-            programs = _make_programs(settings, processes, output, outgoing, server, mark=mark, slots=slots)
+            sessions = partial(_make_sessions, settings, outgoing, mark)
+            programs = ProgramService(
+                settings.runtimes, engine, output.artifacts, outgoing.text, sessions, slots=slots
+            )
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
@@ -328,7 +289,12 @@ async def open_paddock(
             engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger
-            gate = Gate(settings, sink, engines, outgoing, asker, claims=_make_claims(cluster, settings))
+            claims = None
+            if cluster is not None:
+                from paddock.gate.claims import SessionClaims
+
+                claims = SessionClaims(cluster, settings)
+            gate = Gate(settings, sink, engines, outgoing, asker, claims=claims)
             flowing.execute = gate.execute
             servers.confined = ConfinedServers(settings, workspace, processes.open_sandbox, gate.watch_server)
             servers.take_tools(outgoing.text)

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
 from paddock.policy.settings.schema import Settings
 
@@ -76,9 +76,9 @@ class QuestionStore(Protocol):
 
 
 class FileQuestions:
-    """The questions in one directory; see `PendingApprovals`. Lists are read in a thread."""
+    """The questions in one directory; see `QuestionDirectory`. Lists are read in a thread."""
 
-    def __init__(self, inbox: PendingApprovals) -> None:
+    def __init__(self, inbox: QuestionDirectory) -> None:
         self._inbox = inbox
 
     @asynccontextmanager
@@ -116,7 +116,7 @@ def open_local_questions(settings: Settings, cluster: "Cluster | None") -> Quest
     Raises ConfigurationError if `cluster.key_file` cannot be used.
     """
     if cluster is None:
-        return FileQuestions(PendingApprovals(settings.approvals.directory))
+        return FileQuestions(QuestionDirectory(settings.approvals.directory))
     from paddock.cluster.questions import LOCAL, SharedQuestions
     from paddock.cluster.seals import open_seals
 

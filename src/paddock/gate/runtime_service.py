@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.engines.programs.task import ProgramTask, Sink, Sinks
@@ -133,12 +132,15 @@ class ProgramService:
             return
         asked_ms = watchers.max_wait_ms
         wait_ms = self._max_wait_ms if asked_ms is None else min(asked_ms, self._max_wait_ms)
+        # The maximum number of bytes that it keeps in memory while it waits.
+        size = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
+        size += len(work.stdin or b"") + sum(file.size for file in work.files)
         try:
             slot = await self._slots.enter(
                 actor,
                 self.bound,
                 stop=watchers.stop,
-                size=_count_waiting_bytes(work),
+                size=size,
                 patient=watchers.patient,
                 max_wait_ms=wait_ms,
             )
@@ -209,7 +211,13 @@ class ProgramService:
             ),
             on_output=watchers.on_output,
         )
-        collector = None if watchers.on_workdir else self._collect_files(work)
+        collector: FileCollector | None = None
+        if work.has_workdir and not watchers.on_workdir:
+            from paddock.record.output import work_files  # most programs leave no files
+
+            collector = work_files.FileCollector(
+                self._artifacts, work.outputs, self._hide, persist=work.output.persist
+            )
         # The callback runs as soon as this task waits for the program.
         asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
@@ -222,7 +230,9 @@ class ProgramService:
             result = await (running or self._engine.run(task, sinks, stop))
             result = hosts.add_connections(result)
             if isinstance(task.hosts, HostTurn) and result.session is not None:
-                self._remember_hosts(result.session.id, task.hosts)
+                # Remember the access of an open session for its next execution.
+                kept = {name: each for name, each in self._session_hosts.items() if not each.is_closed}
+                self._session_hosts = {**kept, result.session.id: task.hosts.access}
             if shown:
                 result = result.replace(results=await asyncio.to_thread(self.sessions.read_shown, shown[0]))
             if (program := result.program) is None:
@@ -230,7 +240,9 @@ class ProgramService:
             facts = self._make_run_facts(request, work, decision, result, program)
             handle = await recording.finish(facts)
             if result.results and work.output.persist:
-                result = await self._store_results(facts, result)
+                numbered = enumerate(result.results, 1)
+                stored = [await self._store_forms(facts, number, each) for number, each in numbered]
+                result = result.replace(results=tuple(stored))
             if collector is not None:
                 program = program.replace(files=await collector.keep(facts))
         finally:
@@ -238,8 +250,9 @@ class ProgramService:
             if collector is not None:
                 await collector.discard()
         streams = {"stdout": recording.make_captured("stdout"), "stderr": recording.make_captured("stderr")}
-        kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
-        return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
+        stored_as = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
+        program = program.replace(**streams, **stored_as)
+        return result.replace(program=program, redactions=recording.redactions)
 
     async def _prepare_task(
         self,
@@ -276,20 +289,16 @@ class ProgramService:
         """Return the program with the content of the artifacts among its files. Raises ArtifactError, ValueError."""
         if not any(file.artifact for file in work.files):
             return work
-        return await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
 
-    def _remember_hosts(self, session: str, hosts: HostTurn) -> None:
-        """Remember the access of an open session for its next execution."""
-        open_ones = {name: each for name, each in self._session_hosts.items() if not each.is_closed}
-        self._session_hosts = {**open_ones, session: hosts.access}
+        def read(file: InputFile) -> InputFile:
+            if not file.artifact:
+                return file
+            return InputFile(path=file.path, data=self._artifacts().read(file.artifact, request.workspace))
 
-    async def _store_results(self, facts: "RunFacts", result: RawResult) -> RawResult:
-        """Store what a program shows in other forms than text, as files; return the result with their handles."""
-        numbered = enumerate(result.results, 1)
-        stored = [await self._store_forms(facts, number, each) for number, each in numbered]
-        return result.replace(results=tuple(stored))
+        return await asyncio.to_thread(lambda: work.replace(files=tuple(map(read, work.files))))
 
     async def _store_forms(self, facts: "RunFacts", number: int, result: Result) -> Result:
+        """Store what a program shows in other forms than text, as files; return it with their handles."""
         handles: dict[str, str] = {}
         for kind, form in result.data.items():
             if kind in _UNSTORED or not isinstance(form, str):
@@ -317,23 +326,6 @@ class ProgramService:
         collector = FileCollector(self._artifacts, (), self._hide, persist=False)
         await self.sessions.read_files(actor, handle, collector.read)
         return await collector.list_all()
-
-    def _fetch_artifacts(self, workspace: Path, work: RuntimeRun) -> RuntimeRun:
-        """Return the program with the content of the artifacts among its files. Raises ArtifactError, ValueError."""
-        read = self._artifacts().read
-        files = [
-            InputFile(path=file.path, data=read(file.artifact, workspace)) if file.artifact else file
-            for file in work.files
-        ]
-        return work.replace(files=tuple(files))
-
-    def _collect_files(self, work: RuntimeRun) -> "FileCollector | None":
-        """Return what takes the files that a program leaves, where it has a separate working directory."""
-        if not work.has_workdir:
-            return None
-        from paddock.record.output.work_files import FileCollector  # most programs leave no files
-
-        return FileCollector(self._artifacts, work.outputs, self._hide, persist=work.output.persist)
 
     def _make_run_facts(
         self,
@@ -381,9 +373,3 @@ def _tee(record: Sink, also: Sink | None) -> Sink:
         record(data)
 
     return take
-
-
-def _count_waiting_bytes(work: RuntimeRun) -> int:
-    """Return the maximum number of bytes that a program keeps in memory while it waits."""
-    texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
-    return texts + len(work.stdin or b"") + sum(file.size for file in work.files)

@@ -25,7 +25,6 @@ from paddock.policy.settings.schema import ToolSettings
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import Sandbox
-    from paddock.engines.programs.steps import StepRunner
     from paddock.engines.programs.toolchain_cache import Toolchains
     from paddock.engines.script_tools.engine import NoCommand, ToolCommand, ToolEngine
     from paddock.engines.script_tools.library import ScriptTool, ToolLibrary
@@ -163,7 +162,11 @@ class Scripts:
         }
         hosts, own = RequestHosts(watch), None
         if narrowed["network"] == "hosts":
-            own = hosts.open(_narrow_hosts(terms.hosts or HostGrant(), declared.hosts))
+            grant = terms.hosts or HostGrant()
+            if declared.hosts is not None:  # None declares all that the rules allow
+                known = declared.hosts if grant.hosts is None else grant.hosts
+                grant = grant.replace(hosts=tuple(host for host in declared.hosts if host in known))
+            own = hosts.open(grant)
         terms = terms.model_copy(update=narrowed)
         task = ToolTask(tool, work, request.workspace.absolute(), terms, own)
         return hosts.add_connections(await self._engine.run(task))
@@ -172,14 +175,6 @@ class Scripts:
 def _refuse_tool(problem: Exception) -> RawResult:
     error = ErrorInfo(name="ToolError", message=str(problem), phase="decide")
     return RawResult(status=Status.INVALID, error=error)
-
-
-def _narrow_hosts(grant: HostGrant, declared: tuple[str, ...] | None) -> HostGrant:
-    """Return a grant without the hosts that a tool does not declare now; None declares all that the rules allow."""
-    if declared is None:
-        return grant
-    kept = declared if grant.hosts is None else tuple(host for host in declared if host in grant.hosts)
-    return grant.replace(hosts=kept)
 
 
 class Languages:
@@ -220,7 +215,7 @@ class Languages:
 
         Raises Unreadable.
         """
-        from paddock.engines.programs.steps import steps
+        from paddock.engines.programs.steps import StepPaths, steps
         from paddock.engines.programs.toolchain import MissingToolchain
         from paddock.engines.script_tools.engine import NoCommand, ToolCommand, Unreadable
 
@@ -234,41 +229,30 @@ class Languages:
             stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
             return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
         try:
-            source = await asyncio.to_thread(_read_source, script)
+            data = await asyncio.to_thread(read_bounded, script, SCRIPT_BYTES, within=script)
         except OSError as problem:
             raise Unreadable(problem.strerror) from None
+        source = data.decode("utf-8", "surrogateescape")
         planned = steps(found, source)
 
         def start(scratch: Path) -> tuple[list[str], dict[str, str]]:
-            return _start_arguments(planned, script, scratch, memory_bytes)
+            # The script lies in the scratch directory, or is run in place.
+            copied = scratch / planned.file_name
+            paths = StepPaths(
+                source=str(copied if copied.exists() else script),
+                output=f"{scratch}/{planned.output_name}",
+                scratch=str(scratch),
+                memory_bytes=memory_bytes,
+            )
+            run, environment = planned.run.fill_in(paths)
+            if planned.compile is None:
+                return run, environment
+            # One process compiles and runs. The compiler's output goes to stderr, because stdout is the tool's answer.
+            compiling, variables = planned.compile.fill_in(paths)
+            both = f"{shlex.join(compiling)} >&2 && exec {shlex.join(run)}"
+            return ["/bin/sh", "-c", both], variables | environment
 
         copied = planned.source != source or planned.compile is not None
         files = {planned.file_name: planned.source, **planned.files} if copied else {}
         sha256 = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()
         return ToolCommand(start=start, sha256=sha256, files=files, readable=found.prefixes)
-
-
-def _start_arguments(
-    planned: "StepRunner", script: Path, scratch: Path, memory_bytes: int
-) -> tuple[list[str], dict[str, str]]:
-    """Return arguments and variables for a script, which lies in the scratch directory or is run in place."""
-    from paddock.engines.programs.steps import StepPaths
-
-    copied = scratch / planned.file_name
-    paths = StepPaths(
-        source=str(copied if copied.exists() else script),
-        output=f"{scratch}/{planned.output_name}",
-        scratch=str(scratch),
-        memory_bytes=memory_bytes,
-    )
-    run, environment = planned.run.fill_in(paths)
-    if planned.compile is None:
-        return run, environment
-    # One process compiles and runs. The compiler's output goes to stderr, because stdout is the tool's answer.
-    compiling, variables = planned.compile.fill_in(paths)
-    both = f"{shlex.join(compiling)} >&2 && exec {shlex.join(run)}"
-    return ["/bin/sh", "-c", both], variables | environment
-
-
-def _read_source(script: Path) -> str:
-    return read_bounded(script, SCRIPT_BYTES, within=script).decode("utf-8", "surrogateescape")

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from paddock.engines.servers.catalog.inferred_types import InferredTypes
     from paddock.engines.servers.catalog.provisioning.service import Provisioning
     from paddock.engines.servers.catalog.semantic_choice import SemanticSettings
-    from paddock.engines.servers.catalog_tool import CatalogTool
     from paddock.engines.servers.config import Server, ServersConfig, StdioServer
     from paddock.engines.servers.confinement import Confinement
     from paddock.engines.servers.local_server import LocalServer
     from paddock.engines.servers.pins import Pins
+    from paddock.engines.servers.result import CatalogTool
     from paddock.gate.confined_servers import ConfinedServers
     from paddock.model.network import Connection
 
@@ -157,17 +157,13 @@ class ServerService:
             if find_wrapped(definition.output_schema) is not None:
                 result = result._replace(is_wrapped=True)
             if (known := self.config.servers.get(server)) is not None:  # functions declare what they return
-                await self._learn_type(known, definition, result)
+                if self._all.cluster.url is None:
+                    self.observed.learn_from_result(known, definition, result)
+                else:  # a database may let a thread wait, but not the other requests
+                    await asyncio.to_thread(self.observed.learn_from_result, known, definition, result)
             if unchecked := self.call_checks.list_unchecked_by_definition(server, definition):
                 return result._replace(unchecked=unchecked)
         return result
-
-    async def _learn_type(self, server: "Server", tool: ToolInfo, result: ToolResult) -> None:
-        """Learn the type of a result; a database may let a thread wait, but not the other requests."""
-        if self._all.cluster.url is None:
-            self.observed.learn_from_result(server, tool, result)
-        else:
-            await asyncio.to_thread(self.observed.learn_from_result, server, tool, result)
 
     def explain_unchecked(self, server: str, tool: str) -> str:
         """Return which arguments of a listed tool are not checked, and why; empty if all are."""

@@ -6,9 +6,9 @@ may start that server. This is recorded first, and happens only if policy allows
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from paddock.model.base import Json
 from paddock.model.compat import SDK_ALIAS
@@ -17,20 +17,11 @@ from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.settings.schema import Settings
 
+if TYPE_CHECKING:
+    from paddock.gate.servers import ServerService
+
 METHODS = frozenset({"servers.list", "servers.tools"})
 """Methods by which the bootstrap script lists names."""
-
-
-class ToolSource(Protocol):
-    """The methods of the hub that are needed here."""
-
-    def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of the servers, and the faults of their file. Raises ConfigurationError."""
-        ...
-
-    async def list_tool_names(self, server: str) -> Mapping[str, bool]:
-        """Return the tools of a server by name, and whether each only reads. Raises ServerError."""
-        ...
 
 
 class NotVisible(SdkError):
@@ -42,7 +33,7 @@ class VisibleTools:
     """The tools that policy lets requests call."""
 
     policy: Policy
-    servers: ToolSource
+    servers: "ServerService"
     note: Callable[[ExecutionRequest, bool], None]
     """Records that a program lists a server's tools, and whether it may."""
     globs: tuple[str, ...]
@@ -53,7 +44,7 @@ class VisibleTools:
         cls,
         settings: Settings,
         policy: Policy,
-        servers: ToolSource,
+        servers: "ServerService",
         note: Callable[[ExecutionRequest, bool], None],
     ) -> Self:
         """Return the visible tools under the policy of these settings."""

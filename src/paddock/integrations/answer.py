@@ -1,6 +1,5 @@
 """What a model is told of an outcome: text, images and files."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paddock.model.base import Json, count
@@ -56,8 +55,21 @@ def build_answer(outcome: Outcome, *, max_chars: int, restart: str) -> ToolReply
     that is lost.
     """
     written = cut_middle(make_encodable(outcome.text).rstrip("\n"), max_chars, _GAP)
-    lines = [*_explain_end(outcome, max_chars, restart), *filter(None, [written]), *list_notes(outcome)]
-    lines += _list_files(outcome.files)
+    session, lines = outcome.session, list[str]()
+    if outcome.status is Status.LOST and session is not None:
+        lines.append(f"{outcome.status}: the session is lost, and nothing ran: {session.reason}. {restart}")
+    else:
+        if not outcome.ok:
+            reason = make_encodable(explain_outcome(outcome)).removeprefix("Program: ")
+            lines.append(f"{outcome.status}: {cut_middle(reason, max_chars, _GAP)}")
+        if session is not None and session.state == "lost":
+            lines.append(f"The session is lost: {session.reason}. {restart}")
+    lines += [*filter(None, [written]), *list_notes(outcome)]
+    for file in outcome.files[:_MAX_LISTED_FILES]:
+        facts = f"{file.media_type}, {count(file.size, 'byte')}"
+        lines.append(make_encodable(f"file: {escape_name(file.path)} ({facts})"))
+    if len(outcome.files) > _MAX_LISTED_FILES:
+        lines.append(f"and {count(len(outcome.files) - _MAX_LISTED_FILES, 'more file')}")
     text = "\n".join(lines) or "(no output)"
     return ToolReply(outcome.status, text, collect_images(outcome), outcome.files, outcome)
 
@@ -65,25 +77,3 @@ def build_answer(outcome: Outcome, *, max_chars: int, restart: str) -> ToolReply
 def build_refusal(error: RequestError | str) -> ToolReply:
     """Return the answer to arguments that are not valid. Nothing ran."""
     return ToolReply(Status.INVALID, f"{Status.INVALID}: {make_encodable(str(error))}")
-
-
-def _explain_end(outcome: Outcome, max_chars: int, restart: str) -> Iterator[str]:
-    """Yield why a program did not end well, and whether its variables are lost."""
-    session = outcome.session
-    if outcome.status is Status.LOST and session is not None:
-        yield f"{outcome.status}: the session is lost, and nothing ran: {session.reason}. {restart}"
-        return
-    if not outcome.ok:
-        reason = make_encodable(explain_outcome(outcome)).removeprefix("Program: ")
-        yield f"{outcome.status}: {cut_middle(reason, max_chars, _GAP)}"
-    if session is not None and session.state == "lost":
-        yield f"The session is lost: {session.reason}. {restart}"
-
-
-def _list_files(files: tuple[OutputFile, ...]) -> Iterator[str]:
-    for file in files[:_MAX_LISTED_FILES]:
-        yield make_encodable(
-            f"file: {escape_name(file.path)} ({file.media_type}, {count(file.size, 'byte')})"
-        )
-    if len(files) > _MAX_LISTED_FILES:
-        yield f"and {count(len(files) - _MAX_LISTED_FILES, 'more file')}"

@@ -103,11 +103,12 @@ class PaddockExecutor(SessionTool, PythonExecutor):
             return CodeOutput(None, "A new session has started.", is_final_answer=False)
         answer = self._session.run(code_action)
         self.images = answer.images
-        if (found := _find_final_answer(answer)) is not None:
-            return self._end_with(found, answer)
+        results = answer.outcome.results if answer.outcome else ()
+        shown = results[-1].json_value if results else None
+        if isinstance(shown, dict) and [*shown] == ["final_answer"]:
+            return self._end_with(cast("Mapping[str, Any]", shown), answer)
         if not answer.ok:
             raise InterpreterError(answer.text)
-        results = answer.outcome.results if answer.outcome else ()
         return CodeOutput(results[-1].text if results else None, answer.text, is_final_answer=False)
 
     def restart(self) -> None:
@@ -151,14 +152,6 @@ class PaddockExecutor(SessionTool, PythonExecutor):
         tool = self._tools.get("final_answer")
         output = value if tool is None else cast("Any", tool).forward(value)
         return CodeOutput(output, answer.text, is_final_answer=True)
-
-
-def _find_final_answer(answer: ToolReply) -> Mapping[str, Any] | None:
-    """Return the JSON of the last displayed value if `final_answer` displayed it."""
-    shown = answer.outcome.results[-1].json_value if answer.outcome and answer.outcome.results else None
-    return (
-        cast("Mapping[str, Any]", shown) if isinstance(shown, dict) and [*shown] == ["final_answer"] else None
-    )
 
 
 def _decode(data: bytes) -> Image.Image | None:

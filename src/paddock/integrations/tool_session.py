@@ -19,11 +19,10 @@ from paddock.model.program import Access
 from paddock.model.session import Kernel
 from paddock.model.texts import FAULT_TEXTS, explain
 from paddock.model.work_files import OutputFile
-from paddock.surfaces.client.arguments import InputData
+from paddock.surfaces.client.arguments import InputData, read_limits
 from paddock.surfaces.client.blocking import BlockingPaddock
 from paddock.surfaces.client.paddock import Paddock
 from paddock.surfaces.client.sessions import InterpreterSession
-from paddock.surfaces.client.whole_numbers import read_limits
 from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
@@ -242,7 +241,11 @@ class ToolSession:
             if isinstance(interpreter, ToolReply):
                 return interpreter
             try:
-                outcome = await interpreter.run(code, files=_encode_files(files), **self._limits)
+                given: dict[str, bytes | str] = {
+                    path: make_encodable(content) if isinstance(content, str) else content
+                    for path, content in (files or {}).items()
+                }
+                outcome = await interpreter.run(code, files=given, **self._limits)
             except RequestError as error:
                 return build_refusal(error)
             return await asyncio.to_thread(self._build, outcome)
@@ -307,10 +310,3 @@ class SessionTool:
     async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self._session.__aexit__()
-
-
-def _encode_files(files: Mapping[str, str | bytes] | None) -> dict[str, bytes | str]:
-    return {
-        path: make_encodable(content) if isinstance(content, str) else content
-        for path, content in (files or {}).items()
-    }

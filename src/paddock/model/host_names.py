@@ -47,7 +47,13 @@ def read_host(text: str) -> str:
         raise ValueError(f"{_quote(text)} is not ASCII; write the name in A-labels (xn--...)")
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if ":" in bare:
-        return _read_ipv6(bare)
+        if "%" in bare:
+            raise ValueError(f"{_quote(bare)} has a zone id, which only has a meaning on one machine")
+        try:
+            address = IPv6Address(bare)
+        except ValueError:
+            raise ValueError(f"{_quote(bare)} is not an IPv6 address") from None
+        return str(address.ipv4_mapped or address)
     if bare is not text:
         raise ValueError(f"{_quote(text)} is not an IPv6 address")
     host = text.lower().removesuffix(".")
@@ -61,16 +67,6 @@ def read_host(text: str) -> str:
     if len(host) > MAX_HOST_CHARS or not all(map(_LABEL_PATTERN.fullmatch, labels)):
         raise ValueError(f"{_quote(text)} is not the name of a host")
     return host
-
-
-def _read_ipv6(text: str) -> str:
-    if "%" in text:
-        raise ValueError(f"{_quote(text)} has a zone id, which only has a meaning on one machine")
-    try:
-        address = IPv6Address(text)
-    except ValueError:
-        raise ValueError(f"{_quote(text)} is not an IPv6 address") from None
-    return str(address.ipv4_mapped or address)
 
 
 def read_address(host: str) -> Address | None:
@@ -117,21 +113,20 @@ def read_host_pattern(text: str) -> str:
         raise ValueError(f"{_quote(text)} is not a host; write it without scheme, user name and path")
     if host.count(":") == 1:
         raise ValueError(f"{_quote(text)} has a port; write it in `ports`")
-    found = read_host(host if host.isascii() else _encode_name(host))
+    encoded = host
+    if not host.isascii():
+        import idna  # few settings need it
+
+        try:
+            encoded = idna.encode(host, uts46=True).decode("ascii")
+        except idna.IDNAError:
+            raise ValueError(f"{_quote(host)} is not the name of a host") from None
+    found = read_host(encoded)
     if host is text:
         return found
     if read_address(found):
         raise ValueError(f'{_quote(text)} is an address; "*." is for names')
     return f"*.{found}"
-
-
-def _encode_name(text: str) -> str:
-    import idna  # few settings need it
-
-    try:
-        return idna.encode(text, uts46=True).decode("ascii")
-    except idna.IDNAError:
-        raise ValueError(f"{_quote(text)} is not the name of a host") from None
 
 
 def match_host(pattern: str, host: str) -> bool:

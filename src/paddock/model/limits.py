@@ -1,6 +1,7 @@
 """Limits (ceilings) and grants (permissions) after policy's decision. A request may ask for others."""
 
 from collections.abc import Callable
+from operator import ge
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
@@ -33,11 +34,7 @@ class Narrows(NamedTuple):
     """What another value does, in errors."""
 
 
-def _at_most(bound: int, value: int) -> bool:
-    return value <= bound
-
-
-SMALLER = Narrows(_at_most)
+SMALLER = Narrows(ge)
 Maximum = Annotated[PositiveInt, SMALLER]
 """A maximum: a smaller one allows less."""
 

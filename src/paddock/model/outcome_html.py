@@ -1,11 +1,10 @@
-"""Outcomes as HTML for notebooks.
+"""The parts of an outcome as HTML for notebooks.
 
 What a program made is hostile. Its text is escaped. Images are data of `<img>`, in which an SVG runs no script. HTML is
 shown in a frame that runs no script and loads nothing (HTML Standard, section 4.8.5, `sandbox`; CSP Level 3).
 """
 
 import base64
-from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from paddock.model.numbers import dumps
 from paddock.model.texts import cut_text
 
 if TYPE_CHECKING:
-    from paddock.model.outcome import Outcome
     from paddock.model.session import Result
 
 _MAX_TEXT_CHARS = 20_000
@@ -25,30 +23,17 @@ _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def render_html(outcome: "Outcome") -> str:
-    """Return an outcome as HTML without scripts, links and requests to other servers."""
-    facts = (
-        f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"
-    )
-    return f"<div>{facts}</div>{''.join(_list_parts(outcome))}"
+def render_facts(status: str, wall_ms: float, audit: str) -> str:
+    """Return the first line of an outcome."""
+    return f"<div><strong>{status}</strong> · {wall_ms:.1f} ms · record {escape(audit)}</div>"
 
 
-def _list_parts(outcome: "Outcome") -> Iterator[str]:
-    if outcome.error is not None:
-        yield _render_block(f"{outcome.error.name}: {outcome.error.message}")
-    if outcome.has_value:
-        yield _render_block(_write_value(outcome.value))
-    if outcome.program is not None:
-        for stream in (outcome.program.stdout, outcome.program.stderr):
-            if stream.head:
-                yield _render_block(f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}")
-    yield from map(_render_result, outcome.results)
-    if outcome.console:
-        lines = "\n".join(f"[{line.level}] {line.text}" for line in outcome.console)
-        yield f"<details><summary>console</summary>{_render_block(lines)}</details>"
+def render_console(lines: str) -> str:
+    """Return console lines, which are unfolded by a click."""
+    return f"<details><summary>console</summary>{render_text(lines)}</details>"
 
 
-def _render_result(result: "Result") -> str:
+def render_result(result: "Result") -> str:
     """Return the richest form of a value that a notebook can show safely."""
     images = [(form, data) for form in _IMAGES if (data := result.read(form)) is not None]
     if result.svg is not None:
@@ -65,18 +50,20 @@ def _render_result(result: "Result") -> str:
         # Its height is a guess: a frame without scripts cannot say how high its content is.
         height = min(600, 60 + 24 * result.html.count("<tr"))
         return f'<iframe sandbox="" srcdoc="{inside}" style="width:100%;height:{height}px;border:0"></iframe>'
-    return _render_block(result.text)
+    return render_text(result.text)
 
 
-def _write_value(value: Json) -> str:
+def render_value(value: Json) -> str:
+    """Return a program's value: a string unchanged, anything else as JSON."""
     if isinstance(value, str):
-        return value
+        return render_text(value)
     try:
-        return dumps(value, indent=2, ensure_ascii=False)
+        return render_text(dumps(value, indent=2, ensure_ascii=False))
     except RecursionError:
-        return "(nested too deeply to be shown)"
+        return render_text("(nested too deeply to be shown)")
 
 
-def _render_block(text: str) -> str:
+def render_text(text: str) -> str:
+    """Return a text as a block, shortened."""
     shown = cut_text(text, _MAX_TEXT_CHARS)
     return f"<pre>{escape(shown.encode('utf-8', 'replace').decode())}</pre>"

@@ -215,7 +215,7 @@ class RuntimeRun(NetworkRequest):
             raise ValueError(SHELL_NEEDS_CODE)
         if self.code is None and not self.args:
             raise ValueError("there is nothing to run: give `code`, or `args` for the executable itself")
-        if self.file and (self.code is None or not _is_below(self.file)):
+        if self.file and (self.code is None or self.file[0] == "/" or ".." in PurePosixPath(self.file).parts):
             raise ValueError("`file` must be the path, within the workspace, of the file with `code`")
         check_input_files(self.files)
         self._check_workdir()
@@ -260,11 +260,6 @@ class RuntimeRun(NetworkRequest):
 
 def _count_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _is_below(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return path[0] != "/" and ".." not in parts
 
 
 _READING_METHODS = frozenset(

@@ -10,10 +10,9 @@ Paddock's own sinks, stores and sandboxes are tested with; run them on your own:
 A check raises AssertionError, which says what was promised. Each needs a new, empty object.
 """
 
-from paddock.record.ledger.memory import MemoryAudit
 from paddock.testing.artifact_store import ARTIFACT_STORE_CHECKS
 from paddock.testing.audit_sink import AUDIT_SINK_CHECKS
-from paddock.testing.fakes import FakeSandbox, MemoryArtifacts
+from paddock.testing.fakes import FakeSandbox, MemoryArtifacts, MemoryAudit
 from paddock.testing.sandbox import SANDBOX_CHECKS
 
 __all__ = [

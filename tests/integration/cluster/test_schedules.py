@@ -13,8 +13,8 @@ from tests.support.leases import execute
 from tests.support.postgres import Postgres
 
 from paddock.cluster.blocking import BlockingDatabase
+from paddock.gate.schedules.last_runs import SharedLastRuns
 from paddock.gate.schedules.schedule import Scheduler
-from paddock.gate.schedules.shared_last_runs import SharedLastRuns
 from paddock.model.base import Json
 from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome, Status

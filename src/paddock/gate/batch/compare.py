@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
+from operator import eq
 
 from paddock.gate.batch.program import Comparison
 
@@ -19,13 +20,18 @@ _NUMBER_PATTERN = re.compile(rb"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?
 _MAX_NUMBER_CHARS = 400
 """Maximum length of a number; reading a longer one takes quadratic time. The longest double has 327 characters."""
 
-Compare = Callable[[bytes, bytes], str]
-"""Returns how the actual output (second) differs from the expected output (first); "" if it does not."""
-
 
 def compare(expected: bytes, actual: bytes, how: Comparison = "lines") -> str:
     """Return how the actual output differs from the expected output, without either; "" if it does not."""
-    return _COMPARISONS[how](expected, actual)
+    match how:
+        case "exact":
+            return _compare_exactly(expected, actual)
+        case "lines":
+            return _compare_parts(_list_lines(expected), _list_lines(actual), "line", eq)
+        case "tokens":
+            return _compare_parts(_list_tokens(expected), _list_tokens(actual), "token", eq)
+        case "float":
+            return _compare_parts(_list_tokens(expected), _list_tokens(actual), "token", _is_near)
 
 
 def _compare_exactly(expected: bytes, actual: bytes) -> str:
@@ -38,18 +44,6 @@ def _compare_exactly(expected: bytes, actual: bytes) -> str:
     if same < min(len(expected), len(actual)):
         return f"byte {same + 1} differs"
     return "there is more than expected" if len(actual) > len(expected) else "the end is missing"
-
-
-def _compare_lines(expected: bytes, actual: bytes) -> str:
-    return _compare_parts(_list_lines(expected), _list_lines(actual), "line", lambda one, two: one == two)
-
-
-def _compare_tokens(expected: bytes, actual: bytes) -> str:
-    return _compare_parts(_list_tokens(expected), _list_tokens(actual), "token", lambda one, two: one == two)
-
-
-def _compare_numbers(expected: bytes, actual: bytes) -> str:
-    return _compare_parts(_list_tokens(expected), _list_tokens(actual), "token", _is_near)
 
 
 def _compare_parts(
@@ -88,11 +82,3 @@ def _is_near(expected: bytes, actual: bytes) -> bool:
         return False
     wanted, found = float(expected), float(actual)
     return math.isfinite(wanted) and abs(wanted - found) <= TOLERANCE * max(1.0, abs(wanted))
-
-
-_COMPARISONS: dict[Comparison, Compare] = {
-    "exact": _compare_exactly,
-    "lines": _compare_lines,
-    "tokens": _compare_tokens,
-    "float": _compare_numbers,
-}

@@ -5,11 +5,10 @@ from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
-from paddock.gate.batch.program import CaseResult, Program, ProgramResult
+from paddock.gate.batch.program import Program, ProgramResult
 from paddock.model.base import Json, kind
 from paddock.model.json_meter import MAX_VALUES, holds_more
 from paddock.model.numbers import dumps
-from paddock.model.outcome import Outcome
 from paddock.model.program import signal_name
 from paddock.model.texts import explain
 
@@ -68,31 +67,9 @@ def render_result(result: ProgramResult) -> dict[str, Json]:
     answer: dict[str, Json] = {"id": result.id}
     if result.verdict is not None:
         answer["verdict"] = result.verdict.value
-    answer |= _render_outcome(result.outcome)
-    if result.verdict is not None:
-        answer["tests"] = [_render_case(case) for case in result.tests]
-    return answer
-
-
-def _render_case(case: CaseResult) -> dict[str, Json]:
-    named: dict[str, Json] = {"name": case.name} if case.name else {}
-    program, usage = case.outcome.program, case.outcome.usage
-    return {
-        **named,
-        "verdict": case.verdict.value,
-        "message": case.message,
-        "exit_code": program.exit_code if program else None,
-        "wall_ms": usage.wall_ms,
-        "cpu_ms": usage.cpu_ms,
-        "peak_bytes": usage.peak_bytes,
-        "request": case.outcome.id,
-    }
-
-
-def _render_outcome(outcome: Outcome) -> dict[str, Json]:
-    program, error = outcome.program, outcome.error
-    answer: dict[str, Json] = {"status": outcome.status.value, "request": outcome.id}
-    if program is not None:
+    outcome = result.outcome
+    answer |= {"status": outcome.status.value, "request": outcome.id}
+    if (program := outcome.program) is not None:
         answer |= {
             "phase": program.phase,
             "exit_code": program.exit_code,
@@ -108,8 +85,22 @@ def _render_outcome(outcome: Outcome) -> dict[str, Json]:
             "compile_ms": program.compile_ms,
             **({"files": [file.model_dump() for file in program.files]} if program.files else {}),
         }
-    if error is not None:
+    if (error := outcome.error) is not None:
         answer["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
+    if result.verdict is not None:
+        answer["tests"] = [
+            {
+                **({"name": case.name} if case.name else {}),
+                "verdict": case.verdict.value,
+                "message": case.message,
+                "exit_code": case.outcome.program.exit_code if case.outcome.program else None,
+                "wall_ms": case.outcome.usage.wall_ms,
+                "cpu_ms": case.outcome.usage.cpu_ms,
+                "peak_bytes": case.outcome.usage.peak_bytes,
+                "request": case.outcome.id,
+            }
+            for case in result.tests
+        ]
     return answer
 
 

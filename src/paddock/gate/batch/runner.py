@@ -11,20 +11,33 @@ wrote to standard output.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from paddock.engines.programs.recipe import is_compiled
+from paddock.foundation.cancellation import cancel_all
 from paddock.gate.batch.compare import compare
-from paddock.gate.batch.mapping import map_concurrently
 from paddock.gate.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
+from paddock.model.errors import PaddockError
 from paddock.model.limits import KIB, MIB, LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.texts import ellipsis
 from paddock.model.work_files import InputFile
 from paddock.policy.settings.schema import RuntimeSettings
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 JUDGED_OUTPUT_BYTES = 16 * MIB
 """Default of `output_bytes` for a program with tests: so much output is kept in memory for each running program."""
@@ -103,12 +116,9 @@ class BatchRunner:
 
     async def run(self, program: Program) -> ProgramResult:
         """Run a program, with all its tests if it has any. Raises LedgerError when the record cannot be written."""
-        if program.tests:
-            return await self._judge(program)
-        outcome = await self._execute(program.make_work(program.stdin), self._make_limits(program))
-        return ProgramResult(id=program.id, outcome=outcome)
-
-    async def _judge(self, program: Program) -> ProgramResult:
+        if not program.tests:
+            outcome = await self._execute(program.make_work(program.stdin), self._make_limits(program))
+            return ProgramResult(id=program.id, outcome=outcome)
         results: list[CaseResult] = []
         work = program.make_work(None)
         work = work.model_copy(update={"output": work.output.replace(kept_bytes=MAX_STREAM_BYTES)})
@@ -133,7 +143,14 @@ class BatchRunner:
         outcome = await self._execute(work, limits, written)
         verdict, message = _judge_end(outcome), "" if outcome.error is None else outcome.error.message
         if verdict is CaseVerdict.ACCEPTED:
-            verdict, message = await self._judge_output(program, case, b"".join(written))
+            actual = b"".join(written)
+            if program.checker is not None:
+                verdict, message = await self._check(program.checker, case, actual)
+            else:
+                given = case.expect, actual, program.compare
+                quick = len(actual) <= _MAX_QUICK_BYTES
+                message = compare(*given) if quick else await asyncio.to_thread(compare, *given)
+                verdict = CaseVerdict.WRONG_ANSWER if message else CaseVerdict.ACCEPTED
         return CaseResult(name=case.name, verdict=verdict, message=message, outcome=outcome)
 
     def _make_limits(self, program: Program) -> LimitOverrides:
@@ -142,14 +159,6 @@ class BatchRunner:
         if limits.compile_timeout_ms is None or is_compiled(program.language, self._recipes):
             return limits
         return limits.replace(compile_timeout_ms=None)
-
-    async def _judge_output(self, program: Program, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
-        if program.checker is not None:
-            return await self._check(program.checker, case, actual)
-        given = case.expect, actual, program.compare
-        quick = len(actual) <= _MAX_QUICK_BYTES
-        message = compare(*given) if quick else await asyncio.to_thread(compare, *given)
-        return (CaseVerdict.WRONG_ANSWER if message else CaseVerdict.ACCEPTED), message
 
     async def _check(self, checker: Checker, case: Case, actual: bytes) -> tuple[CaseVerdict, str]:
         """Return what a checker finds of the actual output."""
@@ -198,17 +207,17 @@ class BatchRunner:
                 actor=actor, surface=surface, workspace=workspace, work=work, limits=limits
             )
             outcome = await self._execute_request(request, on_raw_stdout=on_raw_stdout, patient=True)
-            if not _is_starved(outcome) or attempt == MAX_ATTEMPTS:
+            # It reached its wall limit because others used the processors, and changed nothing.
+            starved = (
+                outcome.status is Status.UNAVAILABLE
+                and outcome.program is not None
+                and outcome.program.limit == "wall"
+            )
+            if not starved or attempt == MAX_ATTEMPTS:
                 return outcome
             attempt += 1
             if written is not None:
                 written.clear()
-
-
-def _is_starved(outcome: Outcome) -> bool:
-    """Return whether a program reached its wall limit because others used the processors, and changed nothing."""
-    program = outcome.program
-    return outcome.status is Status.UNAVAILABLE and program is not None and program.limit == "wall"
 
 
 def _judge_end(outcome: Outcome) -> CaseVerdict:
@@ -226,3 +235,74 @@ def _conclude(program: Program, results: list[CaseResult]) -> ProgramResult:
     return ProgramResult(
         id=program.id, outcome=decisive.outcome, verdict=decisive.verdict, tests=tuple(results)
     )
+
+
+class _WorkerEnd(NamedTuple):
+    """The end of one worker."""
+
+    error: Exception | None
+
+
+class _MappedResult(NamedTuple, Generic[R]):
+    value: R
+
+
+async def map_concurrently(
+    work: Callable[[T], Awaitable[R]], items: Iterable[T] | AsyncIterable[T], *, parallel: int
+) -> AsyncGenerator[R]:
+    """Yield the results of work on each item, in the order in which they are ready.
+
+        items -> `parallel` workers -> at most `parallel` waiting results -> the caller
+
+    A worker takes the next item after its last result was accepted. Therefore a slow caller slows the workers down, and
+    an endless input needs no memory.
+
+    Raises the first error of the input or of the work, after the work under way was cancelled. Closing the generator
+    cancels it, too.
+    """
+    source = _iterate(items)
+    ready: asyncio.Queue[_MappedResult[R] | _WorkerEnd] = asyncio.Queue(parallel)
+    turn = asyncio.Lock()
+
+    async def take_items() -> None:
+        while True:
+            async with turn:  # an async generator serves one caller at a time
+                item = await anext(source)
+            await ready.put(_MappedResult(await work(item)))
+
+    async def take_all() -> None:
+        error = None
+        try:
+            with suppress(StopAsyncIteration):
+                await take_items()
+        except Exception as problem:  # noqa: BLE001 - the caller gets it
+            error = problem
+        except asyncio.CancelledError:
+            if closing:
+                raise
+            error = PaddockError("It ended early: the work, or what the items come from, was cancelled.")
+        await ready.put(_WorkerEnd(error))
+
+    workers = [asyncio.create_task(take_all()) for _ in range(parallel)]
+    left, closing = parallel, False
+    try:
+        while left:
+            result = await ready.get()
+            if isinstance(result, _MappedResult):
+                yield result.value
+            elif result.error is not None:
+                raise result.error
+            else:
+                left -= 1
+    finally:
+        closing = True
+        await cancel_all(workers)
+
+
+async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item

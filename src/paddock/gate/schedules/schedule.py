@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -78,25 +78,15 @@ class Schedule(Value):
         return None if following is None else following.astimezone(UTC)
 
 
-class ScheduleClock(Protocol):
-    """A source of the current time."""
-
-    def now(self) -> datetime:
-        """Return the current time, in UTC."""
-        ...
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for some seconds."""
-        ...
-
-
-class SystemClock:
+class ScheduleClock:
     """The clock of the machine."""
 
     def now(self) -> datetime:
+        """Return the current time, in UTC."""
         return datetime.now(UTC)
 
     async def wait(self, seconds: float) -> None:
+        """Wait for some seconds."""
         await asyncio.sleep(seconds)
 
 
@@ -109,7 +99,7 @@ class Scheduler:
     def __init__(self, execute: Execute, find_runs: FindRuns, clock: ScheduleClock | None = None) -> None:
         self._execute = execute
         self._find_runs = find_runs
-        self._clock = clock or SystemClock()
+        self._clock = clock or ScheduleClock()
 
     async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
         """Run the sequence of a schedule and return `{name, ok, sequence}`, or `{name, ok, error}`.
@@ -226,21 +216,18 @@ async def _hold_turn(runs: ScheduleRuns, name: str) -> AsyncGenerator[bool]:
 
 def listing(workspace: Path, find_runs: FindRuns, now: datetime) -> list[dict[str, Any]]:
     """Return the facts of every schedule: its file's contents, `last` and `next`; or `{name, problem}`."""
-    return [
-        _describe_schedule(name, path, find_runs(workspace), now)
-        for name, path in list_files(workspace, "temporals")
-    ]
-
-
-def _describe_schedule(name: str, path: Path, runs: ScheduleRuns, now: datetime) -> dict[str, Any]:
-    try:
-        temporal = read(path, Schedule)
-        last = runs.last(name)
-    except SdkError as problem:
-        return {"name": name, "problem": str(problem)}
-    due = temporal.due(_count_from(last or now, now)) if temporal.enabled else None
-    times = {"last": last and last.isoformat(), "next": due and due.isoformat()}
-    return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **times}
+    facts: list[dict[str, Any]] = []
+    for name, path in list_files(workspace, "temporals"):
+        try:
+            temporal = read(path, Schedule)
+            last = find_runs(workspace).last(name)
+        except SdkError as problem:
+            facts.append({"name": name, "problem": str(problem)})
+            continue
+        due = temporal.due(_count_from(last or now, now)) if temporal.enabled else None
+        times = {"last": last and last.isoformat(), "next": due and due.isoformat()}
+        facts.append({"name": name, **temporal.model_dump(mode="json", exclude_none=True), **times})
+    return facts
 
 
 def _parse_moment(text: str) -> datetime:

@@ -118,7 +118,9 @@ class SequenceEngine:
             case "runtime":
                 filled = {
                     "args": [filling.text(text) for text in step.args],
-                    "stdin": None if step.stdin is None else _encode_text(filling.text(step.stdin)),
+                    "stdin": None
+                    if step.stdin is None
+                    else filling.text(step.stdin).encode("utf-8", "surrogatepass"),
                     "network": step.network if step.hosts is None else step.hosts,
                     "files": [_fill_file(file, filling) for file in step.files],
                     "env": {name: filling.text(text) for name, text in step.env.items()},
@@ -238,7 +240,12 @@ class _Run:
             if "omitted_bytes" in (record := self._results.get(name, {})) and path.split(".")[2:3] == [
                 "value"
             ]:
-                raise SdkError(_too_large(path, record)) from None
+                size, handle = record["omitted_bytes"], record.get("artifact")
+                where = f"read it with: paddock output show {handle}" if handle else record["not_kept"]
+                raise SdkError(
+                    f"${{{path}}}: the value of the step has {size} bytes, but a step may refer to at most "
+                    f"{VALUE_BYTES}; return less of it there, or {where}"
+                ) from None
             if name in self._kinds and name not in self._results:
                 raise MissingReference(f"${{{path}}}: step {name} has not run") from None
             raise
@@ -270,22 +277,9 @@ def _make_variables(name: str, sequence: Sequence, given: Mapping[str, Json]) ->
     return variables
 
 
-def _too_large(path: str, record: StepRecord) -> str:
-    size, handle = record["omitted_bytes"], record.get("artifact")
-    where = f"read it with: paddock output show {handle}" if handle else record["not_kept"]
-    problem = (
-        f"${{{path}}}: the value of the step has {size} bytes, but a step may refer to at most {VALUE_BYTES}"
-    )
-    return f"{problem}; return less of it there, or {where}"
-
-
 def _invalid_record(message: str) -> StepRecord:
     error = {"name": "TypeError", "message": message}
     return {"status": Status.INVALID.value, "ok": False, "error": error}
-
-
-def _encode_text(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _fill_file(file: GivenFile, filling: ReferenceFiller) -> InputFile:

@@ -46,7 +46,10 @@ class Condition(NamedTuple):
             value = find(self.path)
         except MissingReference:
             value = None
-        met = are_equal(value, self.literal) if self.compares else _is_present(value)
+        if self.compares:
+            met = are_equal(value, self.literal)
+        else:
+            met = value is not None and value is not False and value not in ("", [], {})
         return met is not self.negated
 
 
@@ -148,7 +151,3 @@ class ReferenceFiller:
 
 def _format_text(value: Json) -> str:
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
-
-
-def _is_present(value: Json) -> bool:
-    return value is not None and value is not False and value not in ("", [], {})

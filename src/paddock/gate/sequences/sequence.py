@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -168,7 +169,8 @@ class Sequence(Value):
                     f"step {step.name} runs when another step fails; it cannot have on_failure itself"
                 )
             known = ordinary if step.name in rescues else done
-            for path in _list_paths(step):
+            conditions = (condition(text).path for text in step.conditions)
+            for path in chain(conditions, chain.from_iterable(map(references, step.filled))):
                 _check_reference(step.name, path, variables, known)
             if step.name not in rescues:
                 done.add(step.name)
@@ -222,13 +224,6 @@ def read(path: Path, model: type[Model]) -> Model:
         raise SdkError(f"{path}: {line}") from None
     except (ValueError, RecursionError) as problem:
         raise SdkError(f"{path}: this is not TOML: {problem}") from None
-
-
-def _list_paths(step: Step) -> Iterator[str]:
-    for text in step.conditions:
-        yield condition(text).path
-    for value in step.filled:
-        yield from references(value)
 
 
 def _check_reference(step: str, path: str, variables: set[str], known: set[str]) -> None:

@@ -1,7 +1,7 @@
 """The kinds of work, one file each.
 
-`kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call` and `sdk_call` implement it. `ends` and
-`live_console` are shared by them.
+`kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call` and `sdk_call` implement it. `ends` is
+shared by them.
 """
 
 from collections.abc import Mapping

@@ -1,17 +1,21 @@
 """JavaScript and TypeScript programs: scripts, agents' programs, computations."""
 
+import asyncio
 import hashlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
 from paddock.engines.javascript.task import GuestTask
+from paddock.foundation.large_json import run_in_slices
 from paddock.gate.host_calls import HostCalls
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.ends import CANCELLED
 from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
-from paddock.gate.work.live_console import relay_console
 from paddock.model import computation
 from paddock.model.base import Json
+from paddock.model.errors import PaddockError
 from paddock.model.outcome import ConsoleLine, Decision, OnConsole, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
@@ -20,9 +24,13 @@ from paddock.model.texts import ESCAPED_LINE_ENDS, has_escaped_line_ends
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.guests import GUEST_TIER, judge_program_or_call
 from paddock.policy.decisions.kinds import Catalogue, Judgement, Reason
+from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
+
+_LONG_CHARS = 65_536
+"""Longer lines are searched for secrets in slices, so that other requests do not wait."""
 
 
 class GuestPrograms(Kind[GuestRun]):
@@ -56,12 +64,20 @@ class GuestPrograms(Kind[GuestRun]):
         profile, group = settings.limits.of(work.profile), f"limits.{work.profile}"
         servers = () if work.computes else None
         terms = judge_program_or_call(request, settings, profile=profile, group=group, servers=servers)
-        objections = [
-            *_check_size(work, terms.limits.code_bytes),
-            *_check_session(work, settings),
-            *_check_confinement(settings),
-            *terms.refused,
-        ]
+        objections: list[Reason] = []
+        max_bytes = terms.limits.code_bytes
+        # Exactly 51,200 bytes pass, one more does not.
+        if len(work.source) > max_bytes or len(_encode(work.source)) > max_bytes:
+            objections.append(("code-size", f"Code size exceeds limit ({max_bytes} bytes)"))
+        if work.session is not None and not settings.sessions.enabled:
+            why = "sessions are turned off; run the program without `session`"
+            objections.append(("sessions.enabled", why))
+        minimum = settings.sandbox.minimum_tier
+        if TIERS.index(GUEST_TIER) < TIERS.index(minimum):
+            why = f"guest workers run in the tier {GUEST_TIER}, but sandbox.minimum_tier requires {minimum}"
+            why += f"; set it to {GUEST_TIER} in the paddock.toml that requires more"
+            objections.append(("sandbox.minimum_tier", why))
+        objections += terms.refused
         return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
 
     def suggest_remedy(self, work: GuestRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
@@ -171,8 +187,16 @@ class GuestPrograms(Kind[GuestRun]):
                     result = await run_guest(
                         table, context.engines.guest, task, host=calls, on_console=console, stop=stop
                     )
-                if result.ok and not result.has_value and not work.raw_results:
-                    result = _note_nothing(result, work, calls, console)
+                if (
+                    result.ok
+                    and not result.has_value
+                    and not work.raw_results
+                    and (note := explain_nothing(work.source, calls.shapes))
+                ):
+                    line = ConsoleLine(level="warn", text=note)
+                    if console is not None:
+                        console(line)
+                    result = result.replace(console=(*result.console, line))
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:
@@ -185,37 +209,6 @@ class GuestPrograms(Kind[GuestRun]):
 
 def _encode(source: str) -> bytes:
     return source.encode("utf-8", "surrogatepass")
-
-
-def _check_size(work: GuestRun, max_bytes: int) -> Iterator[Reason]:
-    """Reject a program above the limit: exactly 51,200 bytes pass, one more does not."""
-    if len(work.source) > max_bytes or len(_encode(work.source)) > max_bytes:
-        yield "code-size", f"Code size exceeds limit ({max_bytes} bytes)"
-
-
-def _check_session(work: GuestRun, settings: Settings) -> Iterator[Reason]:
-    if work.session is not None and not settings.sessions.enabled:
-        yield "sessions.enabled", "sessions are turned off; run the program without `session`"
-
-
-def _check_confinement(settings: Settings) -> Iterator[Reason]:
-    minimum = settings.sandbox.minimum_tier
-    if TIERS.index(GUEST_TIER) < TIERS.index(minimum):
-        what = f"guest workers run in the tier {GUEST_TIER}, but sandbox.minimum_tier requires {minimum}"
-        yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that requires more"
-
-
-def _note_nothing(
-    result: RawResult, work: GuestRun, calls: HostCalls, on_console: OnConsole | None
-) -> RawResult:
-    """Return a result without a value. A warning says so if the program read what a tool's result does not have."""
-    note = explain_nothing(work.source, calls.shapes)
-    if not note:
-        return result
-    line = ConsoleLine(level="warn", text=note)
-    if on_console is not None:
-        on_console(line)
-    return result.replace(console=(*result.console, line))
 
 
 async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
@@ -239,3 +232,58 @@ async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawR
     if not hint and not error.hint and calls_missing_tool(error, work.source):
         hint = calls.list_servers()
     return result.replace(error=error.replace(hint=hint)) if hint else result
+
+
+@asynccontextmanager
+async def relay_console(
+    outgoing: OutgoingRedaction, on_console: OnConsole | None
+) -> AsyncGenerator[OnConsole | None]:
+    """Yield a callback that passes on console lines in order and without secrets. Leaving the context sends the rest.
+
+    Raises PaddockError if the listener failed at a long line or a later one. At other lines its own error is raised.
+    """
+    if on_console is None:
+        yield None
+        return
+    relay = _ConsoleRelay(outgoing, on_console)
+    try:
+        yield relay.take
+        await relay.wait()
+    finally:
+        relay.stop()
+
+
+class _ConsoleRelay:
+    def __init__(self, outgoing: OutgoingRedaction, on_console: OnConsole) -> None:
+        self._outgoing = outgoing
+        self._on_console = on_console
+        self._waiting: deque[ConsoleLine] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def take(self, line: ConsoleLine) -> None:
+        if self._task is not None:
+            self._waiting.append(line)
+        elif len(line.text) > _LONG_CHARS:
+            self._waiting.append(line)
+            self._task = asyncio.create_task(self._send_waiting())
+        else:
+            self._on_console(self._outgoing.line(line))
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            line = self._waiting.popleft()
+            self._on_console(await run_in_slices(self._outgoing.line_in_slices(line)))
+        self._task = None
+
+    async def wait(self) -> None:
+        if self._task is None:
+            return
+        try:
+            await self._task
+        except Exception as error:
+            what = type(error).__name__
+            raise PaddockError(f"the listener for console lines failed ({what})") from error
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -5,14 +5,13 @@ request in `paddock.model.request`.
 """
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from paddock.gate import visible_tools
 from paddock.gate.watchers import Watchers
 from paddock.model.base import Json, Value
 from paddock.model.outcome import Decision, PlannedCall, RawResult
-from paddock.model.request import ExecutionRequest, JsonPaths, RuntimeRun, SdkCall, ToolRun
+from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import WorkPolicy
 from paddock.policy.decisions.questions import Subject
@@ -21,16 +20,17 @@ from paddock.record.ledger.sink import MAX_LIST_ITEMS, Field
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from paddock.confinement.sandbox.protocol import OpenHosts
     from paddock.engines.javascript.engine import GuestEngine
     from paddock.engines.run_clock import RunClock
     from paddock.engines.sdk.requests import MakeToolRun
+    from paddock.engines.sdk.service import Services
     from paddock.engines.servers.person import Person
-    from paddock.engines.servers.result import ToolResult
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.host_calls import OnResult
     from paddock.gate.runtime_service import ProgramService
     from paddock.gate.script_tool_service import Scripts
+    from paddock.gate.servers import ServerService
+    from paddock.gate.visible_tools import VisibleTools
     from paddock.policy.redaction.outgoing import OutgoingRedaction
     from paddock.record.output.large_results import Results
 
@@ -38,59 +38,14 @@ W = TypeVar("W", bound=Value)
 _MAX_NAME_CHARS = 200
 
 
-class ServerEngine(visible_tools.ToolSource, Protocol):
-    """The methods of the hub that kinds need."""
-
-    async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
-    ) -> "ToolResult":
-        """Return the result of a tool, within the server's own timeout and `limit_ms`. Raises ServerError."""
-        ...
-
-    async def is_read_only(self, server: str, tool: str) -> bool:
-        """Return whether the server marks a tool as read-only. Raises ServerError."""
-        ...
-
-    async def check_call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
-        """Raise ServerError if a call would be refused without being sent: name, definition or arguments."""
-        ...
-
-    def resolve_alias(self, server: str, tool: str) -> str:
-        """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
-        ...
-
-    async def check_bytes(self, server: str, tool: str, places: JsonPaths) -> None:
-        """Raise ServerError if a tool does not declare base64 at each of these places of its arguments."""
-        ...
-
-
-class Sdk(Protocol):
-    """The services of the SDK that kinds need."""
-
-    def check(self, work: SdkCall) -> None:
-        """Raise SdkError for a method that does not exist, or arguments of a wrong number or type."""
-        ...
-
-    async def call(self, request: ExecutionRequest, work: SdkCall, open_hosts: "OpenHosts") -> Json:
-        """Return the value of a call; `open_hosts` makes what serves the connections of a command.
-
-        Raises SdkError for misuse, and other PaddockErrors for failures.
-        """
-        ...
-
-    def find_secret(self, name: str) -> str | None:
-        """Return a secret that Paddock itself uses for a program; it is removed from everything from now on."""
-        ...
-
-
 class Engines(NamedTuple):
     """The engines that run work."""
 
     guest: "GuestEngine"
-    servers: ServerEngine
+    servers: "ServerService"
     programs: "ProgramService"
     scripts: "Scripts"
-    sdk: Sdk
+    sdk: "Services"
     results: "Results"
 
 
@@ -100,7 +55,7 @@ class Context(NamedTuple):
     engines: Engines
     policy: Policy
     outgoing: "OutgoingRedaction"
-    visible_tools: "visible_tools.VisibleTools"
+    visible_tools: "VisibleTools"
     commands: tuple[str, ...]
     """Names of the commands that the settings add to the SDK."""
     make_tool_run: "MakeToolRun"

@@ -1,6 +1,5 @@
 """Methods of the SDK that Paddock itself answers, such as `vault.get`."""
 
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from paddock.gate.host_access import RequestHosts
@@ -45,13 +44,12 @@ class SdkCalls(Kind[SdkCall]):
         key = "long_call_timeout_ms" if work.method in LONG_CALLS else "call_timeout_ms"
         profile = call_limits(settings, getattr(settings.sdk, key))
         terms = judge_program_or_call(request, settings, profile=profile, group=f"sdk.{key}")
-        objections = [*terms.refused, *self._check_effect(work, terms.grants.calls)]
-        return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
-
-    def _check_effect(self, work: SdkCall, calls: str) -> Iterator[Reason]:
+        objections: list[Reason] = [*terms.refused]
+        calls = terms.grants.calls
         if calls != "run" and not work.reads:
             what = f"{self.label(work)} changes something, but this run may only read ({calls})"
-            yield "grants.calls", f"{what}; use a run with calls = 'run'"
+            objections.append(("grants.calls", f"{what}; use a run with calls = 'run'"))
+        return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
 
     def describe(self, request: ExecutionRequest, work: SdkCall) -> tuple[str, dict[str, Json]]:
         return f"call paddock.{work.method}", {"arguments": list(work.arguments)}

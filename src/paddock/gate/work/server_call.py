@@ -2,11 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from paddock.engines.servers.person import PERSON
-from paddock.engines.servers.result import ToolResult, find_culprit, read_native
+from paddock.engines.servers.result import find_culprit, read_native
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.ends import end_unless_stopped, measure_wall
 from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
@@ -53,17 +52,18 @@ class ServerCalls(Kind[ServerCall]):
     ) -> Judgement:
         profile = call_limits(settings, settings.servers.call_timeout_ms)
         terms = judge_program_or_call(request, settings, profile=profile, group="servers.call_timeout_ms")
-        objections = [
-            *terms.refused,
-            *_check_server(work, settings),
-            *self._check_effect(work, terms.grants.calls),
-        ]
+        objections: list[Reason] = [*terms.refused]
+        granted = settings.grants.servers
+        if "*" not in granted and work.server not in granted:
+            names = ", ".join(granted) or "none"
+            where = "name it in `servers` under [grants] in paddock.toml"
+            why = f"server {work.server} is not granted (granted: {names}); {where}"
+            objections.append(("grants.servers", why))
+        if terms.grants.calls == "read_only" and work.read_only is False:
+            why = f"{self.label(work)} is not marked as read-only by its server, but this run may only read"
+            why += "; rehearse it with dry_run, or use a run with calls = 'run'"
+            objections.append(("grants.calls", why))
         return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
-
-    def _check_effect(self, work: ServerCall, calls: str) -> Iterator[Reason]:
-        if calls == "read_only" and work.read_only is False:
-            what = f"{self.label(work)} is not marked as read-only by its server, but this run may only read"
-            yield "grants.calls", f"{what}; rehearse it with dry_run, or use a run with calls = 'run'"
 
     def describe(self, request: ExecutionRequest, work: ServerCall) -> tuple[str, dict[str, Json]]:
         return f"call {work.server}/{work.tool}", work.arguments
@@ -143,14 +143,6 @@ class ServerCalls(Kind[ServerCall]):
         return await (calling if watchers.stop is None else end_unless_stopped(calling, watchers.stop))
 
 
-def _check_server(work: ServerCall, settings: Settings) -> Iterator[Reason]:
-    granted = settings.grants.servers
-    if "*" not in granted and work.server not in granted:
-        names = ", ".join(granted) or "none"
-        where = "name it in `servers` under [grants] in paddock.toml"
-        yield "grants.servers", f"server {work.server} is not granted (granted: {names}); {where}"
-
-
 def _match_tool_glob(glob: str, server: str, tool: str) -> bool:
     """Return whether a `server/tool` glob matches both names. A server's name may contain slashes, too."""
     ends = [at for at, character in enumerate(glob) if character == "/"]
@@ -173,7 +165,9 @@ async def _call_tool(
     finally:
         PERSON.reset(person)
     usage = measure_wall(started) if counted else _NO_USAGE
-    warnings = _warn_unchecked(work, result) if result.unchecked else ()
+    warnings: tuple[ConsoleLine, ...] = ()
+    if result.unchecked:  # some arguments were sent unchecked
+        warnings = (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
     if result.is_error and not work.raw:
         message = result.text or value or "the tool failed and did not say why"
         error = _make_error(message if isinstance(message, str) else json.dumps(message)[:_MAX_ERROR_CHARS])
@@ -183,26 +177,15 @@ async def _call_tool(
     return RawResult(status=Status.OK, value=value, has_value=True, usage=usage, console=warnings)
 
 
-def _warn_unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
-    """Return a warning if some arguments were sent unchecked."""
-    return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
-
-
 def _make_refusal(error: ServerError | ConfigurationError) -> RawResult:
-    """Return the result of a call that failed."""
     # Reading or writing Paddock's own files (pins, logins) failed before the call was sent.
     status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
-    return RawResult(status=status, error=_describe_error(error))
-
-
-def _describe_error(error: ServerError | ConfigurationError) -> ErrorInfo:
-    """Return an error of the hub as a value, with the server's own code and data."""
     described = _make_error(str(error))
     if isinstance(error, UnknownServer):
-        return described.model_copy(update={"hint": error.hint})
-    if not isinstance(error, ServerRejected) or not error.code:
-        return described
-    return described.model_copy(update={"code": error.code, "data": error.data})
+        described = described.model_copy(update={"hint": error.hint})
+    elif isinstance(error, ServerRejected) and error.code:
+        described = described.model_copy(update={"code": error.code, "data": error.data})
+    return RawResult(status=status, error=described)
 
 
 def _make_error(message: str) -> ErrorInfo:

@@ -2,5 +2,5 @@
 
 `decision` is the heart. `kinds` is what it needs to know of a kind of work; `guests`, `programs` (with `environment`,
 `network`, `packages`, `workdir`) and `script_tools` decide on each. `rules` matches `[[policy.rule]]`, `questions`
-shows a request to a person, `effects` and `rehearsal` say what a decision permits to happen.
+shows a request to a person, `effects` lists what a decision permits to change.
 """

@@ -4,7 +4,6 @@
 """
 
 import hashlib
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -47,7 +46,11 @@ class Policy:
         and the identity of the request, never its payload.
         """
         kind = self._kinds[request.work.kind]
-        circumstances = _list_circumstances(request, kind, self._settings)
+        circumstances = None
+        if (what := kind.list_circumstances(request, request.work, self._settings)) is not None:
+            # Everything that `_decide_unsigned` reads.
+            whence = request.workspace, request.calls, request.jit, request.depth, request.caller
+            circumstances = (request.work.kind, *what, *whence, *vars(request.limits).values())
         decision = None if circumstances is None else self._decided.get(circumstances)
         if decision is None:
             decision = _decide_unsigned(request, kind, self._settings, self._catalogue)
@@ -81,29 +84,25 @@ class Policy:
         return kind.suggest_remedy(request.work, decision.rule, self._settings, self._catalogue)
 
 
-def _list_circumstances(
-    request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings
-) -> tuple[object, ...] | None:
-    """Return everything that `_decide_unsigned` reads."""
-    what = kind.list_circumstances(request, request.work, settings)
-    if what is None:
-        return None
-    whence = request.workspace, request.calls, request.jit, request.depth, request.caller
-    return request.work.kind, *what, *whence, *vars(request.limits).values()
-
-
 def _decide_unsigned(
     request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings, catalogue: Catalogue
 ) -> Decision:
     """Return the decision with an audit hash over itself only. A refused request asks no person."""
     judgement = kind.judge(request, request.work, settings, catalogue)
     request = judgement.request or request
-    objections = [
-        *judgement.objections,
-        *_check_depth(request, kind),
-        *_check_caller(request, settings),
-        *rules.list_denials(request, kind, settings),
-    ]
+    objections: list[Reason] = [*judgement.objections]
+    if request.depth > MAX_NESTING:
+        what = f"{kind.label(request.work)} is nested more than {MAX_NESTING} deep"
+        objections.append(("depth", f"{what}; a script or a sequence that runs itself never ends"))
+    if (caller := request.caller) is not None:
+        granted = {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[
+            caller.profile
+        ]
+        if not any(fnmatchcase(caller.method, name) for name in granted):
+            what = f"paddock.{caller.method} is not granted to programs of the profile {caller.profile}"
+            remedy = f"name it in `{caller.profile}` under [sdk] in paddock.toml"
+            objections.append((f"sdk.{caller.profile}", f"{what}; {remedy}"))
+    objections += rules.list_denials(request, kind, settings)
     asks = [] if objections else [*judgement.questions, *rules.list_questions(request, kind, settings)]
     reasons = objections or asks or judgement.notes
     fields = {
@@ -133,24 +132,6 @@ def _hash_decision(request: ExecutionRequest, kind: WorkPolicy[Any], decision: D
     }
     signature = hash_bytes(canonical({"decision": decision.audit_hash, "request": identity}))
     return decision.replace(audit_hash=signature)
-
-
-def _check_depth(request: ExecutionRequest, kind: WorkPolicy[Any]) -> Iterator[Reason]:
-    """Object to work that starts itself without end."""
-    if request.depth > MAX_NESTING:
-        what = f"{kind.label(request.work)} is nested more than {MAX_NESTING} deep"
-        yield "depth", f"{what}; a script or a sequence that runs itself never ends"
-
-
-def _check_caller(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
-    """Object to an SDK method that is not granted to the calling program's profile."""
-    if (caller := request.caller) is None:
-        return
-    granted = {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[caller.profile]
-    if not any(fnmatchcase(caller.method, name) for name in granted):
-        what = f"paddock.{caller.method} is not granted to programs of the profile {caller.profile}"
-        key = f"sdk.{caller.profile}"
-        yield key, f"{what}; name it in `{caller.profile}` under [sdk] in paddock.toml"
 
 
 def hash_bytes(data: bytes) -> str:

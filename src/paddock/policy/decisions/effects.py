@@ -36,33 +36,23 @@ def list_effects(request: ExecutionRequest, decision: Decision, settings: Settin
     if isinstance(work, GuestRun | RuntimeRun) and work.session is not None:
         yield "session"
     if isinstance(work, RuntimeRun | ToolRun):
-        yield from _list_reach(decision, settings)
+        granted = decision.tool or (decision.program or ProgramTerms()).grants
+        if granted.access == "workspace-write":
+            yield "workspace"
+        if granted.network not in _OWN_NETWORKS:
+            yield "network"
+        if settings.sandbox.minimum_tier == "unconfined":
+            yield "unconfined"
     elif isinstance(work, SdkCall):
         if not work.reads:
             yield "sdk"
-    elif decision.grants.calls == "run":
-        yield from _list_calls(work, decision, settings)
-
-
-def _list_calls(work: GuestRun | ServerCall, decision: Decision, settings: Settings) -> Iterator[Effect]:
-    """Yield the effects of one call, or of those that a program may make; a computation makes none."""
-    if isinstance(work, ServerCall):
+    elif decision.grants.calls != "run":
+        return
+    elif isinstance(work, ServerCall):
         if work.read_only is not True:
             yield "servers"
-        return
-    granted = {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[work.profile]
-    if decision.grants.servers:
-        yield "servers"
-    if granted:
-        yield "sdk"
-
-
-def _list_reach(decision: Decision, settings: Settings) -> Iterator[Effect]:
-    """Yield the effects of a process with the grants of its decision."""
-    granted = decision.tool or (decision.program or ProgramTerms()).grants
-    if granted.access == "workspace-write":
-        yield "workspace"
-    if granted.network not in _OWN_NETWORKS:
-        yield "network"
-    if settings.sandbox.minimum_tier == "unconfined":
-        yield "unconfined"
+    else:  # the calls that a program may make; a computation makes none
+        if decision.grants.servers:
+            yield "servers"
+        if {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[work.profile]:
+            yield "sdk"

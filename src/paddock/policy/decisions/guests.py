@@ -39,29 +39,11 @@ def judge_program_or_call(
 
     `servers` are the servers that it may call, if they differ from those of the grants.
     """
-    limits, clamped, refused = _effective_limits(request, settings, profile, group)
-    grants = Grants(
-        jit=request.jit and settings.grants.jit,
-        servers=settings.grants.servers if servers is None else servers,
-        calls=narrower(request.calls, settings.grants.calls),
-    )
-    if request.jit and not settings.grants.jit:
-        refused.append(("grants.jit", JIT_REFUSED))
-    return GuestTerms(limits, grants, clamped, refused)
-
-
-def call_limits(settings: Settings, max_ms: int) -> ProfileLimits:
-    """Return the limits of a call that may last at most `max_ms`."""
-    walls = {"timeout_ms": max_ms, "max_timeout_ms": max_ms}
-    return settings.limits.execute.model_copy(update=walls)
-
-
-def _effective_limits(
-    request: ExecutionRequest, settings: Settings, profile: ProfileLimits, group: str
-) -> tuple[GuestLimits, list[Reason], list[Reason]]:
-    """Return the effective limits, the clamped ones, and the objections."""
     limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}
-    ceilings = _limits_with_ceiling(profile)
+    # The limits whose maximum is a separate setting from their default.
+    ceilings = {"timeout_ms": "max_timeout_ms"}
+    if isinstance(profile, ComputeLimits):
+        ceilings["output_bytes"] = "max_output_bytes"
     limits |= {name: min(limits[name], getattr(profile, ceiling)) for name, ceiling in ceilings.items()}
     clamped: list[Reason] = []
     refused: list[Reason] = []
@@ -77,10 +59,17 @@ def _effective_limits(
             clamped.append((f"limits.{name}", f"{text}; the maximum holds instead"))
         else:
             refused.append((f"limits.{name}", f"{text}; ask for less, or raise the maximum in paddock.toml"))
-    return GuestLimits(**limits), clamped, refused
+    grants = Grants(
+        jit=request.jit and settings.grants.jit,
+        servers=settings.grants.servers if servers is None else servers,
+        calls=narrower(request.calls, settings.grants.calls),
+    )
+    if request.jit and not settings.grants.jit:
+        refused.append(("grants.jit", JIT_REFUSED))
+    return GuestTerms(GuestLimits(**limits), grants, clamped, refused)
 
 
-def _limits_with_ceiling(profile: ProfileLimits) -> dict[str, str]:
-    """Return the limits whose maximum is a separate setting from their default."""
-    wall = {"timeout_ms": "max_timeout_ms"}
-    return wall | {"output_bytes": "max_output_bytes"} if isinstance(profile, ComputeLimits) else wall
+def call_limits(settings: Settings, max_ms: int) -> ProfileLimits:
+    """Return the limits of a call that may last at most `max_ms`."""
+    walls = {"timeout_ms": max_ms, "max_timeout_ms": max_ms}
+    return settings.limits.execute.model_copy(update=walls)

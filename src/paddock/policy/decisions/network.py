@@ -6,6 +6,7 @@ only denies. The file of a workspace, which anyone may have written, never allow
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from paddock.model.base import count
@@ -99,7 +100,13 @@ def decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | N
     concerned = [
         rule for rule in grant.rules if rule.concerns(host, port) or rule.concerns(host, port, request)
     ]
-    inspects = any(rule.inspects for rule in (*concerned, *_list_conditional_denials(grant, host, port)))
+    plain = {"methods": (), "paths": ()}
+    denials = [  # of some requests to the port
+        rule
+        for rule in grant.rules
+        if rule.effect == "deny" and rule.inspects and rule.model_copy(update=plain).concerns(host, port)
+    ]
+    inspects = any(rule.inspects for rule in (*concerned, *denials))
     if not inspects or decision.effect == "deny":
         return decision
     if request is None:
@@ -117,16 +124,6 @@ def decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | N
     return decision.model_copy(update={"inspects": True, "header": tuple(header.items())})
 
 
-def _list_conditional_denials(grant: HostGrant, host: str, port: int) -> list[NetworkRule]:
-    """Return the denials of some requests to a port of a host."""
-    plain = {"methods": (), "paths": ()}
-    return [
-        rule
-        for rule in grant.rules
-        if rule.effect == "deny" and rule.inspects and rule.model_copy(update=plain).concerns(host, port)
-    ]
-
-
 def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | None) -> HostDecision:
     where = f"{quote_host(host)}:{port}"
     if request is not None and any(rule.is_conditional for rule in grant.rules):
@@ -139,7 +136,8 @@ def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | 
         reason = f"{where} is not among the hosts of this request ({named or 'none'}); request {host}, too"
         return HostDecision(effect="deny", rule="request", reason=reason)
     files = [
-        _NetworkRules(origin, list(enumerate(rules, 1))) for origin, rules in groupby(grant.rules, _origin_of)
+        _NetworkRules(origin, list(enumerate(rules, 1)))
+        for origin, rules in groupby(grant.rules, attrgetter("origin"))
     ]
     decisions = [
         decision for file in files if (decision := _decide_by_file(file, host, port, where, request))
@@ -154,10 +152,6 @@ def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | 
     assert found is not None, "a file that grants something has a decision on every host"
     networks = tuple(file for each in decisions for file in each.networks)
     return found.model_copy(update={"networks": networks if found.effect != "deny" else ()})
-
-
-def _origin_of(rule: NetworkRule) -> str:
-    return rule.origin
 
 
 def _has_grants(file: _NetworkRules) -> bool:

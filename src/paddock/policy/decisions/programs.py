@@ -17,7 +17,7 @@ from paddock.policy.decisions.network import check_hosts, grant_hosts
 from paddock.policy.decisions.packages import add_own_packages, check_packages
 from paddock.policy.decisions.workdir import is_confined
 from paddock.policy.settings.rules import Rule
-from paddock.policy.settings.schema import RuntimeSettings, Settings
+from paddock.policy.settings.schema import Settings
 
 DISABLED = "Runtime execution is disabled in configuration (runtime.enabled = false)"
 _MAX_QUOTED_CHARS = 100
@@ -128,14 +128,19 @@ def _effective_limits(
     asked: LimitOverrides, settings: Settings
 ) -> tuple[ProgramLimits, list[Reason], list[Reason]]:
     """Return the effective limits, the clamped ones, and the objections (rule 5)."""
-    mine = settings.runtimes
+    mine, stack_bytes = settings.runtimes, settings.limits.runtime.stack_bytes
+    compiling: dict[str, int] = {}  # a compile step shares the limits of its program
+    if asked.compile_timeout_ms is not None:
+        compiling["compile_timeout_ms"] = min(asked.compile_timeout_ms, mine.timeout_ms)
+        compiling["compile_memory_bytes"] = mine.memory_bytes
     limits = ProgramLimits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
         memory_bytes=min(asked.memory_bytes or mine.memory_bytes, mine.memory_bytes),
         cpu_ms=asked.cpu_ms,
-        stack_bytes=_limit_stack(settings, asked.memory_bytes or mine.memory_bytes),
+        # None for as much as its memory allows.
+        stack_bytes=stack_bytes if stack_bytes < (asked.memory_bytes or mine.memory_bytes) else None,
         output_bytes=asked.output_bytes,
-        **_compile_limits(asked, mine),
+        **compiling,
         stdout_bytes=mine.stdout_bytes,
         stderr_bytes=mine.stderr_bytes,
     )
@@ -156,20 +161,6 @@ def _effective_limits(
     if settings.limits.timeout_policy == "clamp":
         return limits, [(rule, f"{text}; the maximum holds instead") for rule, text in over], unknown
     return limits, [], over + unknown
-
-
-def _limit_stack(settings: Settings, memory_bytes: int) -> int | None:
-    """Return the maximum stack of a program; None for as much as its memory allows."""
-    stack_bytes = settings.limits.runtime.stack_bytes
-    return stack_bytes if stack_bytes < memory_bytes else None
-
-
-def _compile_limits(asked: LimitOverrides, mine: RuntimeSettings) -> dict[str, int]:
-    """Return the limits of a compile step that does not share those of its program; none if it does."""
-    if asked.compile_timeout_ms is None:
-        return {}
-    timeout_ms = min(asked.compile_timeout_ms, mine.timeout_ms)
-    return {"compile_timeout_ms": timeout_ms, "compile_memory_bytes": mine.memory_bytes}
 
 
 def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:

@@ -38,24 +38,19 @@ def judge_tool(
     if timeout_ms > given.max_timeout_ms:
         text = f"the timeout of {timeout_ms} ms is over tools.max_timeout_ms, which holds instead"
         cut.append(("tools.max_timeout_ms", text))
-    return terms, cut, list(_list_objections(work, settings))
+    if not given.enabled:
+        return terms, cut, [("tools.enabled", DISABLED)]
+    objections: list[Reason] = []
+    where = "under [tools] in the paddock.toml of the user or the system"
+    if ACCESSES.index(work.access) > ACCESSES.index(given.access):
+        text = f"tool {work.tool} declares workspace: {work.access}, but at most {given.access} is allowed"
+        objections.append(("tools.access", f"{text}; set `access` {where}"))
+    if NETWORKS.index(work.network) > NETWORKS.index(given.network):
+        text = f"tool {work.tool} declares network: {work.network}, but {given.network} is allowed"
+        objections.append(("tools.network", f"{text}; set `network` {where}"))
+    return terms, cut, [*objections, *check_hosts(work, settings)]
 
 
 def match_tool(rule: Rule, work: ToolRun) -> bool:
     """Return whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
     return fnmatchcase(work.tool, (rule.script or "*").lower())
-
-
-def _list_objections(work: ToolRun, settings: Settings) -> list[Reason]:
-    given = settings.tools
-    if not given.enabled:
-        return [("tools.enabled", DISABLED)]
-    found: list[Reason] = []
-    where = "under [tools] in the paddock.toml of the user or the system"
-    if ACCESSES.index(work.access) > ACCESSES.index(given.access):
-        text = f"tool {work.tool} declares workspace: {work.access}, but at most {given.access} is allowed"
-        found.append(("tools.access", f"{text}; set `access` {where}"))
-    if NETWORKS.index(work.network) > NETWORKS.index(given.network):
-        text = f"tool {work.tool} declares network: {work.network}, but {given.network} is allowed"
-        found.append(("tools.network", f"{text}; set `network` {where}"))
-    return [*found, *check_hosts(work, settings)]

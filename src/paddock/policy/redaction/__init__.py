@@ -25,5 +25,5 @@ A rule matches only within a line, so that the result never depends on how a tex
 pattern, in linear time for any text. RE2 and the rules are loaded when a text contains the keyword of a rule.
 
 Read `scanner` first. Outlets: `outgoing`, `stream`, `structured`. Finding: `known` with `spellings`,
-`rules`, `values`, `private_keys`, `lists`, `colours`.
+`rules`, `values`, `private_keys`, `colours`.
 """

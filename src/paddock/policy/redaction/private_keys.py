@@ -82,7 +82,11 @@ class KeyLines:
             return None
         for body in self._list_candidates(line):
             start, end = body
-            if self._state is _KeyState.BODY or end - start >= _LINE_BYTES or _starts_key(line[start:end]):
+            if (
+                self._state is _KeyState.BODY
+                or end - start >= _LINE_BYTES
+                or _KEY_START.match(line[start:end])
+            ):
                 return self._take_line(line, start, end)
         if self._state is _KeyState.BEGUN and any(
             _HEADER_PATTERN.fullmatch(line, len(before))
@@ -149,7 +153,3 @@ def _has_shape(line: bytes, before: bytes, after: bytes) -> bool:
         line[: len(before)].translate(_DIGITS_TO_ZERO) == before
         and line[len(line) - len(after) :].translate(_DIGITS_TO_ZERO) == after
     )
-
-
-def _starts_key(body: bytes) -> bool:
-    return _KEY_START.match(body) is not None

@@ -4,6 +4,7 @@ Most texts contain no keyword of a rule. A process finds that out without RE2, w
 programs, until it has searched enough text that RE2 pays off.
 """
 
+import re
 from collections.abc import Iterator
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from paddock.policy.redaction import lists
 from paddock.policy.redaction.colours import (
     ESCAPE,
     ESCAPED_SLASH,
@@ -43,6 +43,17 @@ _LEAD_BYTES = 4
 _MAX_REFUSED = 10_000
 _QUOTES = frozenset({b'"', b"'", b"`", b";"})
 """The last byte before a quoted value; `;` ends `&quot;`."""
+
+_BETWEEN_PATTERN = re.compile(rb"[ \t\[\],A-Za-z0-9.+-]*")
+"""Brackets and commas; also numbers, `null`, and the prefix of a Python string."""
+_OPENER_PATTERN = re.compile(rb"""\\{0,15}["'\x60]""")
+_LISTED_PATTERN = re.compile(rb"""[^"'\x60\\\s]*""")
+_MIN_LISTED_BYTES = 6
+"""Minimum length of a value that may be a secret."""
+_BRACKETS_PATTERN = re.compile(rb"[\[\]]")
+_END_PATTERNS = {
+    quote: re.compile(rb"(?:[^\n\r\\" + quote + rb"]|\\[^\n\r])*" + quote) for quote in (b'"', b"'", b"\x60")
+}
 
 
 class _Keywords(NamedTuple):
@@ -171,9 +182,9 @@ class RedactionRule:
             if (line_end := data.find(b"\n", begin, finish)) >= 0 and line_end < finish - 1:
                 yield SecretMatch(begin, finish, self, begin, finish, crosses=True)
             elif self._is_list:
-                for start, end in lists.find_texts(data, finish) if begin >= listed else ():
+                for start, end in _find_listed(data, finish) if begin >= listed else ():
                     listed = end
-                    is_secret = end - start >= lists.MIN_BYTES and self._is_accepted(
+                    is_secret = end - start >= _MIN_LISTED_BYTES and self._is_accepted(
                         found, data, start, end, refused
                     )
                     yield SecretMatch(start, end, self, begin, end) if is_secret else None
@@ -297,3 +308,25 @@ def _latin_options(*, case_sensitive: bool = True) -> Untyped:
     options.log_errors = False
     options.case_sensitive = case_sensitive
     return options
+
+
+def _find_listed(data: bytes, position: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of the value in each string of a list in JSON or source; `position` is after its opening bracket.
+
+    A value ends at a quote, a backslash or white space, as elsewhere in a line.
+    """
+    depth = 1
+    while (between := _BETWEEN_PATTERN.match(data, position)) is not None:
+        for bracket in _BRACKETS_PATTERN.findall(between[0]):
+            depth += 1 if bracket == b"[" else -1
+            if not depth:
+                return
+        opener = _OPENER_PATTERN.match(data, between.end())
+        value = opener and _LISTED_PATTERN.match(data, opener.end())
+        if opener is None or value is None:
+            return
+        yield value.span()
+        closer = _END_PATTERNS[opener[0]].match(data, opener.end()) if len(opener[0]) == 1 else None
+        position = closer.end() if closer else data.find(opener[0], opener.end()) + len(opener[0])
+        if position < opener.end() + len(opener[0]) or b"\n" in data[opener.end() : position]:
+            return

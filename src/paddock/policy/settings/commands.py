@@ -166,22 +166,18 @@ def _fill_argument(parts: Template, given: Mapping[str, Json], *, after_dashes: 
                 return []
             raise ValueError(f"{each.name} is missing")
     if len(parts) == 1 and placeholders and placeholders[0].kind == "list":
-        return [
-            _check_argument(placeholders[0].name, text, after_dashes)
-            for text in _require_texts(placeholders[0].name, given)
-        ]
+        name = placeholders[0].name
+        value: Json = given[name]
+        if not isinstance(value, list) or not all(
+            isinstance(each, str) for each in cast("list[Json]", value)
+        ):
+            raise ValueError(f"{name} must be a list of texts")
+        return [_check_argument(name, text, after_dashes) for text in cast("list[str]", value)]
     texts = [part if isinstance(part, str) else _format_text(part, given[part.name]) for part in parts]
     text = "".join(texts)
     if parts and isinstance(first := parts[0], Placeholder) and not first.signed:
         return [_check_argument(first.name, text, after_dashes)]
     return [_check_bounds(placeholders[0].name if placeholders else "", text)]
-
-
-def _require_texts(name: str, given: Mapping[str, Json]) -> list[str]:
-    value: Json = given[name]
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in cast("list[Json]", value)):
-        raise ValueError(f"{name} must be a list of texts")
-    return cast("list[str]", value)
 
 
 def _format_text(placeholder: Placeholder, value: Json) -> str:

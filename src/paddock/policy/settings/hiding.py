@@ -1,14 +1,19 @@
-"""The notation and the defaults of `workspace.hide` and `workspace.show` (`sandbox/child/hiding.py`)."""
+"""The notations of `workspace.hide` and `workspace.show`, with their defaults, and of `sandbox.protected`.
+
+`hiding` and `protection` in `confinement/sandbox/child/` match them.
+"""
 
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-from paddock.policy.settings.protection import quote_rule
-
-_MAX_RULES = 200
+_MAX_CHARS = 200
+_MAX_HIDING_RULES = 200
+_MAX_PROTECTED_RULES = 50
+_WILDCARDS = frozenset("*?[")
 _MAX_STARS = 2
 """Maximum number of `*` in a name: a workspace's file is untrusted, and the cost of a match grows with it."""
+_PROTECTED_EXAMPLES = "write for example ci/deploy.sh, .github/workflows/** or **/.envrc"
 _EXAMPLES = "write for example .env, *.p12, secrets/, .aws/credentials or /deploy/prod.yaml"
 
 DEFAULT_HIDDEN = (
@@ -94,9 +99,19 @@ ALWAYS_SHOWN = (
 """Templates, and folders whose files come from elsewhere."""
 
 
-def check_rule(rule: str) -> str:
+def _quote_rule(rule: str, examples: str) -> str:
+    """Return an entry in quotes. Raises ValueError, with the examples, if it is too long or not printable."""
+    shown = f"{rule[:_MAX_CHARS]!r}"
+    if len(rule) > _MAX_CHARS:
+        raise ValueError(f"{shown}... has more than {_MAX_CHARS} characters; {examples}")
+    if not rule.isprintable():
+        raise ValueError(f"{shown} contains a control character; {examples}")
+    return shown
+
+
+def _check_hiding_rule(rule: str) -> str:
     """Return a name or path to hide or to show. Raises ValueError if it is none."""
-    shown = quote_rule(rule, _EXAMPLES)
+    shown = _quote_rule(rule, _EXAMPLES)
     parts = rule.removeprefix("/").removesuffix("/").split("/")
     if not {"", ".", "..", "~"}.isdisjoint(parts):
         raise ValueError(f"{shown} is not a name or a path, without . and ..; {_EXAMPLES}")
@@ -107,11 +122,38 @@ def check_rule(rule: str) -> str:
     return rule
 
 
-def _check_count(rules: tuple[str, ...]) -> tuple[str, ...]:
-    if len(rules) > _MAX_RULES:
-        raise ValueError(f"there are {len(rules)} entries, and at most {_MAX_RULES} are allowed in a file")
-    return rules
+def _check_protected_rule(rule: str) -> str:
+    """Return a path or pattern relative to the workspace. Raises ValueError if it is none."""
+    shown = _quote_rule(rule, _PROTECTED_EXAMPLES)
+    inner = rule.removeprefix("**/").removesuffix("/**")
+    parts = inner.split("/")
+    if rule.startswith(("/", "~")) or not {"", ".", ".."}.isdisjoint(parts):
+        raise ValueError(
+            f"{shown} is not a path below the workspace, without . and ..; {_PROTECTED_EXAMPLES}"
+        )
+    if any("**" in part for part in parts):
+        raise ValueError(
+            f"{shown} has ** elsewhere than at its beginning or end, between slashes; {_PROTECTED_EXAMPLES}"
+        )
+    if rule.startswith("**/") and not _WILDCARDS.isdisjoint(inner):
+        raise ValueError(f"{shown} has a wildcard after **/, where only a path may be; {_PROTECTED_EXAMPLES}")
+    return rule
 
 
-FileRules = Annotated[tuple[Annotated[str, AfterValidator(check_rule)], ...], AfterValidator(_check_count)]
+def _limit_count(maximum: int) -> AfterValidator:
+    def check_count(rules: tuple[str, ...]) -> tuple[str, ...]:
+        if len(rules) > maximum:
+            raise ValueError(f"there are {len(rules)} entries, and at most {maximum} are allowed in a file")
+        return rules
+
+    return AfterValidator(check_count)
+
+
+FileRules = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_hiding_rule)], ...], _limit_count(_MAX_HIDING_RULES)
+]
 """Names and paths of files, and with a final slash of folders."""
+ProtectedRules = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_protected_rule)], ...], _limit_count(_MAX_PROTECTED_RULES)
+]
+"""Paths below the workspace, and patterns."""

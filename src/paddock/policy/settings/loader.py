@@ -142,32 +142,22 @@ def _file_layer(name: LayerName, path: Path) -> SettingsLayer | None:
         line = _line_of(key, text)
         return f"{path}, line {line}" if line else str(path)
 
-    _refuse_origins(tree, place_of)
-    rest, recipes = _take_recipes(tree)
-    values, where = _validate_layer(rest, place_of, path.parent)
-    # Anybody may have written those of a workspace: they are refused before their patterns are looked at.
-    values |= recipes if name == "workspace" else _read_recipes(recipes, place_of)
-    return SettingsLayer(name, values, {key: where(key) for key in values})
-
-
-def _refuse_origins(tree: Mapping[str, Any], place_of: Where) -> None:
     for key in RULES_KEYS:
-        *tables, name = key.split(".")
-        rules: Any = (_find_table(tree, tables) or {}).get(name)
+        *tables, last = key.split(".")
+        rules: Any = (_find_table(tree, tables) or {}).get(last)
         for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
             if isinstance(rule, dict) and "origin" in rule:
                 raise ConfigurationError(f"{place_of(key)}: unknown key `{key}.origin`; remove it")
-
-
-def _take_recipes(tree: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Json]]:
-    """Return settings without the languages that they add, and these under their key, if there are any."""
-    table, _, name = RECIPES_KEY.rpartition(".")
-    given: Any = tree.get(table)
-    if not isinstance(given, dict) or name not in given:
-        return tree, {}
-    rest = dict(cast("dict[str, Any]", given))
-    recipes = rest.pop(name)
-    return {**tree, table: rest}, {RECIPES_KEY: recipes}
+    table, _, last = RECIPES_KEY.rpartition(".")
+    recipes: dict[str, Json] = {}
+    if isinstance(given := tree.get(table), dict) and last in given:
+        rest = dict(cast("dict[str, Any]", given))
+        recipes[RECIPES_KEY] = rest.pop(last)
+        tree = {**tree, table: rest}
+    values, where = _validate_layer(tree, place_of, path.parent)
+    # Anybody may have written those of a workspace: they are refused before their patterns are looked at.
+    values |= recipes if name == "workspace" else _read_recipes(recipes, place_of)
+    return SettingsLayer(name, values, {key: where(key) for key in values})
 
 
 def _read_recipes(given: Mapping[str, Json], place_of: Where) -> "dict[str, Mapping[str, Recipe]]":
@@ -431,19 +421,17 @@ def _describe_value(value: Json) -> str:
 
 def _line_of(key: str, text: str) -> int | None:
     """Return the line of a TOML text that sets `key`, a part of it, or the inline table that holds it; or None."""
-    names = [(len(name), number, name) for number, name in _list_names(text)]
+    names: list[tuple[int, int, str]] = []
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\[?\s*([\w.\-]+)\s*\]", line):
+            table = header[1] + "."
+            names.append((len(header[1]), number, header[1]))
+        elif assignment := re.match(r"\s*([\w.\-]+)\s*=", line):
+            name = table + assignment[1]
+            names.append((len(name), number, name))
     while key:
         if found := [each for each in names if each[2] == key or each[2].startswith(key + ".")]:
             return min(found)[1]
         key = key.rpartition(".")[0]
     return None
-
-
-def _list_names(text: str) -> Iterator[tuple[int, str]]:
-    table = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\[?\s*([\w.\-]+)\s*\]", line):
-            table = header[1] + "."
-            yield number, header[1]
-        elif assignment := re.match(r"\s*([\w.\-]+)\s*=", line):
-            yield number, table + assignment[1]

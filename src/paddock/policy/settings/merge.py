@@ -21,7 +21,6 @@ from paddock.model.program import RUNTIMES
 from paddock.model.texts import ellipsis, suggest
 from paddock.policy.settings.keys import assemble_settings, leaves, list_defaults, list_settings
 from paddock.policy.settings.narrowing import Mark
-from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 
 SettingValue = Any
@@ -32,7 +31,6 @@ LayerName = Literal["system", "user", "workspace", "environment", "flags", "toke
 LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags", "token")
 _NARROWING_LAYERS: Mapping[LayerName, str] = {"workspace": "a workspace", "token": "a token"}
 """Layers that must stay within the value so far, whatever set it."""
-TOKENS_KEY = "serve.token"
 RULES_KEY = "policy.rule"
 HOST_RULES_KEY = "network.rule"
 RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
@@ -110,17 +108,19 @@ def _merge_onto(
             if narrowing and key in OWNERS_ONLY:
                 raise ConfigurationError(f"{where}: {narrowing} may not set {key}; set it in {owner_file}")
             if key == RECIPES_KEY:
-                _refuse_second_recipes(values[key], value, where, sources[key])
+                # Which of two files holds is not for one of them to say.
+                if both := [name for name in value if name in values[key]]:
+                    told = f"{key}.{both[0]} is defined by {sources[key]} already; choose another name"
+                    raise ConfigurationError(f"{where}: {told}")
                 values[key] = {**values[key], **value}
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             if key in JOINED_KEYS:
                 if narrowing and key == HOST_RULES_KEY:
                     _refuse_headers(value, where, narrowing)
-                values[key] = (
-                    *values[key],
-                    *(_add_origin(value, layer.name) if key in RULES_KEYS else value),
-                )
+                origin = {"origin": layer.name}
+                added = [rule.model_copy(update=origin) for rule in value] if key in RULES_KEYS else value
+                values[key] = (*values[key], *added)
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             bound = (values[key], sources[key]) if narrowing else ceilings.get(key)
@@ -130,15 +130,6 @@ def _merge_onto(
                 ceilings[key] = (value, where)
     _refuse_unknown_runtimes(layers, frozenset({"*", *RUNTIMES, *values[RECIPES_KEY]}))
     return Merged(assemble_settings(Settings, values), sources)
-
-
-def _refuse_second_recipes(
-    known: Mapping[str, object], added: Mapping[str, object], where: str, source: str
-) -> None:
-    """Refuse a language that two files define: which of them holds is not for one of them to say."""
-    if both := [name for name in added if name in known]:
-        key = f"{RECIPES_KEY}.{both[0]}"
-        raise ConfigurationError(f"{where}: {key} is defined by {source} already; choose another name")
 
 
 def _refuse_unknown_runtimes(layers: Sequence[SettingsLayer], known: Collection[str]) -> None:
@@ -186,12 +177,7 @@ def _refuse_headers(rules: Sequence[NetworkRule], where: str, layer: str) -> Non
         )
 
 
-def _add_origin(rules: Sequence[Rule | NetworkRule], layer: LayerName) -> list[Rule | NetworkRule]:
-    return [rule.model_copy(update={"origin": layer}) for rule in rules]
-
-
 def _format_toml(value: SettingValue) -> str:
-    """Return a value in TOML syntax."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

@@ -1,6 +1,7 @@
 """Annotations of settings: what narrows each, and who may set it. A setting without one is an error at import."""
 
 from enum import Enum
+from operator import eq, ge, le
 from pathlib import Path
 from typing import Annotated
 
@@ -29,10 +30,6 @@ def stricter(*weakest_first: str) -> Narrows:
     return Narrows(is_stricter)
 
 
-def _is_same(bound: object, value: object) -> bool:
-    return bound == value
-
-
 def _accept_anything(_bound: object, _value: object) -> bool:
     return True
 
@@ -59,15 +56,7 @@ def _is_earlier(bound: str, value: str) -> bool:
     return not bound or (bool(value) and value[:length] <= bound[:length])
 
 
-def _only_off(bound: bool, value: bool) -> bool:  # both settings are booleans
-    return bound or not value
-
-
-def _only_on(bound: bool, value: bool) -> bool:
-    return value or not bound
-
-
-SAME = Narrows(_is_same, "differs from")
+SAME = Narrows(eq, "differs from")
 """No other value."""
 FREE = Narrows(_accept_anything)
 """Any value: none allows more than another."""
@@ -79,9 +68,9 @@ FEWER = Narrows(_fewer_names)
 """A list of names with no other members; an empty one means everything."""
 EARLIER = Narrows(_is_earlier)
 
-Permission = Annotated[bool, Narrows(_only_off)]
+Permission = Annotated[bool, Narrows(ge)]
 """Whether something is allowed: `false` is narrower."""
-Safeguard = Annotated[bool, Narrows(_only_on)]
+Safeguard = Annotated[bool, Narrows(le)]
 """Whether something protects: `true` is narrower."""
 Count = Annotated[int, Field(ge=0), SMALLER]
 """A maximum that may be 0."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Literal, Self, cast
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.languages import ALIASES
@@ -184,8 +184,9 @@ class Recipe(Value):
     """Environment variables of Paddock that the toolchain depends on."""
     hello: str = Field(min_length=1)
     """Program that prints `hello from paddock`."""
-    output: str = ""
-    """When the output of a program leaves it if standard output is a pipe; for the documentation."""
+    output_flushed: str = Field(default="", validation_alias=AliasChoices("output_flushed", "output"))
+    """When the output of a program leaves it if standard output is a pipe; for the documentation. `output` is its
+    deprecated name."""
     output_buffered: str = ""
     """How a program buffers its output, which is faster; for the documentation."""
     install: tuple[Install, ...] = ()
@@ -208,7 +209,11 @@ class Recipe(Value):
     @model_validator(mode="after")
     def _check_placeholders(self) -> Self:
         for variant in self.variants:
-            own = OF_TOOLCHAINS | _list_tool_placeholders(variant)
+            parts = ("", ".bin", ".prefix", ".home")
+            own = OF_TOOLCHAINS | {
+                *variant.requires,
+                *(tool + part for tool in variant.tools for part in parts),
+            }
             for words, placeholders in (
                 (
                     (
@@ -233,13 +238,6 @@ class Recipe(Value):
             if bool(variant.compile) != any("{output}" in word for word in variant.run):
                 raise ValueError(f"{variant.executables[0]}: what is compiled must be run, and nothing else")
         return self
-
-
-def _list_tool_placeholders(variant: RecipeVariant) -> frozenset[str]:
-    names = [*variant.requires]
-    for tool in variant.tools:
-        names += [tool, *(f"{tool}.{part}" for part in ("bin", "prefix", "home"))]
-    return frozenset(names)
 
 
 _TAKEN_NAMES = frozenset({*RUNTIMES, *ALIASES, "auto"})

@@ -12,12 +12,12 @@ from pydantic import AfterValidator, Field
 from paddock.model.base import Value
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import KIB, MIB, SMALLER, Calls, Grants, Maximum
-from paddock.model.network import NETWORKS, Network
+from paddock.model.network import NETWORKS, Network, NetworkLimits, NetworkRule
 from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.cluster import ClusterSettings
 from paddock.policy.settings.commands import SdkCommand
-from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules
+from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules, ProtectedRules
 from paddock.policy.settings.narrowing import (
     AMONG,
     FEWER,
@@ -32,10 +32,8 @@ from paddock.policy.settings.narrowing import (
     Safeguard,
     stricter,
 )
-from paddock.policy.settings.network import NetworkSettings
 from paddock.policy.settings.packages import PackageSettings
 from paddock.policy.settings.profiles import LimitSettings
-from paddock.policy.settings.protection import ProtectedRules
 from paddock.policy.settings.rules import ApprovalSettings, PolicySettings
 from paddock.policy.settings.serve import ServeSettings
 
@@ -171,6 +169,17 @@ class RedactionSettings(Value):
 def _check_network(text: str) -> str:
     ip_network(text)
     return text
+
+
+class NetworkSettings(NetworkLimits):
+    """`[network]`: which hosts programs may connect to, and how much.
+
+    The rules of each file are judged separately. All files must agree: a workspace can only narrow.
+    """
+
+    rule: Annotated[tuple[NetworkRule, ...], Mark.JOINED] = ()
+    """Rules in the order of the files (system, user, workspace). Deny beats ask, and ask beats allow. Without a rule
+    that allows a host, programs cannot connect to it."""
 
 
 class SdkSettings(Value):

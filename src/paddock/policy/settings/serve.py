@@ -53,17 +53,15 @@ class ServeToken(Value):
         return f"{_ACTOR_PREFIX}{self.actor or self.name}"
 
 
-def _count_processors() -> int:
-    return min(len(os.sched_getaffinity(0)), 1024)
-
-
 class ServeSettings(Value):
     """`[serve]`: a server that many users share. No workspace may set it."""
 
     directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "serve")
     """Directory of the tokens' hashes and of what the server keeps for each user; by default `paddock/serve` in the
     user's state directory."""
-    max_jobs: Annotated[Maximum, Field(le=1024), Mark.OWNERS_ONLY] = Field(default_factory=_count_processors)
+    max_jobs: Annotated[Maximum, Field(le=1024), Mark.OWNERS_ONLY] = Field(
+        default_factory=lambda: min(len(os.sched_getaffinity(0)), 1024)
+    )
     """Maximum number of requests of all users that run at the same time; by default the number of processors. Waiting
     users take turns."""
     idle_ms: Annotated[Maximum, Mark.OWNERS_ONLY] = 900_000

@@ -1,7 +1,7 @@
 """The audit ledger: a hash chain on disk, and the protocol of every audit sink.
 
 `sink` is the interface, `writer` the heart: it appends and claims by `chain` in `line_format`, and knows `claims`.
-`memory` needs no disk. `forwarding` is the base of sinks on top of another one: `best_effort`, `checked`. Readers:
-`read`, `follow`, `search` with `index`, `moment` for times. `verify`, by `chain_check`, and `archive` are for
-operators. What the gate records is in `gate/audit_facts.py`.
+`forwarding` has the sinks on top of another one. Readers: `read`, `search` with `index`, `moment` for times. `verify`,
+by `chain_check`, and `archive` are for operators. What the gate records is in `gate/audit_facts.py`; a sink without a
+disk in `testing/fakes.py`.
 """

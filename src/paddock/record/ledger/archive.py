@@ -71,13 +71,24 @@ def archive(
     try:
         if dry_run:
             return list(_plan(directory, folder, before))
-        _make_folder(folder)
+        try:
+            make_private(folder)
+            check_directory(folder, private=False)
+        except OSError as error:
+            raise _explain_archive_failure(error, folder) from error
         with hold_lock(directory / _LOCK_NAME, wait=False) as alone:
             if not alone:
                 raise LedgerError(
                     f"Another process archives the ledger {directory} at this time. Wait until it has ended."
                 )
-            return _move(directory, folder, before, clock)
+            with Ledger(directory, clock=clock) as ledger:  # it records damage of a writer that died
+                days = list(_plan(directory, folder, before))
+                for day in days:
+                    _copy(directory, folder, day)
+                if days:
+                    ledger.mark_archived(map(_build_fields, days))
+                    _remove(directory, days)
+            return days
     except OSError as error:
         raise explain_failed_call(error, directory, "read") from error
 
@@ -118,25 +129,6 @@ def verify_archive(folder: Path, directory: Path) -> Report:
     return walk.report(len(sizes), ())
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        make_private(folder)
-        check_directory(folder, private=False)
-    except OSError as error:
-        raise _explain_archive_failure(error, folder) from error
-
-
-def _move(directory: Path, folder: Path, before: datetime, clock: Callable[[], float]) -> list[ArchivedDay]:
-    with Ledger(directory, clock=clock) as ledger:  # it records damage of a writer that died
-        days = list(_plan(directory, folder, before))
-        for day in days:
-            _copy(directory, folder, day)
-        if days:
-            ledger.mark_archived(map(_build_fields, days))
-            _remove(directory, days)
-    return days
-
-
 def _plan(directory: Path, folder: Path, before: datetime) -> Iterator[ArchivedDay]:
     """Yield the days to archive, oldest first. Raises LedgerError if the ledger has problems."""
     report = verify(directory)
@@ -162,13 +154,9 @@ def _first_records(directory: Path, names: list[str]) -> list[AuditRecord | None
     """Return the first intact record of each file, or of the next file that has one."""
     found: list[AuditRecord | None] = []
     for name in reversed(names):
-        found.append(_first_record(directory, name) or (found[-1] if found else None))
+        records = (find_record(line.data, whole=line.whole) for line in read_lines(directory, name))
+        found.append(next(filter(None, records), None) or (found[-1] if found else None))
     return found[::-1]
-
-
-def _first_record(directory: Path, name: str) -> AuditRecord | None:
-    records = (find_record(line.data, whole=line.whole) for line in read_lines(directory, name))
-    return next(filter(None, records), None)
 
 
 def _build_fields(day: ArchivedDay) -> dict[str, Field]:
@@ -183,8 +171,13 @@ def _build_fields(day: ArchivedDay) -> dict[str, Field]:
 
 def _copy(directory: Path, folder: Path, day: ArchivedDay) -> None:
     """Copy a day to the archive and compare. Raises LedgerError; never changes a file of the archive."""
-    if _has_copy(folder, day):
-        return
+    target = folder / day.file
+    if os.path.lexists(target):
+        if _hash_file(folder, day.file) == day.sha256:
+            return
+        raise LedgerError(
+            f"{target} exists with another content, so nothing was archived. Name another directory."
+        )
     partial = folder / f".{day.file}.partial"
     try:
         partial.unlink(missing_ok=True)
@@ -195,7 +188,7 @@ def _copy(directory: Path, folder: Path, day: ArchivedDay) -> None:
             os.close(source)
         same = _hash_file(folder, partial.name) == day.sha256
         if same:
-            partial.rename(folder / day.file)
+            partial.rename(target)
             _sync_directory(folder)
     except OSError as error:
         partial.unlink(missing_ok=True)
@@ -206,18 +199,6 @@ def _copy(directory: Path, folder: Path, day: ArchivedDay) -> None:
             f"The copy of {day.file} in {folder} differs from the ledger, so nothing was archived. "
             "Check both disks."
         )
-
-
-def _has_copy(folder: Path, day: ArchivedDay) -> bool:
-    """Return whether the archive has the file of a day. Raises LedgerError if it has another one of that name."""
-    target = folder / day.file
-    if not os.path.lexists(target):
-        return False
-    if _hash_file(folder, day.file) != day.sha256:
-        raise LedgerError(
-            f"{target} exists with another content, so nothing was archived. Name another directory."
-        )
-    return True
 
 
 def _write_copy(source: int, path: Path) -> None:

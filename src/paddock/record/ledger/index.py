@@ -136,7 +136,11 @@ def ask(directory: Path, question: "Callable[[LedgerIndex], T]", on_progress: On
         try:
             return _ask_locked(directory, question, on_progress)
         except _DATABASE_ERRORS:
-            _remove_files(directory)
+            for name in _FILES:
+                try:
+                    (directory / name).unlink(missing_ok=True)
+                except OSError as error:
+                    raise NoIndexError from error
         try:
             return _ask_locked(directory, question, on_progress)
         except _DATABASE_ERRORS as error:
@@ -357,15 +361,6 @@ def _hold_lock(directory: Path) -> Generator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def _remove_files(directory: Path) -> None:
-    """Remove everything with a name of the index. Raises NoIndexError."""
-    for name in _FILES:
-        try:
-            (directory / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise NoIndexError from error
 
 
 def _hash_name(name: str) -> int:

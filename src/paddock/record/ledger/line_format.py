@@ -79,7 +79,9 @@ def new_entry(
     event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
 ) -> LedgerEntry:
     """Return a new record; raise LedgerError if its line would be over `MAX_LINE_BYTES`."""
-    facts = _to_json({"event": event, "request": request, "parent": parent, **fields})[1:-1]
+    members = {"event": event, "request": request, "parent": parent, **fields}
+    facts = orjson.dumps(members)
+    facts = (facts if facts.isascii() else _to_ascii(members).encode())[1:-1]
     if len(facts) > MAX_LINE_BYTES - _PLACE_BYTES:
         raise LedgerError(
             f"An audit record is over {MAX_LINE_BYTES} bytes. The ledger stores facts: log fewer of them."
@@ -114,11 +116,6 @@ def chain_record(
         prev=GENESIS_HASH if previous is None else previous.hash,
     )
     return parse_record(line[:-1])
-
-
-def _to_json(members: Mapping[str, object]) -> bytes:
-    body = orjson.dumps(members)
-    return body if body.isascii() else _to_ascii(members).encode()
 
 
 def find_seq(line: bytes) -> int | None:

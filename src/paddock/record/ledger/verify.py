@@ -196,15 +196,13 @@ def list_archived_days(directory: Path) -> list[ArchivedDay]:
 
 def _find_days_before(directory: Path, sizes: dict[str, int]) -> tuple[ArchivedDay, ...]:
     """Return the archived days before the first file of a ledger."""
-    if not sizes or _has_first_record(directory, first := min(sizes)):
+    if not sizes:
         return ()
+    first = min(sizes)
+    with open_regular(directory, first) as fd:
+        if fd is not None and os.pread(fd, len(_FIRST), 0) == _FIRST:
+            return ()  # it begins with the first record of a chain
     return tuple(day for day in list_archived_days(directory) if day.file < first)
-
-
-def _has_first_record(directory: Path, name: str) -> bool:
-    """Return whether a file begins with the first record of a chain. Then no search for archived days is needed."""
-    with open_regular(directory, name) as fd:
-        return fd is not None and os.pread(fd, len(_FIRST), 0) == _FIRST
 
 
 def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:

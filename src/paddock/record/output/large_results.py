@@ -9,7 +9,6 @@ from paddock.policy.settings.schema import ArtifactSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from paddock.model.artifact import RunFacts
     from paddock.record.output.artifacts import Artifacts
     from paddock.record.output.recorder import Recording
 
@@ -47,7 +46,17 @@ class LargeResult:
             return None
         for line in result.console:
             self._recording.stderr(f"{line.printed}\n".encode("utf-8", "replace"))
-        return await self._recording.finish(_run_facts(request, decision, result))
+        from paddock.model.artifact import RunFacts  # its models take 7 ms to build
+
+        facts = RunFacts(
+            workspace=str(request.workspace),
+            runtime="javascript",
+            request=request.id,
+            status=result.status.value,
+            duration_ms=result.usage.wall_ms,
+            policy_audit_hash=decision.audit_hash,
+        )
+        return await self._recording.finish(facts)
 
     async def finish(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> RawResult:
         """Store the parts, and return `result` with their handle and a hint."""
@@ -71,16 +80,3 @@ class LargeResult:
         """Drop everything that has not been stored."""
         if self._recording is not None:
             await self._recording.discard()
-
-
-def _run_facts(request: ExecutionRequest, decision: Decision, result: RawResult) -> "RunFacts":
-    from paddock.model.artifact import RunFacts  # its models take 7 ms to build
-
-    return RunFacts(
-        workspace=str(request.workspace),
-        runtime="javascript",
-        request=request.id,
-        status=result.status.value,
-        duration_ms=result.usage.wall_ms,
-        policy_audit_hash=decision.audit_hash,
-    )

@@ -234,6 +234,7 @@ class _OutputSearch:
     def _make_found(
         self, excerpts: list[Excerpt], *, status: MatchStatus, matches: int, following: Cursor | None
     ) -> OutputFound:
+        reads_on = self._asked.cursor is not None and self._asked.cursor.after_char is not None
         return OutputFound(
             artifact_handle=self._asked.artifact_handle,
             excerpts=tuple(excerpts),
@@ -243,11 +244,8 @@ class _OutputSearch:
             match_status=status,
             match_count=matches,
             next_cursor=following,
-            line_cursor=None if self._reads_on() else _cut_position(excerpts),
+            line_cursor=None if reads_on else _cut_position(excerpts),
         )
-
-    def _reads_on(self) -> bool:
-        return self._asked.cursor is not None and self._asked.cursor.after_char is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,9 @@ class _Screen:
 
     def _takes_at_once(self, text: str, done: list[str]) -> bool:
         """Take lines that do not move the cursor; return False if that is not possible."""
-        if self._passes or self._at + 1 < len(self._rows) or _moves_cursor(text):
+        if self._passes or self._at + 1 < len(self._rows):
+            return False
+        if "\r" in text or "\b" in text or ("\x1b" in text and _MOVE_PATTERN.search(text) is not None):
             return False
         begun, *rows = text.rsplit("\n", SCREEN_ROWS)
         first, line_end, further = begun.partition("\n")
@@ -198,7 +200,6 @@ class _Screen:
         return True
 
     def _write(self, text: str, done: list[str]) -> None:
-        """Write a text without steps."""
         if self._passes:
             done.append(text)
         elif text:
@@ -272,10 +273,6 @@ class _Screen:
         done += [f"{row.render_row(self._terms)}\n" for row in self._rows[:above]]
         del self._rows[:above]
         self._at -= above
-
-
-def _moves_cursor(text: str) -> bool:
-    return "\r" in text or "\b" in text or ("\x1b" in text and _MOVE_PATTERN.search(text) is not None)
 
 
 def _holds_term(text: str, terms: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from io import BufferedReader
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.artifact import RunFacts
@@ -91,7 +92,7 @@ class FileCollector:
         refusal = self._refuse(left.path, media_type, size)
         recording = None if refusal else self._artifacts().record_file(redacts=b"\0" not in sample)
         digest, rest = hashlib.sha256(), size
-        for piece in _read_pieces(left.stream, sample):
+        for piece in chain([sample], iter(lambda: left.stream.read(_PIECE_BYTES), b"")):
             piece = piece[:rest]  # noqa: PLW2901 - what something appends meanwhile does not count
             rest -= len(piece)
             digest.update(piece)
@@ -130,7 +131,9 @@ class FileCollector:
         limit = self._artifacts().settings.max_bytes
         if self._patterns is None and not media_type.startswith("image/"):
             return "only images are kept unless `outputs` has a pattern for it"
-        if self._patterns is not None and not any(_matches(path, each) for each in self._patterns):
+        if self._patterns is not None and not any(
+            fnmatchcase(path, each) or fnmatchcase(path.rpartition("/")[2], each) for each in self._patterns
+        ):
             return "no pattern of `outputs` matches it"
         if not self._persist:
             return "output is not kept"
@@ -176,13 +179,3 @@ def judge_media_type(path: str, sample: bytes) -> str:
     if b"\0" in sample:
         return _BYTES if not named or named.startswith(("image/", "text/")) else named
     return named if named.startswith("text/") or named in _TEXT_APPLICATIONS else "text/plain"
-
-
-def _matches(path: str, pattern: str) -> bool:
-    return fnmatchcase(path, pattern) or fnmatchcase(path.rpartition("/")[2], pattern)
-
-
-def _read_pieces(stream: BufferedReader, first: bytes) -> Iterator[bytes]:
-    yield first
-    while piece := stream.read(_PIECE_BYTES):
-        yield piece

@@ -10,8 +10,7 @@ from paddock.record.ledger.sink import AuditSink
 from paddock.record.telemetry.observed_sink import ObservedSink, Observer, Sources
 
 if TYPE_CHECKING:
-    from paddock.record.telemetry.metrics import Metrics, RequestMetrics
-    from paddock.record.telemetry.traces import Traces
+    from paddock.record.telemetry.metrics import Metrics
 
 
 class Instrumentation:
@@ -22,15 +21,24 @@ class Instrumentation:
         self.metrics = metrics
         """The metrics, if they are configured."""
         self._observers: list[Observer] = []
-        self._traces: Traces | None = None
-        self._counting: RequestMetrics | None = None
-        self._sources = sources
+        self._traces = None
+        self._counting = None
         if logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
             from paddock.record.telemetry.logs import RequestLog
 
             self._observers.append(RequestLog())
         try:
-            self._load_observers(settings)
+            if settings.telemetry.traces != "none":
+                from paddock.record.telemetry.traces import Traces, make_exporter
+
+                self._traces = Traces(make_exporter(settings.telemetry), sources.find_labels)
+                self._observers.append(self._traces)
+            if settings.telemetry.metrics:
+                from paddock.record.telemetry.metrics import Metrics
+
+                self.metrics = self.metrics or Metrics()
+                self._counting = self.metrics.count_session(sources)
+                self._observers.append(self._counting)
         except ModuleNotFoundError as missing:
             raise _explain_missing(missing) from None
 
@@ -44,19 +52,6 @@ class Instrumentation:
             self.metrics.end_session(self._counting)
         if self._traces is not None:
             await self._traces.close()
-
-    def _load_observers(self, settings: Settings) -> None:
-        if settings.telemetry.traces != "none":
-            from paddock.record.telemetry.traces import Traces, make_exporter
-
-            self._traces = Traces(make_exporter(settings.telemetry), self._sources.find_labels)
-            self._observers.append(self._traces)
-        if settings.telemetry.metrics:
-            from paddock.record.telemetry.metrics import Metrics
-
-            self.metrics = self.metrics or Metrics()
-            self._counting = self.metrics.count_session(self._sources)
-            self._observers.append(self._counting)
 
 
 def open_metrics(settings: TelemetrySettings) -> "Metrics | None":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import AnswerableQuestions, FileQuestions, Questions
 from paddock.model.approval import Verdict, WaitingQuestion
 from paddock.model.errors import ApprovalError
@@ -27,7 +27,7 @@ class QuestionDirectories:
     def of_actor(self, actor: str) -> Questions:
         """Return the questions of one user."""
         directory = find_approvals_directory(self._serve_directory, make_user_key(actor))
-        return FileQuestions(PendingApprovals(directory))
+        return FileQuestions(QuestionDirectory(directory))
 
     def of_others(self, actor: str) -> AnswerableQuestions:
         """Return the questions of all users except one."""
@@ -40,7 +40,7 @@ class QuestionDirectories:
             for each in sorted((self._serve_directory / USERS_DIRECTORY).iterdir()):
                 if each.name != skipped:
                     directory = find_approvals_directory(self._serve_directory, each.name)
-                    yield FileQuestions(PendingApprovals(directory))
+                    yield FileQuestions(QuestionDirectory(directory))
 
     async def remove_abandoned(self) -> None:
         """Remove the questions of servers that have ended, of all users. A problem is logged."""

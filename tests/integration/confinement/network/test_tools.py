@@ -16,8 +16,7 @@ from tests.support.tool_registry import serve_registry
 from paddock import BlockingPaddock, Outcome, Settings, Status
 from paddock.model.network import NetworkRule
 from paddock.policy.decisions.environment import TRUST
-from paddock.policy.settings.network import NetworkSettings
-from paddock.policy.settings.schema import AuditSettings, PythonSettings, RuntimeSettings
+from paddock.policy.settings.schema import AuditSettings, NetworkSettings, PythonSettings, RuntimeSettings
 
 HOST = "registry.example"
 URL = f"https://{HOST}"

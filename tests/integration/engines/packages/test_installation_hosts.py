@@ -5,8 +5,7 @@ import asyncio
 from paddock import BlockingPaddock, Paddock, Settings, Status
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts
-from paddock.policy.settings.network import NetworkSettings
-from paddock.policy.settings.schema import RuntimeSettings
+from paddock.policy.settings.schema import NetworkSettings, RuntimeSettings
 
 from .conftest import GRANTED, Registry
 

@@ -21,8 +21,7 @@ from paddock.engines.secrets.vault import open_vault
 from paddock.gate.approvals import MAX_QUESTIONS_PER_RUN
 from paddock.model.approval import Answer
 from paddock.model.network import NetworkRule
-from paddock.policy.settings.network import NetworkSettings
-from paddock.policy.settings.schema import AuditSettings, RuntimeSettings, VaultSettings
+from paddock.policy.settings.schema import AuditSettings, NetworkSettings, RuntimeSettings, VaultSettings
 
 FETCH = """
 import sys, urllib.error, urllib.request

@@ -18,8 +18,7 @@ from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.network import NetworkRule
 from paddock.model.outcome import Status
 from paddock.model.tool import ToolEnd
-from paddock.policy.settings.network import NetworkSettings
-from paddock.policy.settings.schema import AuditSettings, Settings, ToolSettings
+from paddock.policy.settings.schema import AuditSettings, NetworkSettings, Settings, ToolSettings
 
 ECHO = "import sys; print(sys.stdin.read())"
 

@@ -16,8 +16,7 @@ from paddock.gate.open_paddock import open_paddock
 from paddock.model.errors import ServerUnavailable
 from paddock.model.network import NetworkRule
 from paddock.model.outcome import SandboxFacts
-from paddock.policy.settings.network import NetworkSettings
-from paddock.policy.settings.schema import AuditSettings, ServerSettings, Settings
+from paddock.policy.settings.schema import AuditSettings, NetworkSettings, ServerSettings, Settings
 
 PYTHON = "/usr/bin/python3"
 TIERS = ["namespaces", "landlock"]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.support.tenants import TenantsRunner
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.model.artifact import Handle
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun
 from paddock.model.work_files import InputFile
@@ -163,7 +163,7 @@ async def repeat_id(tenant: Tenant, own: Belongings) -> object:
 
 async def answer_in_directory(tenant: Tenant, own: Belongings) -> object:
     """Look for the question in the attacker's own directory."""
-    return PendingApprovals(tenant.settings.approvals.directory).find_question(own.question)
+    return QuestionDirectory(tenant.settings.approvals.directory).find_question(own.question)
 
 
 async def close_own_session(tenant: Tenant, _own: Belongings) -> object:

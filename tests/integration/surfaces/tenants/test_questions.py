@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.support.tenants import TenantsRunner, make_settings
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.model.approval import Question
 from paddock.model.errors import ApprovalError
 from paddock.model.request import RuntimeRun
@@ -92,7 +92,7 @@ def test_nobody_answers_their_own_question(runner: TenantsRunner) -> None:
             with pytest.raises(NotPermitted) as refused:
                 runner.run(own.answer_question(question.id, verdict))
             assert str(refused.value) == NOT_OWN.format(id=question.id)
-    inbox = PendingApprovals(rita.settings.approvals.directory)
+    inbox = QuestionDirectory(rita.settings.approvals.directory)
     with pytest.raises(ApprovalError) as refused_by_inbox:
         inbox.give_answer(inbox.find_question(question.id), "once", rita.actor)
     assert str(refused_by_inbox.value) == (
@@ -191,7 +191,7 @@ def test_questions_of_clients_on_the_machine_are_not_for_users_of_a_server(
     runner: TenantsRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     task, question = ask(runner, runner.enter("alice"))
-    local = PendingApprovals(tmp_path / "approvals")
+    local = QuestionDirectory(tmp_path / "approvals")
     asked = question.model_copy(update={"actor": "claude"})
     with local.keep_question(asked):
         rita = runner.enter("rita", approve=True)

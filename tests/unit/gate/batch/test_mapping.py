@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from paddock.gate.batch.mapping import map_concurrently
+from paddock.gate.batch.runner import map_concurrently
 from paddock.model.errors import PaddockError
 
 

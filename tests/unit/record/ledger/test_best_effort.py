@@ -4,8 +4,8 @@ import pytest
 
 from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
-from paddock.record.ledger.best_effort import BestEffortSink, UnavailableSink
-from paddock.record.ledger.memory import MemoryAudit
+from paddock.record.ledger.forwarding import BestEffortSink, UnavailableSink
+from paddock.testing.fakes import MemoryAudit
 
 FULL = LedgerUnusable("the disk is full")
 

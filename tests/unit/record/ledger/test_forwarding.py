@@ -5,7 +5,7 @@ from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import RedactionSettings
 from paddock.record.ledger.forwarding import ForwardingSink, RedactedSink
-from paddock.record.ledger.memory import MemoryAudit
+from paddock.testing.fakes import MemoryAudit
 
 SECRET = "s3cr3t-v4lue"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.record.ledger.follow import Follower
+from paddock.record.ledger.read import Follower
 from paddock.record.ledger.writer import Ledger
 
 NOON = 1_772_366_400.0

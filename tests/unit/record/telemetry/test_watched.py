@@ -8,10 +8,10 @@ from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
-from paddock.record.ledger.memory import MemoryAudit
 from paddock.record.output.artifacts import Artifacts
 from paddock.record.telemetry.metrics import MAX_SERVERS, Metrics
 from paddock.record.telemetry.observed_sink import ObservedSink, Sources, call_of
+from paddock.testing.fakes import MemoryAudit
 
 CALL = {"kind": "server", "name": "a/b", "status": "ok", "ms": 1.0}
 

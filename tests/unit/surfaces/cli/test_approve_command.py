@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
 from paddock.surfaces.cli.root import command
 
 
 @pytest.fixture
-def inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PendingApprovals:
+def inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QuestionDirectory:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("PADDOCK_APPROVALS_DIRECTORY", str(tmp_path / "approvals"))
-    return PendingApprovals(tmp_path / "approvals")
+    return QuestionDirectory(tmp_path / "approvals")
 
 
 def approve(*args: str) -> Result:
@@ -42,7 +42,7 @@ def question(number: int) -> Question:
     )
 
 
-def test_the_newest_are_listed(inbox: PendingApprovals) -> None:
+def test_the_newest_are_listed(inbox: QuestionDirectory) -> None:
     asked = [question(number) for number in range(53)]
     with ExitStack() as stack:
         for each in asked:
@@ -60,7 +60,7 @@ def test_the_newest_are_listed(inbox: PendingApprovals) -> None:
 
 
 @pytest.mark.parametrize("options", [("--all",), ("--limit", "3")])
-def test_a_limit_goes_with_the_list_alone(inbox: PendingApprovals, options: tuple[str, ...]) -> None:
+def test_a_limit_goes_with_the_list_alone(inbox: QuestionDirectory, options: tuple[str, ...]) -> None:
     wrong = approve(new_id(), *options)
     assert wrong.exit_code == 2
     assert "--all and --limit apply to the list, not to an ID." in wrong.stderr

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from paddock.record.ledger.memory import MemoryAudit
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, send_text
 from paddock.surfaces.http_server.entry import PIECE_BYTES, HttpEntry, OneToken
 from paddock.surfaces.http_server.hosts import HostNames
 from paddock.surfaces.tenants.refusals import Refusals
+from paddock.testing.fakes import MemoryAudit
 
 TOKEN = "correct-horse-battery-staple"
 HOST = (b"host", b"127.0.0.1:80")

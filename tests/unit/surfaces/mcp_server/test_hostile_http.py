@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application
@@ -89,7 +89,7 @@ class Server:
             McpTool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
         rounds = ElicitationRounds(
-            1000, PendingCalls(FileQuestions(PendingApprovals(directory)), FETCH_TOOLS["default"])
+            1000, PendingCalls(FileQuestions(QuestionDirectory(directory)), FETCH_TOOLS["default"])
         )
         nothing: Any = Nothing()
         server = build_protocol_server(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.gate.pending_approvals import PendingApprovals
+from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
@@ -39,7 +39,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) -> None:
-    inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
+    inbox, name = QuestionDirectory(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], patience_s=0)
@@ -59,8 +59,36 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("has_users", "remedy"),
+    [
+        (False, "Ask them to run in a terminal of this machine: paddock approve ID\n"),
+        (
+            True,
+            "You cannot answer it yourself. Ask another user whose token has `approve` to send POST /v1/approvals/ID, "
+            "or a person at a terminal of the server to run: paddock approve ID\n",
+        ),
+    ],
+)
+def test_the_message_names_who_can_answer(tmp_path: Path, *, has_users: bool, remedy: str) -> None:
+    inbox, name = QuestionDirectory(tmp_path / "approvals"), new_id()
+
+    async def main() -> None:
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], has_users=has_users)
+        answer = await held.run_call("me", "client", asking(name), None)
+        [waiting] = inbox.list_waiting()
+        told = answer.structured["message"].replace(waiting.question.id, "ID")
+        assert told.startswith(
+            f"A person must allow this: call a/b (why). {remedy}Then fetch the answer, once: "
+        )
+        assert answer.structured["command"] == f"paddock approve {waiting.question.id}"
+        await held.close()
+
+    run(main())
+
+
 def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> None:
-    inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
+    inbox, name = QuestionDirectory(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
@@ -77,7 +105,7 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> None:
-    inbox = PendingApprovals(tmp_path / "approvals")
+    inbox = QuestionDirectory(tmp_path / "approvals")
 
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
@@ -93,7 +121,7 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
 
 
 def test_closing_ends_what_waits(tmp_path: Path) -> None:
-    inbox = PendingApprovals(tmp_path / "approvals")
+    inbox = QuestionDirectory(tmp_path / "approvals")
 
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
@@ -121,7 +149,7 @@ def test_what_fetches() -> None:
 
 
 def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None:
-    inbox, mine, other = PendingApprovals(tmp_path / "approvals"), new_id(), new_id()
+    inbox, mine, other = QuestionDirectory(tmp_path / "approvals"), new_id(), new_id()
 
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], patience_s=0)

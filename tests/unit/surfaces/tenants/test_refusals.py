@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from paddock.model.errors import LedgerError
-from paddock.record.ledger.memory import MemoryAudit
 from paddock.record.telemetry.metrics import Metrics
 from paddock.surfaces.tenants import refusals
 from paddock.surfaces.tenants.refusals import Refusals
+from paddock.testing.fakes import MemoryAudit
 
 REFUSAL = {"kind": "refusal", "surface": "http"}
 

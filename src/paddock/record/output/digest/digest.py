@@ -12,8 +12,8 @@ from typing import Literal
 from paddock.model.artifact import CamelCaseModel
 from paddock.model.base import Json
 from paddock.record.output.digest import suites
-from paddock.record.output.digest.failure import MESSAGE_CHARS, DigestFailure, count_nouns, failure
 from paddock.record.output.digest.faults import faults
+from paddock.record.output.digest.suites import MESSAGE_CHARS, DigestFailure, count_nouns, failure
 
 Kind = Literal["tsc", "node-test", "eslint", "npm", "pytest", "unittest", "go-test", "rust-test", "generic"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from paddock.record.output.digest.failure import DigestFailure, count_nouns, failure
+from paddock.model.artifact import CamelCaseModel
 
 NODE_TEST = re.compile(r"(?:#|ℹ) (tests|pass|fail|cancelled) (\d{1,9})")  # noqa: RUF001 - as node prints it
 PYTEST = re.compile(
@@ -46,6 +46,32 @@ _RUST_PANIC = re.compile(r"thread '[^']*+' (?:\(\d++\) )?+panicked at (.++)")
 _RUST_PLACE_PATTERN = re.compile(r"(?:.*', )?([^\s:']++):(\d{1,9}):\d{1,9}:?+")
 _MAX_RUST_LINES = 6
 """Maximum lines of a panic's message before its position, in Rust before 1.73."""
+
+
+MESSAGE_CHARS = 200
+
+
+class DigestFailure(CamelCaseModel):
+    """One failure in a digest."""
+
+    name: str | None = None
+    """Code of an error, rule of a linter, or name of a test."""
+    file: str | None = None
+    line: int | None = None
+    message: str
+
+
+def failure(
+    message: str, *, name: str | None = None, file: str | None = None, line: str | None = None
+) -> DigestFailure:
+    """Return a failure with its message cut to 200 characters; `line` must be digits."""
+    text = message.strip()
+    return DigestFailure(name=name, file=file, line=int(line) if line else None, message=text[:MESSAGE_CHARS])
+
+
+def count_nouns(number: int, noun: str) -> str:
+    """Return a number with its noun: `no errors`, `1 error`, `2 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
 
 
 class _SuiteSection(NamedTuple):
@@ -247,13 +273,13 @@ def _panic(lines: Sequence[str], start: int) -> _SuiteSection:
         if _RUST_SECTION.fullmatch(line) or line == "failures:":
             break
         if match := _RUST_PANIC.fullmatch(line):
-            return _is_panic(match[1], lines[index + 1 : index + _MAX_RUST_LINES])
+            return _read_panic(match[1], lines[index + 1 : index + _MAX_RUST_LINES])
         if line.startswith("Error: "):
             return _SuiteSection(line)
     return _SuiteSection("failed")
 
 
-def _is_panic(text: str, below: Sequence[str]) -> _SuiteSection:
+def _read_panic(text: str, below: Sequence[str]) -> _SuiteSection:
     if text.startswith("'"):  # before Rust 1.73: the message in quotes, then the position
         place = next(
             (match for line in (text, *below) if (match := _RUST_PLACE_PATTERN.fullmatch(line))), None

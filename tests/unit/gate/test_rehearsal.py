@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from paddock.gate.gate import is_listed_instead_of_asked
+from paddock.gate.host_calls import MAX_KEPT_CHARS, Plan
 from paddock.gate.work import KINDS, kind_of
 from paddock.model.limits import Calls, Grants
 from paddock.model.outcome import Decision, PlannedCall
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
-from paddock.policy.decisions.rehearsal import MAX_KEPT_CHARS, Plan
 
 CALL = ServerCall(server="git", tool="push", arguments={"force": True})
 PROGRAM = RuntimeRun(runtime="shell", code="true")

@@ -47,7 +47,7 @@ class GivenAnswer(Value):
     expires: float
 
 
-class PendingApprovals:
+class QuestionDirectory:
     """The waiting questions in one directory. Several processes of one user may use it at the same time."""
 
     def __init__(self, directory: Path) -> None:
@@ -200,15 +200,6 @@ def _not_waiting_text(id_: str) -> str:
     return f"{id_} does not wait for an answer; `paddock approve` lists the waiting questions"
 
 
-def _is_free(handle: int) -> bool:
-    """Return whether a file is unlocked, because the process that locked it has ended."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _write_locked(directory: int, name: str, value: Value) -> int:
     """Write a file atomically and return a descriptor that holds its lock.
 
@@ -252,7 +243,11 @@ def _read_file(directory: int, name: str, *, locked: bool = False) -> bytes | No
     try:
         if os.fstat(handle).st_size > MAX_FILE_BYTES:
             raise ApprovalError(f"{name} cannot be read: it is larger than {MAX_FILE_BYTES} bytes; remove it")
-        return None if locked and _is_free(handle) else os.read(handle, MAX_FILE_BYTES)
+        if locked:
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None  # the process that locked it has ended
+        return os.read(handle, MAX_FILE_BYTES)
     finally:
         os.close(handle)
 

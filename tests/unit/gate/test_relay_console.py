@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from paddock.gate.work.live_console import relay_console
+from paddock.gate.work.guest import relay_console
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import ConsoleLine
 from paddock.policy.redaction.known import KnownSecrets

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddock.foundation.own_files import take_repairs
-from paddock.gate.pending_approvals import MAX_FILE_BYTES, PendingApprovals
+from paddock.gate.question_directory import MAX_FILE_BYTES, QuestionDirectory
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import new_id
@@ -64,11 +64,11 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def inbox(directory: Path) -> PendingApprovals:
-    return PendingApprovals(directory)
+def inbox(directory: Path) -> QuestionDirectory:
+    return QuestionDirectory(directory)
 
 
-def answered(inbox: PendingApprovals, asked: Question, act: Callable[[], object]) -> Answer:
+def answered(inbox: QuestionDirectory, asked: Question, act: Callable[[], object]) -> Answer:
     """Return the answer to a question that is answered by `act` while it waits."""
 
     async def main() -> Answer:
@@ -79,7 +79,7 @@ def answered(inbox: PendingApprovals, asked: Question, act: Callable[[], object]
     return asyncio.run(main())
 
 
-def test_an_answer_is_that_of_whoever_gave_it(inbox: PendingApprovals, directory: Path) -> None:
+def test_an_answer_is_that_of_whoever_gave_it(inbox: QuestionDirectory, directory: Path) -> None:
     asked = question()
     answer = answered(
         inbox, asked, lambda: inbox.give_answer(inbox.find_question(asked.id), "run", "ada\x1b[2J")
@@ -88,7 +88,7 @@ def test_an_answer_is_that_of_whoever_gave_it(inbox: PendingApprovals, directory
     assert [*directory.iterdir()] == []
 
 
-def test_it_is_its_owners_alone(inbox: PendingApprovals, directory: Path) -> None:
+def test_it_is_its_owners_alone(inbox: QuestionDirectory, directory: Path) -> None:
     asked = question()
     with inbox.keep_question(asked):
         file = directory / f"{asked.id}.question"
@@ -108,14 +108,14 @@ def test_a_directory_of_somebody_else_is_not_used(directory: Path) -> None:
         directory = Path("/")
     with (
         pytest.raises(ApprovalError, match="it belongs to user"),
-        PendingApprovals(directory).keep_question(question()),
+        QuestionDirectory(directory).keep_question(question()),
     ):
         pytest.fail("kept")
 
 
 @pytest.mark.parametrize("mode", [0o701, 0o740, 0o600])
 def test_a_directory_that_others_may_look_into_is_closed_to_them(
-    inbox: PendingApprovals, directory: Path, mode: int
+    inbox: QuestionDirectory, directory: Path, mode: int
 ) -> None:
     directory.mkdir()
     directory.chmod(mode)
@@ -126,7 +126,7 @@ def test_a_directory_that_others_may_look_into_is_closed_to_them(
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
 def test_a_directory_that_others_may_write_to_is_not_used(
-    inbox: PendingApprovals, directory: Path, mode: int
+    inbox: QuestionDirectory, directory: Path, mode: int
 ) -> None:
     directory.mkdir()
     directory.chmod(mode)
@@ -145,7 +145,7 @@ def test_a_directory_that_others_may_write_to_is_not_used(
         assert str(caught.value) == told
 
 
-def test_a_link_is_no_directory(inbox: PendingApprovals, directory: Path) -> None:
+def test_a_link_is_no_directory(inbox: QuestionDirectory, directory: Path) -> None:
     (directory.parent / "other").mkdir(mode=0o700)
     directory.symlink_to(directory.parent / "other")
     with pytest.raises(ApprovalError, match="it is a link, not a directory"), inbox.keep_question(question()):
@@ -157,7 +157,7 @@ def good(asked: Question, **changes: Any) -> str:
     return json.dumps({**fields, "expires": time.time() + 60, **changes})
 
 
-def test_a_whole_answer_is_one(inbox: PendingApprovals, directory: Path) -> None:
+def test_a_whole_answer_is_one(inbox: QuestionDirectory, directory: Path) -> None:
     """What the hostile ones below are made of."""
     asked = question()
     file = directory / f"{asked.id}.answer"
@@ -181,7 +181,7 @@ def write(file: Path, text: str, mode: int = 0o600) -> None:
     ],
 )
 def test_an_answer_to_something_else_is_none(
-    inbox: PendingApprovals, directory: Path, changes: dict[str, Any]
+    inbox: QuestionDirectory, directory: Path, changes: dict[str, Any]
 ) -> None:
     asked = question()
     file = directory / f"{asked.id}.answer"
@@ -192,7 +192,7 @@ def test_an_answer_to_something_else_is_none(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.one_of(st.binary(max_size=300), st.integers(0, 150)))
-def test_a_torn_answer_is_none(inbox: PendingApprovals, directory: Path, torn_off: bytes | int) -> None:
+def test_a_torn_answer_is_none(inbox: QuestionDirectory, directory: Path, torn_off: bytes | int) -> None:
     asked = question()
     data = torn_off if isinstance(torn_off, bytes) else good(question())[:torn_off].encode()
     file = directory / f"{asked.id}.answer"
@@ -218,7 +218,7 @@ def odd_files(elsewhere: Path, text: str) -> dict[str, Callable[[Path], object]]
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo", "large", "open to others"])
-def test_an_answer_is_a_file_of_ours(inbox: PendingApprovals, directory: Path, kind: str) -> None:
+def test_an_answer_is_a_file_of_ours(inbox: QuestionDirectory, directory: Path, kind: str) -> None:
     asked = question()
     make = odd_files(directory.parent / "elsewhere", good(asked))[kind]
     with pytest.raises(ApprovalError, match=r"is no file of ours|cannot be read"):
@@ -226,7 +226,7 @@ def test_an_answer_is_a_file_of_ours(inbox: PendingApprovals, directory: Path, k
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo", "large", "open to others"])
-def test_so_is_a_question(inbox: PendingApprovals, directory: Path, kind: str) -> None:
+def test_so_is_a_question(inbox: QuestionDirectory, directory: Path, kind: str) -> None:
     with inbox.keep_question(question()) as _:
         id_ = new_id()
         text = json.dumps({"question": question(id=id_).model_dump(), "expires": time.time() + 60})
@@ -239,12 +239,12 @@ def test_so_is_a_question(inbox: PendingApprovals, directory: Path, kind: str) -
 @pytest.mark.parametrize(
     "id_", ["", "../x", "/etc/passwd", "a\0b", f"../approvals/{SOME_ID}", SOME_ID + "\n", "٣" * 26]
 )
-def test_a_forged_id_reaches_no_file(inbox: PendingApprovals, id_: str) -> None:
+def test_a_forged_id_reaches_no_file(inbox: QuestionDirectory, id_: str) -> None:
     with pytest.raises(ApprovalError, match="is not the id of a question"):
         inbox.find_question(id_)
 
 
-def test_an_answer_is_read_once(inbox: PendingApprovals, directory: Path) -> None:
+def test_an_answer_is_read_once(inbox: QuestionDirectory, directory: Path) -> None:
     asked = question()
     kept: list[bytes] = []
 
@@ -259,7 +259,7 @@ def test_an_answer_is_read_once(inbox: PendingApprovals, directory: Path) -> Non
         answered(inbox, again, lambda: write(replayed, kept[0].decode()))
 
 
-def test_of_many_answers_the_first_counts(inbox: PendingApprovals) -> None:
+def test_of_many_answers_the_first_counts(inbox: QuestionDirectory) -> None:
     asked = question()
     given: list[str] = []
     start = threading.Barrier(8)
@@ -285,7 +285,7 @@ def test_of_many_answers_the_first_counts(inbox: PendingApprovals) -> None:
     assert given == [answer.by]
 
 
-def test_who_answers_too_late_is_told(inbox: PendingApprovals, directory: Path) -> None:
+def test_who_answers_too_late_is_told(inbox: QuestionDirectory, directory: Path) -> None:
     asked = question()
     with inbox.keep_question(asked):
         waiting = inbox.find_question(asked.id)
@@ -299,7 +299,7 @@ def test_who_answers_too_late_is_told(inbox: PendingApprovals, directory: Path) 
     assert [*directory.iterdir()] == []
 
 
-def test_what_is_shown_is_spelled_out(inbox: PendingApprovals) -> None:
+def test_what_is_shown_is_spelled_out(inbox: QuestionDirectory) -> None:
     texts = {
         "what": "a\x1b[2J",
         "details": "b\u202e",
@@ -313,7 +313,7 @@ def test_what_is_shown_is_spelled_out(inbox: PendingApprovals) -> None:
     assert (shown.workspace, shown.reasons) == ("d\\u0009", ("e\\u0000",))
 
 
-def test_a_question_that_is_too_large_is_not_kept(inbox: PendingApprovals, directory: Path) -> None:
+def test_a_question_that_is_too_large_is_not_kept(inbox: QuestionDirectory, directory: Path) -> None:
     with (
         pytest.raises(ApprovalError, match="exceeds the limit"),
         inbox.keep_question(question(details="x" * MAX_FILE_BYTES)),
@@ -322,13 +322,13 @@ def test_a_question_that_is_too_large_is_not_kept(inbox: PendingApprovals, direc
     assert [*directory.iterdir()] == []
 
 
-def test_what_a_process_that_ended_left_is_swept(inbox: PendingApprovals, directory: Path) -> None:
+def test_what_a_process_that_ended_left_is_swept(inbox: QuestionDirectory, directory: Path) -> None:
     """A question whose process was killed, its answer, and what was not finished; what waits stays."""
     dead = question()
     source = (
-        "import os, signal, sys; from pathlib import Path; from paddock.gate.pending_approvals import PendingApprovals; "
+        "import os, signal, sys; from pathlib import Path; from paddock.gate.question_directory import QuestionDirectory; "
         "from paddock.model.approval import Question\n"
-        "with PendingApprovals(Path(sys.argv[1])).keep_question(Question.model_validate_json(sys.argv[2])):\n"
+        "with QuestionDirectory(Path(sys.argv[1])).keep_question(Question.model_validate_json(sys.argv[2])):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run(
@@ -352,12 +352,12 @@ def test_what_a_process_that_ended_left_is_swept(inbox: PendingApprovals, direct
         assert {path.name for path in directory.iterdir()} == left
 
 
-def test_nothing_waits_where_nothing_was_asked(inbox: PendingApprovals, directory: Path) -> None:
+def test_nothing_waits_where_nothing_was_asked(inbox: QuestionDirectory, directory: Path) -> None:
     inbox.remove_abandoned()
     assert (inbox.list_waiting(), directory.exists()) == ([], False)
 
 
-def test_several_wait_side_by_side(inbox: PendingApprovals) -> None:
+def test_several_wait_side_by_side(inbox: QuestionDirectory) -> None:
     asked = [question() for _ in range(5)]
 
     async def main() -> list[Answer]:
