@@ -5,6 +5,8 @@ VENV := .venv
 WHEEL_VENV := .venv-wheel
 UV := $(VENV)/bin/uv
 READY := $(VENV)/.ready
+# Tests often wait for servers, leases and processes: three workers keep two processors busy.
+WORKERS ?= 3
 RUN := $(VENV)/bin/
 
 .DEFAULT_GOAL := help
@@ -28,13 +30,13 @@ demo: $(READY) ## Run programs over real MCP servers, a computation, a script to
 demo-cluster: $(READY) ## Run three replicas behind HAProxy with PostgreSQL, kill one, and verify the record
 	@$(RUN)python scripts/demo_cluster.py
 
-test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13: under that one)
+test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13, WORKERS=3)
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --out-dir dist
 	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-extra ray --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
-	@PYTHONDONTWRITEBYTECODE= TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2
+	@PYTHONDONTWRITEBYTECODE= TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n $(WORKERS)
 
 test-fast: $(READY) ## Run the unit and contract tests, except the slow ones, against the tree
 	@PYTHONDONTWRITEBYTECODE= $(RUN)pytest -q -n 2 -m 'not slow' tests/unit tests/contract

@@ -52,16 +52,15 @@ atexit.register(_STATE.cleanup)
 os.environ["XDG_STATE_HOME"] = _STATE.name
 parse_cache.find_directory = lambda: Path(_STATE.name) / "intake"
 
-FORKED = (
-    "integration/cluster/",
-    "integration/engines/sessions/test_repl.py",
-    "integration/surfaces/cli/",
-    "integration/surfaces/client_remote/",
-    "integration/surfaces/http_api/",
-    "integration/surfaces/mcp_server/",
-    "integration/surfaces/tenants/",
+FORKED = ("docs/", "integration/")
+"""Rooms whose tests are about what a command does once it runs."""
+EXECUTED = (
+    "integration/confinement/",
+    "integration/test_core_installation.py",
+    "integration/test_required_python.py",
+    "integration/test_start.py",
 )
-"""Rooms whose tests are about what a command does once it runs, and start it often."""
+"""Rooms among them whose tests are about how it starts. `golden/test_commands.py` executes every command too."""
 
 # Whatever else runs on the machine decides no verdict: a test that wants a starved program says so.
 outcome_mapping.count_processors = worker_client.count_processors = lambda: 0.0
@@ -131,7 +130,8 @@ def _forget_repairs() -> None:
 def _start_of_commands(request: pytest.FixtureRequest) -> Iterator[None]:
     """Start commands by fork in some rooms, and with exec elsewhere."""
     room = request.path.relative_to(ROOT / "tests").as_posix()
-    with forked.forking() if room.startswith(FORKED) else nullcontext():
+    forks = room.startswith(FORKED) and not room.startswith(EXECUTED)
+    with forked.forking() if forks else nullcontext():
         yield
 
 

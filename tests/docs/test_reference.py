@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import click
@@ -29,8 +30,13 @@ from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src" / "paddock").rglob("*.py"))}
 REWRITE = "run `python scripts/reference.py`"
+
+
+@cache
+def sources():
+    """Return the syntax tree of each file of the package."""
+    return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src" / "paddock").rglob("*.py"))}
 
 
 def page(name):
@@ -44,7 +50,7 @@ def first_cells(text):
 
 def calls(*, named):
     """Yield each call of a function or method of that name in the source."""
-    for path, tree in SOURCES.items():
+    for path, tree in sources().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 function = node.func
@@ -112,7 +118,7 @@ def constants(argument, path):
     """Yield the numbers that an argument may be: a number, or a name that stands for one at the head of its module."""
     known = {
         name.id: number.value
-        for node in SOURCES[path].body
+        for node in sources()[path].body
         if isinstance(node, ast.Assign)
         for target in node.targets
         for name, number in zip(

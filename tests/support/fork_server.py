@@ -25,9 +25,11 @@ from typing import Any
 LOADED = (
     "anyio._backends._asyncio",
     "concurrent.futures.thread",
+    "jsonschema_rs",
     "mcp",
     "paddock.confinement.sandbox.checked",
     "paddock.confinement.sandbox.sandbox",
+    "paddock.confinement.sandbox.tiers",
     "paddock.engines.programs.engine",
     "paddock.engines.sessions.table",
     "paddock.gate.cluster",
@@ -38,25 +40,45 @@ LOADED = (
     "paddock.surfaces.http_api.entry",
     "paddock.surfaces.mcp_server.http.app",
     "paddock.surfaces.mcp_server.service",
+    "re2",
     "rich.console",
     "uvicorn",
 )
 """Modules that commands import, besides those of the commands themselves."""
 MARKS = (("paddock.model.numbers", "MARK"), ("paddock.engines.sessions.table", "_PROCESS_MARK"))
 """Random constants that differ between processes."""
+STARVATION = ("paddock.engines.javascript.worker_client", "paddock.engines.programs.outcome_mapping")
+"""Modules that decide whether a program that ran out of time was starved of processors."""
 
 
 def load() -> None:
-    """Import the modules, and leave them out of garbage collections, which would copy their pages."""
+    """Import modules and fill their caches; leave all of it out of garbage collections, which would copy their pages."""
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as `paddock` does before it imports pydantic
     for name in LOADED:
         importlib.import_module(name)
     commands = importlib.import_module("paddock.surfaces.cli")
     for module in pkgutil.iter_modules(commands.__path__, "paddock.surfaces.cli."):
         importlib.import_module(module.name)
+    for name in STARVATION:  # whatever else runs on the machine decides no verdict, as in `tests.conftest`
+        importlib.import_module(name).count_processors = lambda: 0.0  # type: ignore[attr-defined]
+    fill_caches()
     del os.environ["PYDANTIC_DISABLE_PLUGINS"]
     gc.collect()
     gc.freeze()
+
+
+def fill_caches() -> None:
+    """Build the validators of models, and read data of the package, which a command does at the first use."""
+    from pydantic import BaseModel
+
+    from paddock.engines.programs.recipe import recipes
+
+    waiting = BaseModel.__subclasses__()
+    while waiting:
+        model = waiting.pop()
+        model.model_rebuild()
+        waiting += model.__subclasses__()
+    recipes()
 
 
 def find_uses(mark: str) -> list[tuple[dict[str, Any], str]]:

@@ -147,10 +147,10 @@ def test_memory_does_not_grow_with_claims(directory: Path) -> None:
         try:
             claim()
             # What the other thread holds at the moment counts too, but a claim that stays would be in each measurement.
-            grown = min(measure_growth() for _ in range(3))
+            # A byte for each claim would be 8,000.
+            assert any(measure_growth() < 8000 for _ in range(3))
         finally:
             tracemalloc.stop()
-    assert grown < 8000  # a byte for each claim would be as much
 
 
 def test_the_start_reads_the_tail_of_the_ledger_alone(
