@@ -19,10 +19,8 @@ from typing import NamedTuple
 from benchmarks.measure import Line, Scale, Target, milliseconds
 from paddock.engines.servers.catalog.queries import plan_queries
 from paddock.engines.servers.catalog.search import ToolIndex
-from paddock.engines.servers.catalog.semantic import Semantics
-from paddock.engines.servers.catalog.vector_cache import VectorCache
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.catalog.semantic import Semantics, VectorCache
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.engines.servers.typescript import render_signature
 
 TITLE = "Discovery"

@@ -290,8 +290,8 @@ def page() -> str:
             HEAD,
             OUTPUT,
             *(
-                f"| `{recipe.name}` | {recipe.output} | {recipe.output_buffered.replace('|', chr(92) + '|')} |\n"
-                for recipe in recipes().values()
+                f"| `{each.name}` | {each.output_flushed} | {each.output_buffered.replace('|', chr(92) + '|')} |\n"
+                for each in recipes().values()
             ),
             AFTER_OUTPUT,
             memory(),

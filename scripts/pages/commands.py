@@ -12,7 +12,7 @@ from pages.text import table
 HEAD = """\
 # Commands
 
-<!-- Written by scripts/reference.py from src/paddock/cli; `make check` compares. Change the help texts. -->
+<!-- Written by scripts/reference.py from src/paddock/surfaces/cli; `make check` compares. Change the help texts. -->
 
 Each command prints the text on this page with `--help`. With `--json` a command prints one JSON document for
 programs. On failure that is `{"error": {"message": ...}}`, and the same message is on standard error.

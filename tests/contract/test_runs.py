@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from tests.support.file_runs import FileRunStore
 
 from paddock.cluster.database import Database
-from paddock.cluster.file_runs import FileRunStore
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import ClusterNode, NodeLease
 from paddock.cluster.postgres_runs import PostgresRunStore

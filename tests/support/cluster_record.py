@@ -28,7 +28,7 @@ def write_records(directory: Path, count: int, *, at: float | None = None) -> No
 
 async def ship_all(shipper: Shipper) -> None:
     """Ship until nothing is left."""
-    while await shipper.ship_batch():
+    while await shipper.ship_chunk():
         pass
 
 

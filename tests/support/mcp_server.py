@@ -19,10 +19,10 @@ from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_entry, write_servers
 
 from paddock.surfaces.mcp_server.output_schemas import build_schema
-from paddock.surfaces.mcp_server.query_reply import StoredOutputAnswer
 from paddock.surfaces.mcp_server.replies import CodeAnswer
 from paddock.surfaces.mcp_server.tools.compute import ComputationAnswer
 from paddock.surfaces.mcp_server.tools.discovery import DescribedTools, DiscoveredTools
+from paddock.surfaces.mcp_server.tools.programs import StoredOutputAnswer
 from paddock.surfaces.mcp_server.tools.provision import ServersAnswer
 from paddock.surfaces.rendering.program_response import ProgramAnswer
 

@@ -2,13 +2,15 @@
 
 Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
 
-    who is alive          node, lease, kill_timer -> replicas, peers, status; hops: proofs of passed-on requests
-    what runs once        runs: the interface -> postgres_runs, file_runs; ended_runs: what became of one
-    what all share        kept, json_row, questions, seals, reseal; blocking: for threads
+    who is alive          node, lease -> replicas, peers, status; hops: proofs of passed-on requests
+    what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
+    what all share        kept, json_row, questions, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket
                           -> read_record, ledger_lines, verify_chain, verify
 
-Not here: settings (`policy/settings/cluster.py`), and what opens all this for a server (`gate/cluster.py`).
+A *replica* is a server that shares the store, and a *node* is its row there. The lines of a ledger travel in *chunks*.
+Not here: the drivers, workers and batches of programs on Ray (`surfaces/client/ray`), settings
+(`policy/settings/cluster.py`), and what opens all this for a server (`gate/cluster.py`).
 
 A machine that has no `cluster.url` imports nothing of this room.
 """

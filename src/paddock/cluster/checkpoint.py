@@ -91,10 +91,16 @@ class Checkpoint(NamedTuple):
         values = [
             line.removeprefix(label) for line, label in zip((number, previous, time), labels, strict=True)
         ]
-        if not (_NUMBER_PATTERN.fullmatch(size) and _NUMBER_PATTERN.fullmatch(values[0])):
+        if not (
+            _NUMBER_PATTERN.fullmatch(size)
+            and _NUMBER_PATTERN.fullmatch(values[0])
+            and _TIME_PATTERN.fullmatch(values[2])
+        ):
             raise NoteError(wrong)
-        if not _is_time(values[2]):
-            raise NoteError(wrong)
+        try:
+            datetime.fromisoformat(values[2])
+        except ValueError:
+            raise NoteError(wrong) from None
         made = cls(log, int(size), _decode(root), int(values[0]), _decode(values[1]), values[2])
         if made.render() != text:
             raise NoteError(wrong)
@@ -105,14 +111,6 @@ def add_heads(tree: MerkleTree, heads: Iterable[ChainHead]) -> None:
     """Add the heads of one checkpoint to the log."""
     for head in heads:
         tree.append(head.encode())
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return _TIME_PATTERN.fullmatch(text) is not None
 
 
 def _decode(text: str) -> bytes:

@@ -3,6 +3,7 @@
 {"text": "{...}", "seal": "9f86..."}      the object as JSON, and the seal of that text where machines have keys
 """
 
+import contextlib
 import json
 import math
 import random
@@ -85,23 +86,20 @@ class JsonRow:
         return version, held
 
     def _parse(self, body: str) -> dict[str, Any]:
-        try:
-            value = self._open(json.loads(body))
-        except (ValueError, RecursionError):
-            value = None
+        """Return the object in a row, which must have its seal. Raises ConfigurationError."""
+        value: object = None
+        with contextlib.suppress(ValueError, RecursionError):
+            match json.loads(body):
+                case {"text": str() as text, "seal": (str() | None) as seal}:
+                    given = None if seal is None else bytes.fromhex(seal)
+                    if self._seals.accepts(given, self._kind, self._name, text):
+                        value = json.loads(text)
+                case _:
+                    pass
         held = cast("dict[str, Any]", value)
         if not isinstance(value, dict) or (self._sound is not None and not self._sound(held)):
             raise ConfigurationError(f"{self._where}: was damaged or changed; delete the row to start afresh")
         return held
-
-    def _open(self, row: object) -> object:
-        """Return the value in a row; None unless it has its seal. Raises ValueError."""
-        match row:
-            case {"text": str() as text, "seal": (str() | None) as seal}:
-                given = None if seal is None else bytes.fromhex(seal)
-            case _:
-                return None
-        return json.loads(text) if self._seals.accepts(given, self._kind, self._name, text) else None
 
     def _write(self, text: str, version: int) -> bool:
         seal = self._seals.seal(self._kind, self._name, text)

@@ -85,12 +85,12 @@ class LedgerLines:
         """Return whether the chain ends before the last record that was read: its directory was replaced."""
         return self.find_end() < self.position.seq
 
-    def read_batch(self, max_bytes: int) -> list[ChainLine]:
+    def read_chunk(self, max_bytes: int) -> list[ChainLine]:
         """Return the next records, with at least one line and not much more than `max_bytes`; none at the end.
 
         They are on the disk when this returns: a power failure cannot take them back.
         """
-        batch: list[ChainLine] = []
+        chunk: list[ChainLine] = []
         # The writer syncs every fifth of a second. What it has synced is read first, and the rest is synced here.
         synced = read_published_head(self._directory).synced
         last = synced if synced > self.position.seq else MAX_SEQ
@@ -102,20 +102,20 @@ class LedgerLines:
             for line in read_lines(self._directory, name, start, size):
                 record = find_record(line.data, whole=line.whole)
                 if record is not None and record.seq > last:
-                    return batch
+                    return chunk
                 self._file, self._offset = name, line.end
                 # A line that is no record, or out of order, is not part of the chain. A verifier reports the gap.
                 if record is not None and record.seq > self.position.seq:
-                    batch.append(ChainLine(line.data, record))
+                    chunk.append(ChainLine(line.data, record))
                     self.position = Position(record.seq, record.hash)
                     taken += len(line.data)
                 if taken >= max_bytes:
                     break
-            if batch and last == MAX_SEQ:
+            if chunk and last == MAX_SEQ:
                 self._sync(name, new=start == 0)
             if taken >= max_bytes:
                 break
-        return batch
+        return chunk
 
     def _list_files(self) -> list[tuple[str, int]]:
         """Return the files, oldest first, with the size that no writer takes back."""

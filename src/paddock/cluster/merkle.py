@@ -47,6 +47,15 @@ class MerkleTree:
             raise ValueError(f"{len(data)} bytes are not the subtrees of a tree of {size} entries")
         return cls(size, (data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)))
 
+    @classmethod
+    def restore(cls, size: int, data: bytes, root: bytes) -> Self | None:
+        """Return the tree of a size with these subtrees; None unless its root is `root`."""
+        try:
+            tree = cls.decode(size, data)
+        except ValueError:
+            return None
+        return tree if tree.compute_root() == root else None
+
 
 def _join(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()

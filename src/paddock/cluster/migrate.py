@@ -2,13 +2,10 @@
 
 import re
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from paddock.cluster.database import STATEMENT_S, Database
 from paddock.model.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
 
 _NAME = re.compile(r"(\d{4})_[a-z_]+\.sql", re.ASCII)
 _LOCK = 0x7061646430  # "padd0"
@@ -56,29 +53,25 @@ async def migrate(database: Database) -> list[Migration]:
 
     async with database.begin() as connection:
         try:
-            return await _apply_missing(connection)
+            await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+            await connection.execute(
+                "create table if not exists paddock_migration ("
+                "number int primary key, name text not null, applied timestamptz not null default now())"
+            )
+            cursor = await connection.execute("select coalesce(max(number), 0) from paddock_migration")
+            row = await cursor.fetchone()
+            assert row is not None
+            missing = select_missing(int(row[0]))
+            for each in missing:
+                await connection.execute(each.sql.encode())
+                await connection.execute(
+                    "insert into paddock_migration (number, name) values (%s, %s)", (each.number, each.name)
+                )
         except InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"the tables cannot be made: {error.diag.message_primary}; make the user of cluster.url the owner of "
                 "the database: alter database NAME owner to USER"
             ) from None
-
-
-async def _apply_missing(connection: "AsyncConnection[tuple[Any, ...]]") -> list[Migration]:
-    await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-    await connection.execute(
-        "create table if not exists paddock_migration ("
-        "number int primary key, name text not null, applied timestamptz not null default now())"
-    )
-    cursor = await connection.execute("select coalesce(max(number), 0) from paddock_migration")
-    row = await cursor.fetchone()
-    assert row is not None
-    missing = select_missing(int(row[0]))
-    for each in missing:
-        await connection.execute(each.sql.encode())
-        await connection.execute(
-            "insert into paddock_migration (number, name) values (%s, %s)", (each.number, each.name)
-        )
     return missing
 
 

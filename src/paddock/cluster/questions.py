@@ -117,25 +117,16 @@ class SharedQuestions:
         future: asyncio.Future[tuple[Any, ...] | None] = asyncio.get_running_loop().create_future()
         self._waiting[id_] = future
         try:
-            if not self._begin_watching():
+            watching = self._watching
+            if watching is None or watching.done() or watching.cancelling():
+                self._watching = asyncio.create_task(self._watch())
+            else:
                 await self._look_without_notices()  # the answer may have been announced before
             return await future
         finally:
             del self._waiting[id_]
-            self._end_watching()
-
-    def _begin_watching(self) -> bool:
-        """Begin to look for answers; return False if that was begun before."""
-        watching = self._watching
-        if watching is not None and not watching.done() and not watching.cancelling():
-            return False
-        self._watching = asyncio.create_task(self._watch())
-        return True
-
-    def _end_watching(self) -> None:
-        """Stop if no question waits any more."""
-        if self._watching is not None and not self._waiting:
-            self._watching.cancel()
+            if self._watching is not None and not self._waiting:
+                self._watching.cancel()
 
     async def fetch(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """Return all rows of one statement. Raises StoreUnavailable, also after `STATEMENT_S`."""

@@ -1,6 +1,6 @@
 """Read the record of a cluster: the records of all nodes in the order of their times."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -141,8 +141,16 @@ def _make_query(
         add("ts >= %s", wanted.since)
     if wanted.request is not None:
         add("request = %s", wanted.request)
-    if wanted.name is not None:
-        _add_name(wanted.name, add)
+    if (name := wanted.name) is not None:  # of a record, its request, or its parent
+        minted = ids.find_mint_time(name)
+        if minted is None:
+            add("(request = %s or parent = %s)", name, name)
+        else:
+            add(
+                "(request = %s or parent = %s or (ts between to_timestamp(%s) and to_timestamp(%s) "
+                "and position(convert_to(%s, 'UTF8') in line) > 0))",
+                *(name, name, minted - _ID_WINDOW_S, minted + _ID_WINDOW_S, f'"id":"{name}"'),
+            )
     if first is not None:
         add("(ts, node, chain, seq) >= (%s, %s, %s, %s)", *first)
     order = " desc" if newest_first else ""
@@ -152,20 +160,3 @@ def _make_query(
         f"order by ts{order}, node{order}, chain{order}, seq{order}"
     )
     return query, tuple(values)
-
-
-def _add_name(name: str, add: Callable[..., None]) -> None:
-    """Add the condition for a record's id, its request, or its parent."""
-    minted = ids.find_mint_time(name)
-    if minted is None:
-        add("(request = %s or parent = %s)", name, name)
-        return
-    add(
-        "(request = %s or parent = %s or (ts between to_timestamp(%s) and to_timestamp(%s) "
-        "and position(convert_to(%s, 'UTF8') in line) > 0))",
-        name,
-        name,
-        minted - _ID_WINDOW_S,
-        minted + _ID_WINDOW_S,
-        f'"id":"{name}"',
-    )

@@ -10,7 +10,7 @@
     end     stores the outcome, if the epoch is still the current one
     fence   succeeds if nothing has started, and then nothing can
 
-A store keeps the rows: in memory, in a file, or in PostgreSQL. Each of its methods is one atomic step.
+A store keeps the rows: in PostgreSQL, or, in tests, in a file. Each of its methods is one atomic step.
 """
 
 import asyncio
@@ -149,30 +149,8 @@ class RunStore(Protocol):
         ...
 
 
-class Runs(Protocol):
-    """Claims of one process."""
-
-    async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
-        """Claim a request, or return what became of it. Waits for its end where it runs; None if `stop` is set.
-
-        Raises StoreUnavailable: nothing was claimed, or what was is fenced off later.
-        """
-        ...
-
-    async def end(self, run: Started, end: StoredEnd | None) -> bool:
-        """Store the end of a request, None if it never started; return False if it was superseded or taken for lost.
-
-        Raises StoreUnavailable; then it is stored later.
-        """
-        ...
-
-    async def fence(self, tenant: str, key: str, attempt: int) -> bool:
-        """Return True if the attempt has not started, and never will. Raises StoreUnavailable."""
-        ...
-
-
 class StoredRuns:
-    """Claims in a store."""
+    """Claims of one process, in a store."""
 
     def __init__(self, store: RunStore) -> None:
         self.store = store
@@ -182,7 +160,10 @@ class StoredRuns:
         """Ends that could not be stored yet, the oldest first."""
 
     async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
-        """Follow `Runs`."""
+        """Claim a request, or return what became of it. Waits for its end where it runs; None if `stop` is set.
+
+        Raises StoreUnavailable: nothing was claimed, or what was is fenced off later.
+        """
         attempt = claim.attempt or 1
         while True:
             if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
@@ -193,7 +174,9 @@ class StoredRuns:
             if row.state == "fenced":
                 if claim.attempt is not None:
                     return Fenced(row.request)
-                attempt = _find_next_attempt(claim, attempt, row)
+                if row.attempt < attempt:  # no other process made it: the store accepts no claims of this one
+                    raise _explain_unclaimed(claim)
+                attempt = row.attempt + 1
             elif row.digest != claim.digest:
                 return KeyReused(row.request)
             elif row.state == "finished":
@@ -246,7 +229,10 @@ class StoredRuns:
         return None if epoch is None else Started(claim, row.attempt, epoch)
 
     async def end(self, run: Started, end: StoredEnd | None) -> bool:
-        """Follow `Runs`."""
+        """Store the end of a request, None if it never started; return False if it was superseded or taken for lost.
+
+        Raises StoreUnavailable; then it is stored later.
+        """
         if end is not None:
             if end.outcome is not None and len(end.outcome) > MAX_OUTCOME_BYTES:
                 end = StoredEnd(end.status, None)
@@ -262,7 +248,7 @@ class StoredRuns:
         return True
 
     async def fence(self, tenant: str, key: str, attempt: int) -> bool:
-        """Follow `Runs`."""
+        """Return True if the attempt has not started, and never will. Raises StoreUnavailable."""
         return await self.store.fence(Claim(tenant, key, new_id(), b""), attempt)
 
     async def settle(self) -> None:
@@ -274,13 +260,6 @@ class StoredRuns:
             await self.store.fence(claim, name[2])
             if self._unsettled.get(name) is claim:
                 del self._unsettled[name]
-
-
-def _find_next_attempt(claim: Claim, attempt: int, fenced: RunRow) -> int:
-    """Return the attempt after one that is fenced off, when `attempt` was not made. Raises StoreUnavailable."""
-    if fenced.attempt < attempt:  # no other process made it: the store accepts no claims of this one
-        raise _explain_unclaimed(claim)
-    return fenced.attempt + 1
 
 
 def _explain_unclaimed(claim: Claim) -> StoreUnavailable:

@@ -8,8 +8,10 @@ import hmac
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from paddock.cluster.database import Database
+from paddock.cluster.kept import MAX_BODY_CHARS, READ, REPLACE, KeptRow
 from paddock.foundation.own_files import read_trusted
 from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.cluster import ClusterSettings
@@ -17,13 +19,16 @@ from paddock.policy.settings.cluster import ClusterSettings
 MIN_KEY_CHARS = 32
 _MAX_KEYS = 16
 _MAX_BYTES = 64 * 1024
+_MAX_ATTEMPTS = 5
+"""Number of times that a row is read which another machine changes meanwhile."""
+_LIST = "select kind, name from kept where body ? 'seal' order by kind, name"
 
 
 def read_keys(file: Path) -> tuple[bytes, ...]:
     """Return the keys in a file, one per line: the first one signs, all are accepted. Raises ConfigurationError.
 
     To replace a key without a pause, add the new one below the old one on every replica, then swap them, then seal the
-    rows anew (`reseal`), then remove the old one. Each change needs a restart of the replicas, one after the other.
+    rows anew (`reseal_rows`), then remove the old one. Each change needs a restart of the replicas, one after another.
     """
     try:
         text = read_trusted(file, _MAX_BYTES).decode("ascii")
@@ -74,3 +79,52 @@ def _compute_mac(key: bytes, purpose: str, fields: Sequence[str]) -> bytes:
 def open_seals(settings: ClusterSettings) -> Seals:
     """Return the seals of the settings. Raises ConfigurationError if `cluster.key_file` cannot be used."""
     return Seals(read_keys(settings.key_file) if settings.key_file else ())
+
+
+class Resealed(NamedTuple):
+    """What became of the rows."""
+
+    sealed: int
+    """Number of rows that have the seal of the first key now, also those that had it before."""
+    refused: tuple[str, ...]
+    """Kinds and names of rows without a valid seal, and of those that other machines changed each time."""
+
+
+async def reseal_rows(database: Database, seals: Seals) -> Resealed:
+    """Give each row with a valid seal that of the first key, before an old key is removed. Raises StoreUnavailable."""
+    sealed = 0
+    refused: list[str] = []
+    for kind, name in await database.fetch(_LIST):
+        if await _reseal_row(database, seals, str(kind), str(name)):
+            sealed += 1
+        else:
+            refused.append(f"{kind} {name}")
+    return Resealed(sealed, tuple(refused))
+
+
+async def _reseal_row(database: Database, seals: Seals, kind: str, name: str) -> bool:
+    """Return whether the row has a valid seal now; a row that was removed meanwhile needs none."""
+    for _ in range(_MAX_ATTEMPTS):
+        rows = await database.fetch(READ, (MAX_BODY_CHARS * 2, kind, name))
+        if not rows:
+            return True
+        row = KeptRow(*rows[0])
+        try:
+            match row.parse():
+                case {"text": str() as text, "seal": str() as seal}:  # a fact
+                    member, given = "text", bytes.fromhex(seal)
+                case {"token": str() as text, "seal": str() as seal}:
+                    member, given = "token", bytes.fromhex(seal)
+                case _:
+                    return False
+        except ValueError:
+            return False
+        if not seals.accepts(given, kind, name, text):
+            return False
+        made = seals.seal(kind, name, text)
+        if made == given:
+            return True
+        new = json.dumps({member: text, "seal": None if made is None else made.hex()})
+        if await database.fetch(REPLACE, (new, kind, name, row.version)):
+            return True
+    return False

@@ -1,8 +1,8 @@
 """Copy the ledger of this node to the database, line by line.
 
 Theory of operation. Nothing is queued in memory: the ledger's files are the queue, and the database knows how far it
-was read. A batch is one transaction: it locks the row of the chain, reads the last record that the database has, and
-copies the lines after it. A process that is killed, or a connection that breaks, leaves the whole batch or nothing, so
+was read. A chunk is one transaction: it locks the row of the chain, reads the last record that the database has, and
+copies the lines after it. A process that is killed, or a connection that breaks, leaves the whole chunk or nothing, so
 that no line is lost or doubled. Two processes with the same ledger take turns.
 
 A line is shipped after it was synced to the disk here. Otherwise a power failure could take it back, and the next
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 INTERVAL_S: Final = 0.5
 """Interval between two looks at the ledger, in seconds."""
-MAX_BATCH_BYTES: Final = 1024 * 1024
+MAX_CHUNK_BYTES: Final = 1024 * 1024
 MAX_RETRY_S: Final = 5.0
 """Maximum time between two attempts while the database is away, in seconds."""
 TIMEOUT_S: Final = 30.0
-"""Maximum time of one batch, in seconds."""
+"""Maximum time of one chunk, in seconds."""
 FLUSH_S: Final = 10.0
 """Maximum time that a record waits to be in the database, in seconds."""
 _ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -69,7 +69,7 @@ class Shipper:
         wait = INTERVAL_S
         while True:
             try:
-                shipped = await self.ship_batch()
+                shipped = await self.ship_chunk()
             except (StoreUnavailable, LedgerError) as error:
                 self._report(str(error))
                 self._fail_waiters(error)
@@ -106,21 +106,21 @@ class Shipper:
         finally:
             self._waiting.pop(future, None)
 
-    async def ship_batch(self) -> bool:
-        """Ship one batch; return whether there may be more. Raises StoreUnavailable and LedgerError."""
+    async def ship_chunk(self) -> bool:
+        """Ship one chunk; return whether there may be more. Raises StoreUnavailable and LedgerError."""
         if self._at is None:
             self._at = await self._find_position()
         if self._at is None:  # the ledger is empty
             self._free_waiters()
             return False
-        batch = await asyncio.to_thread(self._lines.read_batch, MAX_BATCH_BYTES)
-        if not batch:
+        chunk = await asyncio.to_thread(self._lines.read_chunk, MAX_CHUNK_BYTES)
+        if not chunk:
             if await asyncio.to_thread(self._lines.went_back):
                 self._at, self.shipped = None, 0
             self._free_waiters()
             return False
         before, self._at = self._at, None
-        rows = await asyncio.to_thread(encode_rows, self._node_of_chain, self._chain, batch)
+        rows = await asyncio.to_thread(encode_rows, self._node_of_chain, self._chain, chunk)
         last = self._lines.position
         if await self._copy(rows, before, last):
             self._at, self.shipped = last, last.seq
@@ -223,7 +223,7 @@ async def _read_head(connection: "AsyncConnection[tuple[Any, ...]]", node: str, 
     return Position(rows[0][0], rows[0][1].decode("latin-1")) if rows else Position()
 
 
-def encode_rows(node: str, chain: str, batch: Iterable[ChainLine]) -> bytes:
+def encode_rows(node: str, chain: str, chunk: Iterable[ChainLine]) -> bytes:
     """Return the rows of records in PostgreSQL's text format of COPY."""
     return "".join(
         "\t".join(
@@ -238,7 +238,7 @@ def encode_rows(node: str, chain: str, batch: Iterable[ChainLine]) -> bytes:
                 f"\\\\x{line.data.hex()}\n",
             )
         )
-        for line in batch
+        for line in chunk
         for columns in [make_columns(line.record)]
     ).encode()
 

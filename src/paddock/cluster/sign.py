@@ -202,11 +202,8 @@ async def _read_last(connection: "AsyncConnection[tuple[Any, ...]]") -> _Last:
     if not rows:
         return _Last(0, EMPTY_ROOT, MerkleTree(), "")
     [(number, root, size, edge, note)] = rows
-    try:
-        tree = MerkleTree.decode(size, edge)
-    except ValueError:
-        tree = None
-    if tree is None or tree.compute_root() != root:
+    tree = MerkleTree.restore(size, edge, root)
+    if tree is None:
         raise CheckpointConflict(
             f"Checkpoint {number} in the database was changed. Nothing is signed. Run: paddock audit verify --cluster"
         )

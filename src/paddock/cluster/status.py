@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ State = Literal["started", "finished", "lost", "fenced"]
 """State of a request; `fenced` is one that never starts."""
 LEASE_S = 10.0
 """Time after which a node that did not renew its lease is taken for dead, in seconds."""
+_RUN_S = 2.0
+"""Maximum time of a look for one request, in seconds."""
 
 
 class NodeStatus(Value):
@@ -65,6 +67,16 @@ class RunStatus(Value):
     """When it ended, or was found to be lost."""
 
 
+class EndedRun(NamedTuple):
+    """What became of a request with effects whose replica does not have it any more."""
+
+    state: State
+    started: datetime
+    status: str | None
+    outcome: str | None
+    """The outcome as JSON; None if it was too large, or there is none yet."""
+
+
 async def read_runs(database: Database, state: State | None, limit: int) -> list[RunStatus]:
     """Return the newest requests in a state, or in any for None. Raises StoreUnavailable."""
     rows = await database.fetch(
@@ -74,6 +86,16 @@ async def read_runs(database: Database, state: State | None, limit: int) -> list
     )
     names = [*RunStatus.model_fields]
     return [RunStatus(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+async def read_run(database: Database, tenant: str, request: str) -> EndedRun | None:
+    """Return the row of a request of a caller, by its id; None without one. Raises StoreUnavailable."""
+    rows = await database.fetch(
+        "select state, started, status, outcome from run where tenant = %s and request = %s",
+        (tenant, request),
+        timeout_s=_RUN_S,
+    )
+    return EndedRun(*rows[0]) if rows else None
 
 
 async def read_status(database: Database) -> ClusterStatus:

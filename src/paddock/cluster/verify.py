@@ -41,7 +41,7 @@ _FETCHED_ROWS: Final = 200
 _GRACE: Final = timedelta(seconds=60)
 """Time within which a record is shipped and signed, unless something is wrong."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_HEAD_BATCH: Final = 1000
+_HEAD_CHUNK: Final = 1000
 _MAX_HEADS_CHARS: Final = 4 * 1024 * 1024
 
 
@@ -169,15 +169,6 @@ class _CheckpointRow(NamedTuple):
     note: str
 
 
-def _restore_tree(checkpoint: Checkpoint, edge: bytes) -> MerkleTree | None:
-    """Return the tree that a signed root commits to."""
-    try:
-        tree = MerkleTree.decode(checkpoint.size, edge)
-    except ValueError:
-        return None
-    return tree if tree.compute_root() == checkpoint.root else None
-
-
 class _CheckpointPass:
     """Reads the checkpoints in order, and compares the heads that they sign with the records."""
 
@@ -215,7 +206,7 @@ class _CheckpointPass:
             (_MAX_HEADS_CHARS, MAX_NOTE_CHARS + 1),
         ):
             self._check(_CheckpointRow(*columns))
-            if len(self._unchecked) >= _HEAD_BATCH:
+            if len(self._unchecked) >= _HEAD_CHUNK:
                 await self._compare_heads()
         await self._compare_heads()
         for each in known:
@@ -223,7 +214,7 @@ class _CheckpointPass:
 
     async def compare_bucket(self, bucket: "CheckpointBucket") -> None:
         """Compare the last note in the bucket: its root commits to all earlier ones."""
-        begin = max(0, self._number - _HEAD_BATCH)
+        begin = max(0, self._number - _HEAD_CHUNK)
         newest = await asyncio.to_thread(bucket.find_last, begin)
         cursor = await self._connection.execute(
             "select min(n) from checkpoint where stored and n > %s", (begin if newest is None else newest,)
@@ -271,7 +262,7 @@ class _CheckpointPass:
         if tree is not None and tree.encode_subtrees() != row.edge:
             self._problem(number, "has columns that its note does not have")
         # After a checkpoint that is missing or wrong, the next signed root allows to go on.
-        self._tree = tree or _restore_tree(checkpoint, row.edge)
+        self._tree = tree or MerkleTree.restore(checkpoint.size, row.edge, checkpoint.root)
         self._root = checkpoint.root
         self.last = checkpoint
         for head in heads or ():
@@ -306,8 +297,8 @@ class _CheckpointPass:
 
     async def _compare_heads(self) -> None:
         """Compare signed heads with the records of their numbers."""
-        batch, self._unchecked = self._unchecked, []
-        if not batch:
+        heads, self._unchecked = self._unchecked, []
+        if not heads:
             return
         cursor = await self._connection.execute(
             "select head.n, head.node, head.chain, head.seq, record.seq is null "
@@ -318,11 +309,11 @@ class _CheckpointPass:
             "substring(record.line from greatest(octet_length(record.line) - 65, 1) for 64) "
             "<> convert_to(head.hash, 'UTF8') order by head.n, head.node, head.chain",
             (
-                [number for number, _ in batch],
-                [head.node for _, head in batch],
-                [head.chain for _, head in batch],
-                [head.seq for _, head in batch],
-                [head.hash for _, head in batch],
+                [number for number, _ in heads],
+                [head.node for _, head in heads],
+                [head.chain for _, head in heads],
+                [head.seq for _, head in heads],
+                [head.hash for _, head in heads],
             ),
         )
         for number, node, chain, seq, absent in await cursor.fetchall():
@@ -411,7 +402,10 @@ class _RecordPass:
             self._check.check_row(row)
             if self._local is not None:
                 self._local.check_row(row)
-            self._count_unsigned(row)
+            head = self._signed.get((row.node, row.chain))
+            if head is None or row.seq > head.seq:
+                self.unsigned += 1
+                self._late += row.ts is not None and row.ts < self._due
         await self._finish_chain()
         for place, head in self._signed.items():
             if place not in self._found:
@@ -450,12 +444,6 @@ class _RecordPass:
         self._late = 0
         if local is not None:
             local.finish(check.seq)
-
-    def _count_unsigned(self, row: RecordRow) -> None:
-        head = self._signed.get((row.node, row.chain))
-        if head is None or row.seq > head.seq:
-            self.unsigned += 1
-            self._late += row.ts is not None and row.ts < self._due
 
     def _make_reporters(self, node: str, chain: str) -> tuple[OnFinding, OnFinding]:
         def on_problem(seq: int | None, message: str) -> None:
@@ -504,7 +492,7 @@ class _RecordPass:
         chain = await asyncio.to_thread(lines.find_chain)
         if chain is not None:
             return chain
-        first = next(iter(await asyncio.to_thread(lines.read_batch, 1)), None)
+        first = next(iter(await asyncio.to_thread(lines.read_chunk, 1)), None)
         if first is None:
             return None
         cursor = await self._connection.execute(

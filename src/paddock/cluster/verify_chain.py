@@ -1,11 +1,12 @@
 """Verify the rows of one chain: every line, every link, and the columns beside the lines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from paddock.cluster.ledger_lines import CHAIN_DIGITS, ChainLine, LedgerLines
+from paddock.cluster.ledger_lines import CHAIN_DIGITS, LedgerLines
 from paddock.cluster.ship import make_columns
 from paddock.model.base import count
 from paddock.record.ledger.chain_check import ChainCheck
@@ -14,7 +15,7 @@ from paddock.record.ledger.sink import AuditRecord
 
 OnFinding = Callable[[int | None, str], None]
 """Receives the number of the record concerned, and what is wrong with it."""
-_LOCAL_BATCH_BYTES = 256 * 1024
+_LOCAL_CHUNK_BYTES = 256 * 1024
 
 
 class RecordRow(NamedTuple):
@@ -92,7 +93,8 @@ class LocalComparison:
     """Compares the rows of a chain with the ledger of this machine, side by side. Every method may block."""
 
     def __init__(self, directory: Path, on_problem: OnFinding, on_note: OnFinding) -> None:
-        self._lines = _iterate_lines(LedgerLines(directory))
+        chunks = iter(partial(LedgerLines(directory).read_chunk, _LOCAL_CHUNK_BYTES), [])
+        self._lines = (line for chunk in chunks for line in chunk)
         self._line = next(self._lines, None)
         self._first = self._line.record.seq if self._line else 0
         self._ended = False
@@ -131,8 +133,3 @@ class LocalComparison:
 
 
 _RESTORED = "which ends before it: an older copy of the ledger was restored, or the database was changed"
-
-
-def _iterate_lines(lines: LedgerLines) -> Iterator[ChainLine]:
-    while batch := lines.read_batch(_LOCAL_BATCH_BYTES):
-        yield from batch

@@ -46,7 +46,7 @@ class RunClock:
         self._left: dict[asyncio.Timeout, float] = {}
         self._processes: set[Pausable] = set()
         """Processes whose time limits are kept elsewhere."""
-        self._holds = 0
+        self._pauses = 0
 
     def limit(self, seconds: float, worker: "Pausable | None" = None) -> "_Limit":
         """Return a context that raises TimeoutError after `seconds` of this clock, and pauses `worker` with it."""
@@ -55,46 +55,46 @@ class RunClock:
     def begin(self, limit: asyncio.Timeout, worker: "Pausable | None") -> None:
         """Add a limit that has begun."""
         self._limits[limit] = worker
-        if self._holds:
-            self._stop(limit)
+        if self._pauses:
+            self._pause_limit(limit)
 
     def end(self, limit: asyncio.Timeout) -> None:
         """Remove a limit that ends."""
         worker = self._limits.pop(limit)
         if self._left.pop(limit, None) is not None and worker is not None:
-            worker.go_on()
+            worker.resume()
 
     def add(self, process: "Pausable") -> None:
         """Pause a process with this clock from now on. It keeps its own time limit."""
         self._processes.add(process)
-        if self._holds:
-            process.stop()
+        if self._pauses:
+            process.pause()
 
     def remove(self, process: "Pausable") -> None:
         """Pause a process with this clock no longer. Does nothing the second time."""
         if process in self._processes:
             self._processes.remove(process)
-            if self._holds:
-                process.go_on()
+            if self._pauses:
+                process.resume()
 
     @contextmanager
-    def hold(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """Pause the clock within the context."""
-        self._holds += 1
-        if self._holds == 1:
+        self._pauses += 1
+        if self._pauses == 1:
             for limit in self._limits:
-                self._stop(limit)
+                self._pause_limit(limit)
             for process in self._processes:
-                process.stop()
+                process.pause()
         try:
             yield
         finally:
-            self._holds -= 1
-            if not self._holds:
+            self._pauses -= 1
+            if not self._pauses:
                 for limit in [*self._left]:
-                    self._go_on(limit)
+                    self._resume_limit(limit)
                 for process in self._processes:
-                    process.go_on()
+                    process.resume()
 
     async def ready(self) -> None:
         """Wait, while the clock is still paused, until every paused worker may continue."""
@@ -104,16 +104,16 @@ class RunClock:
         for process in tuple(self._processes):
             await process.ready()
 
-    def _stop(self, limit: asyncio.Timeout) -> None:
+    def _pause_limit(self, limit: asyncio.Timeout) -> None:
         when = limit.when()
         if limit.expired() or when is None:
             return
         self._left[limit] = when - asyncio.get_running_loop().time()
         limit.reschedule(None)
         if (worker := self._limits[limit]) is not None:
-            worker.stop()
+            worker.pause()
 
-    def _go_on(self, limit: asyncio.Timeout) -> None:
+    def _resume_limit(self, limit: asyncio.Timeout) -> None:
         limit.reschedule(asyncio.get_running_loop().time() + self._left.pop(limit))
         if (worker := self._limits[limit]) is not None:
-            worker.go_on()
+            worker.resume()

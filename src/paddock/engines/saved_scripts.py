@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -41,7 +42,9 @@ def _list_folders(home: Path) -> list[Path]:
 def list_scripts(workspace: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and file of every script in search order; of two with the same name, the first runs."""
     for folder in folders(workspace):
-        files = [path for path in _list_files(folder) if path.suffix in SUFFIXES]
+        files: list[Path] = []
+        with suppress(OSError):
+            files = [path for path in folder.iterdir() if path.suffix in SUFFIXES and os.path.isfile(path)]
         for path in sorted(files, key=lambda path: (path.stem, SUFFIXES.index(path.suffix))):
             yield path.stem, path
 
@@ -58,8 +61,9 @@ def find(argument: str, workspace: Path) -> Path:
         for name in names:
             if _is_there(folder / name, Path.is_file):
                 return folder / name
+    others = f" ({', '.join(SUFFIXES[1:])})" if names[1:] else ""
     searched = [
-        f"    {folder / names[0]}{_other_suffixes(names)}"
+        f"    {folder / names[0]}{others}"
         for folder in folders(workspace)
         if SCRIPTS_FOLDER not in folder.parts or _is_there(folder, Path.is_dir)
     ]
@@ -131,17 +135,6 @@ def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
 
         why = f"{problem.strerror}{strange_home(path, problem)}"
         raise ScriptNotFound(f"{path}: cannot read this script: {why}") from None
-
-
-def _list_files(folder: Path) -> list[Path]:
-    try:
-        return [path for path in folder.iterdir() if os.path.isfile(path)]
-    except OSError:
-        return []
-
-
-def _other_suffixes(names: list[str]) -> str:
-    return f" ({', '.join(SUFFIXES[1:])})" if names[1:] else ""
 
 
 def text(what: str, raw: bytes) -> str:

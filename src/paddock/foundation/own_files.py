@@ -36,10 +36,14 @@ _KINDS = {
 class NotOursError(OSError):
     """A file or directory is not as Paddock made it; the text says why and what to do."""
 
-    def __init__(self, number: int, path: StrPath, why: str, remedy: str) -> None:
+    def __init__(
+        self, number: int, path: StrPath, why: str, remedy: str, *, owner: int | None = None
+    ) -> None:
+        """`owner` is the user to whom it belongs, if that is what is wrong."""
         super().__init__(number, f"it {why}; {remedy}", os.fspath(path))
         self.why = why
         self.remedy = remedy
+        self.owner = owner
 
 
 class ModeRepair(NamedTuple):
@@ -67,12 +71,16 @@ def has_repairs() -> bool:
 
 
 class FileFinding(NamedTuple):
-    """What is wrong with a file or directory; `mode` is the mode to set if that is the whole repair."""
+    """What is wrong with a file or directory; `mode` is the mode to set if that is the whole repair.
+
+    `owner` is the user to whom it belongs, if that is what is wrong.
+    """
 
     number: int
     why: str
     remedy: str
     mode: int | None = None
+    owner: int | None = None
 
 
 def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) -> FileFinding | None:
@@ -193,7 +201,7 @@ def read_trusted(path: StrPath, max_bytes: int) -> bytes:
             )
             finding = FileFinding(errno.EPERM, why, remedy)
         if finding is not None:
-            raise NotOursError(finding.number, path, finding.why, finding.remedy)
+            raise NotOursError(finding.number, path, finding.why, finding.remedy, owner=finding.owner)
         with open(file, "rb", closefd=False) as stream:
             data = stream.read(max_bytes + 1)
     finally:
@@ -232,6 +240,7 @@ def _wrong_owner(facts: os.stat_result, path: StrPath) -> FileFinding | None:
         errno.EPERM,
         f"belongs to user {facts.st_uid}, and Paddock runs as user {own}",
         f"{_move_remedy(path)}, or run: chown {own} {os.fspath(path)}",
+        owner=facts.st_uid,
     )
 
 
@@ -266,7 +275,7 @@ def _repair_or_raise(
     """Set the mode if that is the whole repair; else raise NotOursError."""
     name = _full_path(path, within)
     if finding.mode is None:
-        raise NotOursError(finding.number, name, finding.why, finding.remedy)
+        raise NotOursError(finding.number, name, finding.why, finding.remedy, owner=finding.owner)
     was = _set_mode(path, finding.mode, within) if file is None else _set_mode_of(file, finding.mode)
     _repairs.append(ModeRepair(name, was, finding.mode))
     import logging

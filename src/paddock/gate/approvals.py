@@ -288,7 +288,7 @@ class Approvals:
             return Answer(verdict="unasked", by="paddock", told=message)
         self._waiting[client] += 1
         try:
-            with run.clock.hold():
+            with run.clock.pause():
                 answer = await _ask_person(run.asker, question, why, stop)
                 await run.clock.ready()
                 return answer

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from paddock.engines.servers.catalog.inferred_types import InferredTypes
     from paddock.engines.servers.catalog.provisioning.service import Provisioning
     from paddock.engines.servers.catalog.semantic_choice import SemanticSettings
-    from paddock.engines.servers.catalog_tool import CatalogTool
     from paddock.engines.servers.config import Server, ServersConfig, StdioServer
     from paddock.engines.servers.confinement import Confinement
     from paddock.engines.servers.local_server import LocalServer
     from paddock.engines.servers.pins import Pins
+    from paddock.engines.servers.result import CatalogTool
     from paddock.gate.confined_servers import ConfinedServers
     from paddock.model.network import Connection
 

@@ -19,11 +19,10 @@ from paddock.model.program import Access
 from paddock.model.session import Kernel
 from paddock.model.texts import FAULT_TEXTS, explain
 from paddock.model.work_files import OutputFile
-from paddock.surfaces.client.arguments import InputData
+from paddock.surfaces.client.arguments import InputData, read_limits
 from paddock.surfaces.client.blocking import BlockingPaddock
 from paddock.surfaces.client.paddock import Paddock
 from paddock.surfaces.client.sessions import InterpreterSession
-from paddock.surfaces.client.whole_numbers import read_limits
 from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:

@@ -251,9 +251,23 @@ class Outcome(RawResult):
 
     def _repr_html_(self) -> str:
         """Return the HTML for a notebook, with tables, images and the output."""
-        from paddock.model.outcome_html import render_html  # only notebooks need it
+        from paddock.model import outcome_html as html  # only notebooks need it
 
-        return render_html(self)
+        parts = [html.render_facts(str(self.status), self.usage.wall_ms, self.audit)]
+        if self.error is not None:
+            parts.append(html.render_text(f"{self.error.name}: {self.error.message}"))
+        if self.has_value:
+            parts.append(html.render_value(self.value))
+        for stream in (self.program.stdout, self.program.stderr) if self.program is not None else ():
+            if stream.head:
+                text = f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}"
+                parts.append(html.render_text(text))
+        parts += map(html.render_result, self.results)
+        if self.console:
+            parts.append(
+                html.render_console("\n".join(f"[{line.level}] {line.text}" for line in self.console))
+            )
+        return "".join(parts)
 
     def __repr__(self) -> str:
         """Return one line: how it ended, and what it gave."""

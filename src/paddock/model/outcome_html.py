@@ -1,4 +1,4 @@
-"""Outcomes as HTML for notebooks.
+"""The parts of an outcome as HTML for notebooks.
 
 What a program made is hostile. Its text is escaped. Images are data of `<img>`, in which an SVG runs no script. HTML is
 shown in a frame that runs no script and loads nothing (HTML Standard, section 4.8.5, `sandbox`; CSP Level 3).
@@ -8,11 +8,11 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
+from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.texts import cut_text
 
 if TYPE_CHECKING:
-    from paddock.model.outcome import Outcome
     from paddock.model.session import Result
 
 _MAX_TEXT_CHARS = 20_000
@@ -23,35 +23,17 @@ _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def render_html(outcome: "Outcome") -> str:
-    """Return an outcome as HTML without scripts, links and requests to other servers."""
-    facts = (
-        f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"
-    )
-    parts = [f"<div>{facts}</div>"]
-    if outcome.error is not None:
-        parts.append(_render_block(f"{outcome.error.name}: {outcome.error.message}"))
-    if outcome.has_value:
-        text = outcome.value
-        if not isinstance(text, str):
-            try:
-                text = dumps(text, indent=2, ensure_ascii=False)
-            except RecursionError:
-                text = "(nested too deeply to be shown)"
-        parts.append(_render_block(text))
-    if outcome.program is not None:
-        for stream in (outcome.program.stdout, outcome.program.stderr):
-            if stream.head:
-                cut = " […] " if stream.truncated else ""
-                parts.append(_render_block(f"{stream.head}{cut}{stream.tail}"))
-    parts += map(_render_result, outcome.results)
-    if outcome.console:
-        lines = "\n".join(f"[{line.level}] {line.text}" for line in outcome.console)
-        parts.append(f"<details><summary>console</summary>{_render_block(lines)}</details>")
-    return "".join(parts)
+def render_facts(status: str, wall_ms: float, audit: str) -> str:
+    """Return the first line of an outcome."""
+    return f"<div><strong>{status}</strong> · {wall_ms:.1f} ms · record {escape(audit)}</div>"
 
 
-def _render_result(result: "Result") -> str:
+def render_console(lines: str) -> str:
+    """Return console lines, which are unfolded by a click."""
+    return f"<details><summary>console</summary>{render_text(lines)}</details>"
+
+
+def render_result(result: "Result") -> str:
     """Return the richest form of a value that a notebook can show safely."""
     images = [(form, data) for form in _IMAGES if (data := result.read(form)) is not None]
     if result.svg is not None:
@@ -68,9 +50,20 @@ def _render_result(result: "Result") -> str:
         # Its height is a guess: a frame without scripts cannot say how high its content is.
         height = min(600, 60 + 24 * result.html.count("<tr"))
         return f'<iframe sandbox="" srcdoc="{inside}" style="width:100%;height:{height}px;border:0"></iframe>'
-    return _render_block(result.text)
+    return render_text(result.text)
 
 
-def _render_block(text: str) -> str:
+def render_value(value: Json) -> str:
+    """Return a program's value: a string unchanged, anything else as JSON."""
+    if isinstance(value, str):
+        return render_text(value)
+    try:
+        return render_text(dumps(value, indent=2, ensure_ascii=False))
+    except RecursionError:
+        return render_text("(nested too deeply to be shown)")
+
+
+def render_text(text: str) -> str:
+    """Return a text as a block, shortened."""
     shown = cut_text(text, _MAX_TEXT_CHARS)
     return f"<pre>{escape(shown.encode('utf-8', 'replace').decode())}</pre>"

@@ -151,7 +151,7 @@ def test_show_limits_the_calls_of_a_request(paddock: Run, url: str, tmp_path: Pa
 
     async def ship() -> None:
         async with Database(url) as database:
-            while await Shipper(database, tmp_path / "a", "a").ship_batch():
+            while await Shipper(database, tmp_path / "a", "a").ship_chunk():
                 break
 
     asyncio.run(ship())
@@ -178,7 +178,7 @@ def test_follow_prints_what_any_node_writes(url: str, tmp_path: Path, environmen
 
         async def ship(name: str = node) -> None:
             async with Database(url) as database:
-                while await Shipper(database, tmp_path / name, name).ship_batch():
+                while await Shipper(database, tmp_path / name, name).ship_chunk():
                     pass
 
         asyncio.run(ship())

@@ -23,7 +23,7 @@ from tests.support.postgres import Postgres, find_free_port
 from paddock.cluster.database import Database
 from paddock.cluster.ledger_lines import LedgerLines
 from paddock.cluster.migrate import migrate
-from paddock.cluster.ship import MAX_BATCH_BYTES, ChainFault, Shipper
+from paddock.cluster.ship import MAX_CHUNK_BYTES, ChainFault, Shipper
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.record.ledger.verify import verify
@@ -222,9 +222,9 @@ def test_a_batch_is_bounded(directory: Path) -> None:
             ledger.append("decided", "r", {f"f{number}": "x" * 512 for number in range(40)})
     lines = LedgerLines(directory)
     batches: list[int] = []
-    while batch := lines.read_batch(MAX_BATCH_BYTES):
+    while batch := lines.read_chunk(MAX_CHUNK_BYTES):
         batches.append(sum(len(line.data) for line in batch))
-    assert max(batches) < MAX_BATCH_BYTES + 64 * 1024
+    assert max(batches) < MAX_CHUNK_BYTES + 64 * 1024
     assert sum(batches) == sum(map(len, read_lines(directory)))
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from paddock.cluster.kill_timer import KillTimer
+from paddock.cluster.lease import KillTimer
 
 
 def run_child(*, stops: bool, disarms: bool) -> int:

@@ -30,7 +30,7 @@ def write(directory: Path, count: int) -> Path:
 def read_rows(directory: Path) -> list[RecordRow]:
     """Return the rows that are shipped from a ledger."""
     lines, chain = LedgerLines(directory), LedgerLines(directory).find_chain() or ""
-    batch = lines.read_batch(1_000_000)
+    batch = lines.read_chunk(1_000_000)
     return [RecordRow("a", chain, each.record.seq, *make_columns(each.record), each.data) for each in batch]
 
 
@@ -119,14 +119,14 @@ def test_records_that_were_cut_from_the_ledger_are_a_problem(directory: Path) ->
 
 def test_reading_goes_on_after_any_record(directory: Path) -> None:
     write(directory, 5)
-    everything = LedgerLines(directory).read_batch(1_000_000)
+    everything = LedgerLines(directory).read_chunk(1_000_000)
     for number, each in enumerate(everything):
         lines = LedgerLines(directory)
         reached = LedgerLines(directory)
-        reached.read_batch(1)
+        reached.read_chunk(1)
         while reached.position.seq < each.record.seq:
-            reached.read_batch(1)
+            reached.read_chunk(1)
         assert lines.seek(reached.position)
-        assert lines.read_batch(1_000_000) == everything[number + 1 :]
+        assert lines.read_chunk(1_000_000) == everything[number + 1 :]
         assert not lines.seek(reached.position._replace(hash="f" * 64))
         assert not lines.seek(reached.position._replace(seq=9))

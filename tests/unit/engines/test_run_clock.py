@@ -21,14 +21,14 @@ class Worker:
     def __init__(self) -> None:
         self.signals: list[str] = []
 
-    def stop(self) -> None:
-        self.signals.append("stop")
+    def pause(self) -> None:
+        self.signals.append("pause")
 
     async def ready(self) -> None:
         self.signals.append("ready")
 
-    def go_on(self) -> None:
-        self.signals.append("go on")
+    def resume(self) -> None:
+        self.signals.append("resume")
 
 
 def run(main: Callable[[Loop], Awaitable[None]]) -> None:
@@ -52,7 +52,7 @@ def test_time_that_a_person_takes_does_not_count() -> None:
         async def work() -> None:
             async with clock.limit(10, worker):
                 await passes(loop, 6)
-                with clock.hold():
+                with clock.pause():
                     await passes(loop, 1000)
                 await passes(loop, 3)
                 worker.signals.append("still there")
@@ -60,22 +60,22 @@ def test_time_that_a_person_takes_does_not_count() -> None:
 
         with pytest.raises(TimeoutError):
             await work()
-        assert worker.signals == ["stop", "go on", "still there"]
+        assert worker.signals == ["pause", "resume", "still there"]
 
     run(main)
 
 
-def test_holds_within_holds_and_limits_that_begin_within() -> None:
+def test_pauses_within_pauses_and_limits_that_begin_within() -> None:
     async def main(loop: Loop) -> None:
         clock, first, second = RunClock(), Worker(), Worker()
         async with clock.limit(10, first), clock.limit(20):
-            with clock.hold():
-                with clock.hold():
+            with clock.pause():
+                with clock.pause():
                     await passes(loop, 50)
                 async with clock.limit(5, second):
                     await passes(loop, 50)
-                assert (first.signals, second.signals) == (["stop"], ["stop", "go on"])
-            assert first.signals == ["stop", "go on"]
+                assert (first.signals, second.signals) == (["pause"], ["pause", "resume"])
+            assert first.signals == ["pause", "resume"]
             await passes(loop, 9)
 
     run(main)
@@ -90,7 +90,7 @@ def test_a_limit_that_has_passed_is_left_alone() -> None:
                 try:
                     await passes(loop, 2)
                 finally:
-                    with clock.hold():
+                    with clock.pause():
                         pass
 
         with pytest.raises(TimeoutError):
@@ -100,16 +100,16 @@ def test_a_limit_that_has_passed_is_left_alone() -> None:
     run(main)
 
 
-def test_what_is_held_gets_ready_while_the_clock_stands() -> None:
+def test_what_is_paused_gets_ready_while_the_clock_stands() -> None:
     async def main(loop: Loop) -> None:
         clock, worker, free = RunClock(), Worker(), Worker()
         async with clock.limit(10, worker), clock.limit(20):
             await clock.ready()
-            with clock.hold():
+            with clock.pause():
                 await passes(loop, 50)
                 await clock.ready()
                 await passes(loop, 50)
-            assert worker.signals == ["stop", "ready", "go on"]
+            assert worker.signals == ["pause", "ready", "resume"]
             async with clock.limit(5, free):
                 await clock.ready()
             assert free.signals == []
@@ -124,13 +124,13 @@ def test_processes_with_limits_of_their_own_are_paused_too() -> None:
         clock.add(third)
         clock.remove(third)
         clock.remove(third)
-        with clock.hold():
-            with clock.hold():
+        with clock.pause():
+            with clock.pause():
                 clock.add(second)
             await clock.ready()
             clock.remove(first)
-        assert first.signals == ["stop", "ready", "go on"]
-        assert second.signals == ["stop", "ready", "go on"]
+        assert first.signals == ["pause", "ready", "resume"]
+        assert second.signals == ["pause", "ready", "resume"]
         assert third.signals == []
 
     run(main)

@@ -19,7 +19,7 @@ from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun
 from paddock.model.work_files import InputFile
 from paddock.policy.settings.schema import RuntimeSettings
 from paddock.surfaces.cli import exec as exec_command
-from paddock.surfaces.client.remote.bodies import make_body
+from paddock.surfaces.client.remote.execution import make_body
 from paddock.surfaces.client.remote.paddock import RemotePaddock
 from paddock.surfaces.http_api import models
 from paddock.surfaces.mcp_server.tools import programs
@@ -131,7 +131,7 @@ def test_what_a_remote_paddock_sends():
 
 
 def test_the_mcp_tool():
-    tool = programs._build_run_program(_Programs())
+    tool, _ = programs.build_program_tools(_Programs())
     taken = {*tool.input_schema["properties"], *tool.unlisted}
     assert taken - {"language", "code"} == list_fields("mcp").keys()
 
@@ -139,6 +139,7 @@ def test_the_mcp_tool():
 class _Programs:
     runtimes = RuntimeSettings()
     run_program = None
+    query_output = None
 
 
 def test_sequences():

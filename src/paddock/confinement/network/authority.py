@@ -35,7 +35,13 @@ class CertificateAuthority:
 
     @cached_property
     def _certificate(self) -> x509.Certificate:
-        permitted = [_constrain(pattern) for pattern in self._patterns]
+        permitted: list[x509.GeneralName] = []
+        for pattern in self._patterns:
+            address = read_address(pattern)
+            if address is None:
+                permitted.append(x509.DNSName(pattern.removeprefix("*.")))
+            else:
+                permitted.append(x509.IPAddress(ip_network(str(address))))
         builder = _build(_NAME, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(_usage(signs=True), critical=True)
@@ -100,13 +106,6 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _constrain(pattern: str) -> x509.GeneralName:
-    address = read_address(pattern)
-    if address is not None:
-        return x509.IPAddress(ip_network(str(address)))
-    return x509.DNSName(pattern.removeprefix("*."))
 
 
 def read_system_certificates() -> str:

@@ -97,22 +97,17 @@ def _find_server_name(message: bytes) -> str | None:
         if kind in seen:
             raise BadHelloError("the ClientHello repeats an extension")
         seen.add(kind)
-        if kind == _SERVER_NAME:
-            names = _list_names(content)
+        if kind != _SERVER_NAME:
+            continue
+        entries = content.take_vector(2)
+        while entries:
+            if entries.take_number(1) != _HOST_NAME:
+                raise BadHelloError("the ClientHello has a server name of an unknown kind")
+            names.append(entries.take_vector(2).rest)
+        if content or not names or not all(names):
+            raise BadHelloError("the ClientHello has an invalid list of server names")
     if not names:
         return None
     if len(names) != 1 or not names[0].isascii() or b"\0" in names[0]:
         raise BadHelloError("the ClientHello does not have exactly one server name")
     return names[0].decode("ascii").lower().removesuffix(".")
-
-
-def _list_names(content: _HelloReader) -> list[bytes]:
-    names: list[bytes] = []
-    entries = content.take_vector(2)
-    while entries:
-        if entries.take_number(1) != _HOST_NAME:
-            raise BadHelloError("the ClientHello has a server name of an unknown kind")
-        names.append(entries.take_vector(2).rest)
-    if content or not names or not all(names):
-        raise BadHelloError("the ClientHello has an invalid list of server names")
-    return names

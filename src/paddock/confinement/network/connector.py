@@ -37,10 +37,6 @@ runs. The gate bounds the questions of one run."""
 _MAX_HOST_CHARS = 253
 
 
-def _know_no_secret(_name: str) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class ProxyTerms:
     """What a proxy needs besides its listening socket."""
@@ -52,7 +48,7 @@ class ProxyTerms:
     """None if no person can be asked."""
     certificates: "CertificateAuthority | None" = None
     """What signs for the hosts whose TLS is opened; None if no rule needs it."""
-    secret: Callable[[str], str | None] = _know_no_secret
+    secret: Callable[[str], str | None] = lambda _name: None
     """Returns a secret of the vault by name, for header fields that are added; None if there is none."""
     resolve: Resolve = resolve_name
     outer: OuterProxy | None = None

@@ -7,10 +7,12 @@ from urllib.parse import quote
 
 from paddock.model.network import Network, NetworkRule
 
-_TRUST = (
+_BUNDLE_VARIABLES = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"),
 )
+"""Each names a file with the only certificates that a client trusts. Which ones of Paddock's own environment servers
+inherit is another question: `policy.decisions.environment.TRUST`."""
 _RETRIES = ("PIP_RETRIES", "UV_HTTP_RETRIES", "CARGO_NET_RETRY", "npm_config_fetch_retries")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -24,7 +26,7 @@ def make_node_options() -> str:
 
 def make_trust_environment(bundle: str) -> dict[str, str]:
     """Return the variables with which clients trust the certificates in a file, in place of their own."""
-    return dict.fromkeys(_TRUST, bundle)
+    return dict.fromkeys(_BUNDLE_VARIABLES, bundle)
 
 
 def make_proxy_environment(port: int, rules: Iterable[NetworkRule]) -> dict[str, str]:

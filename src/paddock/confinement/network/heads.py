@@ -70,12 +70,7 @@ def read_request_head(raw: bytes) -> RequestHead:
             raise BadHeadError("a header field is invalid")
         fields.append((field[1].lower(), field[2].rstrip(b" \t")))
     head = RequestHead(request[1], request[2].decode("ascii"), fields, raw)
-    _check_fields(head)
-    return head
-
-
-def _check_fields(head: RequestHead) -> None:
-    names = [name for name, _ in head.fields]
+    names = [name for name, _ in fields]
     for name in _SINGLE_FIELDS:
         if names.count(name) > 1:
             raise BadHeadError(f"the header field {name.decode()} occurs twice")
@@ -93,6 +88,7 @@ def _check_fields(head: RequestHead) -> None:
         raise BadHeadError("the header field connection names a field that the proxy does not know")
     if (head.find(b"expect") or b"100-continue").lower() != b"100-continue":
         raise BadHeadError("the header field expect is not 100-continue")
+    return head
 
 
 def find_authority(

@@ -85,9 +85,17 @@ class HttpProxy:
             return False
         head = read_request_head(raw)
         if head.method == b"CONNECT" and self._granted is None:
-            await self._open_tunnel(await self._check_authority(head))
+            try:
+                authority = read_connect_target(head)
+            except ValueError as problem:
+                raise await self._connector.refuse(name_target(head.target), str(problem)) from None
+            await self._open_tunnel(authority)
             return False
-        authority, path = await self._check_target(head)
+        try:
+            authority, path = find_authority(head, self._granted, default_port=self._default_port)
+        except ValueError as problem:
+            authority = self._granted or name_target(head.target)
+            raise await self._connector.refuse(authority, str(problem)) from None
         request = HttpRequest(head.method.decode("ascii"), path)
         host, decision = await self._connect(authority, request)
         try:
@@ -131,19 +139,6 @@ class HttpProxy:
             from paddock.confinement.network.tunnel import run_tunnel
 
             await run_tunnel(self._client, host, self._timer)
-
-    async def _check_authority(self, head: RequestHead) -> Authority:
-        try:
-            return read_connect_target(head)
-        except ValueError as problem:
-            raise await self._connector.refuse(name_target(head.target), str(problem)) from None
-
-    async def _check_target(self, head: RequestHead) -> tuple[Authority, str]:
-        try:
-            return find_authority(head, self._granted, default_port=self._default_port)
-        except ValueError as problem:
-            authority = self._granted or name_target(head.target)
-            raise await self._connector.refuse(authority, str(problem)) from None
 
     async def _connect(
         self, authority: Authority, request: HttpRequest | None

@@ -27,6 +27,8 @@ Check = Callable[[Sequence[Address]], Awaitable[None]]
 _LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20)
 """The limits that the library has by default."""
 _CLOSED = ("Server disconnected", "peer closed connection")
+"""Texts of `httpcore2` and `h11` for a server that closed the connection, for which they have no type and no code. They
+decide only how the failure is worded."""
 
 
 def read_url_authority(url: httpx2.URL) -> Authority:
@@ -128,8 +130,17 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
 
 def _open_transport(url: httpx2.URL, limits: httpx2.Limits) -> httpx2.AsyncHTTPTransport:
     variable = find_proxy_variable(url.scheme, read_url_authority(url))
-    if variable is not None and (why := _explain_variable(variable)):
-        raise ConfigurationError(why)
+    if variable is not None:
+        # The texts do not repeat the value: a proxy's address may contain a password.
+        name, address = variable.name, _parse_proxy(variable)
+        if address is None or not address.host:
+            raise ConfigurationError(
+                f"{name} is not the address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
+            )
+        if not is_port(address.port):
+            raise ConfigurationError(
+                f"{name} names port {address.port}, but a port is 1 to {MAX_PORT}; correct it, or unset it"
+            )
     try:
         return httpx2.AsyncHTTPTransport(proxy=None if variable is None else variable.address, limits=limits)
     except (ValueError, OSError):
@@ -165,7 +176,13 @@ def find_failed_proxy(url: httpx2.URL, error: Exception) -> FailedProxy | None:
     if any(isinstance(each, ssl.SSLError) for each in _iterate_causes(error)):
         return None
     variable = find_proxy_variable(url.scheme, read_url_authority(url))
-    return None if variable is None else FailedProxy(variable.name, _without_credentials(variable))
+    if variable is None:
+        return None
+    address = _parse_proxy(variable)
+    # Without user and password, and without all of it if these cannot be told apart reliably.
+    if address is None or "@" in f"{address.path}{address.query.decode()}{address.fragment}":
+        return FailedProxy(variable.name, "")
+    return FailedProxy(variable.name, f"{address.scheme}://{address.netloc.decode()}")
 
 
 def describe_cause(error: Exception) -> str:
@@ -173,8 +190,20 @@ def describe_cause(error: Exception) -> str:
 
     The texts of the exceptions are for programmers, and some repeat what was sent or answered.
     """
-    causes = (_describe_system_error(each) for each in _iterate_causes(error))
-    return next(filter(None, causes), None) or _describe_http_error(error)
+    for cause in _iterate_causes(error):
+        if why := _describe_system_error(cause):
+            return why
+    match error:
+        case httpx2.TimeoutException():
+            return "no answer in time"
+        case httpx2.LocalProtocolError():
+            return "the request is not valid HTTP"
+        case httpx2.ProtocolError():
+            return "it closed the connection" if str(error).startswith(_CLOSED) else "its answer is not HTTP"
+        case httpx2.InvalidURL():
+            return "its address is not valid"
+        case _:
+            return "the connection broke"
 
 
 def _describe_system_error(error: BaseException) -> str | None:
@@ -192,20 +221,6 @@ def _describe_system_error(error: BaseException) -> str | None:
             return None
 
 
-def _describe_http_error(error: Exception) -> str:
-    match error:
-        case httpx2.TimeoutException():
-            return "no answer in time"
-        case httpx2.LocalProtocolError():
-            return "the request is not valid HTTP"
-        case httpx2.ProtocolError():
-            return "it closed the connection" if str(error).startswith(_CLOSED) else "its answer is not HTTP"
-        case httpx2.InvalidURL():
-            return "its address is not valid"
-        case _:
-            return "the connection broke"
-
-
 def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception and its causes; of several causes the first one."""
     while error is not None:
@@ -216,33 +231,12 @@ def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = several.exceptions[0] if several is not None else error.__cause__ or error.__context__
 
 
-def _without_credentials(variable: ProxyVariable) -> str:
-    """Return the address of a proxy without user and password; "" if these cannot be told apart reliably."""
-    url = _parse_proxy(variable)
-    if url is None or "@" in f"{url.path}{url.query.decode()}{url.fragment}":
-        return ""
-    return f"{url.scheme}://{url.netloc.decode()}"
-
-
 def _parse_proxy(variable: ProxyVariable) -> httpx2.URL | None:
     """Return the address of a proxy; None if it is not valid."""
     try:
         return httpx2.Proxy(variable.address).url
     except (ValueError, httpx2.InvalidURL):
         return None
-
-
-def _explain_variable(variable: ProxyVariable) -> str:
-    """Return why the value of a proxy variable is not valid, and what to write; "" if it is.
-
-    The text does not repeat the value: a proxy's address may contain a password.
-    """
-    name, url = variable.name, _parse_proxy(variable)
-    if url is None or not url.host:
-        return f"{name} is not the address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
-    if not is_port(url.port):
-        return f"{name} names port {url.port}, but a port is 1 to {MAX_PORT}; correct it, or unset it"
-    return ""
 
 
 def _explain_tls_variable() -> str:

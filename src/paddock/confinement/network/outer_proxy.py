@@ -14,9 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from paddock.model.errors import ConfigurationError
 from paddock.model.host_names import Authority, read_authority
-from paddock.model.network import HTTPS_PORT
-
-_HTTP_PORT = 80
+from paddock.model.network import HTTP_PORT, HTTPS_PORT
 
 
 class ProxyVariable(NamedTuple):
@@ -100,7 +98,7 @@ class OuterProxy:
 
     def serves(self, authority: Authority) -> bool:
         """Return whether connections to a host go through this proxy."""
-        scheme = "http" if authority.port == _HTTP_PORT else "https"
+        scheme = "http" if authority.port == HTTP_PORT else "https"
         return not _is_exempt(scheme, authority, self.bypass)
 
 
@@ -112,7 +110,7 @@ def read_outer_proxy(environ: Mapping[str, str]) -> OuterProxy | None:
     try:
         parts = urlsplit(found.address)
         credentials, _, location = parts.netloc.rpartition("@")
-        authority = read_authority(location, default_port=_HTTP_PORT)
+        authority = read_authority(location, default_port=HTTP_PORT)
     except ValueError:
         raise ConfigurationError(
             f"{found.name} is not an address such as http://proxy.example:3128"
@@ -127,4 +125,4 @@ def read_outer_proxy(environ: Mapping[str, str]) -> OuterProxy | None:
 
 def default_port(scheme: str) -> int:
     """Return the port of a scheme, `http` or `https`."""
-    return _HTTP_PORT if scheme == "http" else HTTPS_PORT
+    return HTTP_PORT if scheme == "http" else HTTPS_PORT

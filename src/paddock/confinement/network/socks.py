@@ -15,16 +15,24 @@ if TYPE_CHECKING:
 
 VERSION = 5
 """First byte of a SOCKS5 connection."""
-_NO_AUTHENTICATION, _NO_METHOD = 0, 0xFF
-_CONNECT = 1
-_IPV4, _NAME, _IPV6 = 1, 3, 4
-_SUCCEEDED, _COMMAND_NOT_SUPPORTED, _ADDRESS_NOT_SUPPORTED = 0, 7, 8
+_NO_AUTHENTICATION_REQUIRED, _NO_ACCEPTABLE_METHODS = 0x00, 0xFF
+"""METHOD (RFC 1928, 3)."""
+_CONNECT = 0x01
+"""CMD (RFC 1928, 4)."""
+_IPV4, _DOMAINNAME, _IPV6 = 0x01, 0x03, 0x04
+"""ATYP (RFC 1928, 5). A domain name begins with its own length."""
+_IPV4_BYTES, _IPV6_BYTES, _PORT_BYTES = 4, 16, 2
+_SUCCEEDED, _GENERAL_FAILURE, _NOT_ALLOWED_BY_RULESET = 0x00, 0x01, 0x02
+_HOST_UNREACHABLE, _CONNECTION_REFUSED = 0x04, 0x05
+_COMMAND_NOT_SUPPORTED, _ADDRESS_TYPE_NOT_SUPPORTED = 0x07, 0x08
+"""REP (RFC 1928, 6)."""
+_RESERVED = 0x00
 _REPLIES: "Mapping[Failure, int]" = {
-    "policy": 2,
-    "invalid": 1,
-    "unresolved": 4,
-    "unreachable": 5,
-    "timeout": 4,
+    "policy": _NOT_ALLOWED_BY_RULESET,
+    "invalid": _GENERAL_FAILURE,
+    "unresolved": _HOST_UNREACHABLE,
+    "unreachable": _CONNECTION_REFUSED,
+    "timeout": _HOST_UNREACHABLE,
 }
 
 
@@ -35,23 +43,33 @@ async def open_socks_tunnel(
 
     Raises EOFError, OSError.
     """
-    _, number = await client.read_exactly(2)
-    if _NO_AUTHENTICATION not in await client.read_exactly(number):
-        await client.write(bytes([VERSION, _NO_METHOD]))
+    _, method_count = await client.read_exactly(2)
+    if _NO_AUTHENTICATION_REQUIRED not in await client.read_exactly(method_count):
+        await client.write(bytes([VERSION, _NO_ACCEPTABLE_METHODS]))
         return None
-    await client.write(bytes([VERSION, _NO_AUTHENTICATION]))
-    version, command, _, kind = await client.read_exactly(4)
+    await client.write(bytes([VERSION, _NO_AUTHENTICATION_REQUIRED]))
+    version, command, _, address_type = await client.read_exactly(4)
     if version != VERSION or command != _CONNECT:
         await _reply(client, _COMMAND_NOT_SUPPORTED)
         return None
-    host = await _read_host(client, kind)
-    if host is None:
-        await _reply(client, _ADDRESS_NOT_SUPPORTED)
+    if address_type == _IPV4:
+        host = str(ip_address(await client.read_exactly(_IPV4_BYTES)))
+    elif address_type == _IPV6:
+        host = quote_host(str(ip_address(await client.read_exactly(_IPV6_BYTES))))
+    elif address_type == _DOMAINNAME:
+        (size,) = await client.read_exactly(1)
+        host = (await client.read_exactly(size)).decode("latin-1")
+    else:
+        await _reply(client, _ADDRESS_TYPE_NOT_SUPPORTED)
         return None
-    port = int.from_bytes(await client.read_exactly(2))
+    port = int.from_bytes(await client.read_exactly(_PORT_BYTES))
     timer.pause()
     try:
-        connection = await connector.connect(await _check_authority(connector, host, port))
+        try:
+            authority = read_authority(f"{host}:{port}")
+        except ValueError as problem:
+            raise await connector.refuse(Authority(make_printable(host), port), str(problem)) from None
+        connection = await connector.connect(authority)
     except DialRefusedError as problem:
         timer.restart()
         await _reply(client, _REPLIES[problem.failure])
@@ -65,27 +83,7 @@ async def open_socks_tunnel(
     return connection
 
 
-async def _read_host(client: ByteStream, kind: int) -> str | None:
-    match kind:
-        case 1:
-            return str(ip_address(await client.read_exactly(4)))
-        case 4:
-            return quote_host(str(ip_address(await client.read_exactly(16))))
-        case 3:
-            (size,) = await client.read_exactly(1)
-            return (await client.read_exactly(size)).decode("latin-1")
-        case _:
-            return None
-
-
-async def _check_authority(connector: Connector, host: str, port: int) -> Authority:
-    try:
-        return read_authority(f"{host}:{port}")
-    except ValueError as problem:
-        raise await connector.refuse(Authority(make_printable(host), port), str(problem)) from None
-
-
 async def _reply(client: ByteStream, code: int) -> None:
     """Send a reply. Its address is always 0.0.0.0:0: the job need not know that of the machine."""
     with contextlib.suppress(OSError):
-        await client.write(bytes([VERSION, code, 0, _IPV4, 0, 0, 0, 0, 0, 0]))
+        await client.write(bytes([VERSION, code, _RESERVED, _IPV4]) + bytes(_IPV4_BYTES + _PORT_BYTES))

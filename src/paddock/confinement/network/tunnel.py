@@ -14,7 +14,7 @@ from paddock.confinement.network.client_hello import (
 from paddock.confinement.network.connector import Connector, HostConnection
 from paddock.confinement.network.streams import ByteStream, IdleTimer
 from paddock.confinement.network.tls import TlsStream
-from paddock.model.host_names import Authority, read_address
+from paddock.model.host_names import read_address
 from paddock.model.network import HTTPS_PORT
 
 
@@ -87,7 +87,11 @@ async def _read_hello(client: ByteStream, host: HostConnection) -> bytes:
         raise _RefusedTunnelError(f"{host.authority}: {problem}") from None
     except EOFError:
         raise _RefusedTunnelError(f"{host.authority}: the ClientHello is cut off") from None
-    _check_server_name(hello.server_name, host.authority)
+    if hello.server_name is None:
+        if not read_address(host.authority.host):  # clients send no address as a name (RFC 6066, 3)
+            raise _RefusedTunnelError(f"{host.authority}: the ClientHello of TLS has no server name (SNI)")
+    elif hello.server_name != host.authority.host:
+        raise _RefusedTunnelError(f"{host.authority}: the ClientHello of TLS names another host (SNI)")
     return hello.raw
 
 
@@ -102,12 +106,3 @@ async def _copy_up(client: ByteStream, host: HostConnection) -> None:
         )
         raise _RefusedTunnelError(message)
     await client.copy_to(host)
-
-
-def _check_server_name(name: str | None, authority: Authority) -> None:
-    if name is None:
-        if read_address(authority.host):
-            return
-        raise _RefusedTunnelError(f"{authority}: the ClientHello of TLS has no server name (SNI)")
-    if name != authority.host:
-        raise _RefusedTunnelError(f"{authority}: the ClientHello of TLS names another host (SNI)")

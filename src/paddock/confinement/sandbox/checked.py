@@ -261,7 +261,12 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
         make_temporary_directory("paddock-canary-") as folder,
         socket.create_server(("127.0.0.1", 0)) as listener,
     ):
-        own = [hashlib.sha256(b"=".join(each)).hexdigest() for each in _list_own_variables()]
+        usual = {os.fsencode(name) for name in _USUAL_VARIABLES}
+        own = [
+            hashlib.sha256(b"=".join((name, value))).hexdigest()
+            for name, value in os.environb.items()
+            if name not in usual and not name.startswith(b"LC_")
+        ]
         listening = {"port": listener.getsockname()[1], "variables": own}
         attempts, workspace = await run_canary(folder, run, readable, listening)
         writing = ProcessGrants(workspace=workspace, access="workspace-write")
@@ -272,13 +277,6 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
     if ran.status is not Status.OK:
         raise CanaryError(f"/bin/true: {ran.reason or ran.status}")
     return attempts
-
-
-def _list_own_variables() -> list[tuple[bytes, bytes]]:
-    """Return the variables of this process that no program needs."""
-    usual = {os.fsencode(name) for name in _USUAL_VARIABLES}
-    own = os.environb.items()
-    return [(name, value) for name, value in own if name not in usual and not name.startswith(b"LC_")]
 
 
 def _find_python(sandbox: Sandbox) -> tuple[str, tuple[Path, ...]]:

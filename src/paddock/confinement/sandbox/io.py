@@ -76,9 +76,7 @@ class OutputReader:
 
     def finish(self) -> CapturedStream:
         """Read the rest of the pipe, close it and return the captured stream. Call it after the process has ended."""
-        for _ in range(_MAX_CHUNKS_AFTER_END):
-            if self._file < 0 or not self._read_ready():
-                break
+        self._read_rest()
         self.close()
         return self._kept.make_captured()
 
@@ -89,9 +87,7 @@ class OutputReader:
 
     def end_turn(self) -> CapturedStream:
         """Read what the pipe holds, and return what came since `begin`. Call it when nothing can write."""
-        for _ in range(_MAX_CHUNKS_AFTER_END):
-            if self._file < 0 or not self._read_ready():
-                break
+        self._read_rest()
         captured, sink = self._kept.make_captured(), self._sink
         self.begin(None, lambda: None)
         if sink is not None and self._file >= 0:  # `close` has told the sink otherwise
@@ -106,6 +102,11 @@ class OutputReader:
             self._file = -1
             if self._sink is not None:
                 self._sink(b"")
+
+    def _read_rest(self) -> None:
+        for _ in range(_MAX_CHUNKS_AFTER_END):
+            if not self._read_ready():
+                break
 
     def _readable(self) -> None:
         if self._turns.must_wait(self._readable):
@@ -128,16 +129,13 @@ class OutputReader:
         if not data:
             self.close()
             return False
-        self._take(data)
-        return True
-
-    def _take(self, data: bytes) -> None:
         before = self._kept.total
         self._kept.take(data)
         if before <= self._ceiling < self._kept.total:
             self._exceeded()
         if self._sink is not None:
             self._sink(data)
+        return True
 
 
 class InputWriter:

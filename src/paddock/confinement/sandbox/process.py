@@ -22,8 +22,8 @@ from paddock.model.program import CapturedStream
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
 """Maximum time until a job has started on a busy machine, in seconds. Its first turn may take so much longer."""
-_PAUSE_WITHIN_S = 20.0
-"""Maximum time of a pause on a busy machine before the supervisor counts as lost, in seconds."""
+_TURN_ENDS_WITHIN_S = 20.0
+"""Maximum time until a turn has ended on a busy machine before the supervisor counts as lost, in seconds."""
 GRACE_S = 1.0
 """Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds.
 
@@ -53,9 +53,9 @@ class _Timer:
         self._left_s = seconds
         self._call = call
         self._handle: asyncio.TimerHandle | None = None
-        self.go_on()
+        self.start()
 
-    def go_on(self) -> None:
+    def start(self) -> None:
         if self._handle is None:
             self._handle = asyncio.get_running_loop().call_later(self._left_s, self._call)
 
@@ -91,15 +91,15 @@ class RunningProcess:
         self._jailed = jailed
         self._kept = kept
         self._late: _Timer | None = None
-        self._turn_end: _Timer | None = None
+        self._turn_limit: _Timer | None = None
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
         self._exceeded: Callable[[str], None] | None = None
-        self._paused: asyncio.Future[ProcessUsage] | None = None
-        self._state: Literal["running", "held", "paused"] = "running"
+        self._turn_usage: asyncio.Future[ProcessUsage] | None = None
+        self._state: Literal["running", "paused", "between turns"] = "running"
         self.resident_bytes = 0
-        """Memory of the job at its last pause."""
+        """Memory of the job at the end of its last turn."""
         self.hidden: tuple[str, ...] = ()
-        """Names of files that are hidden from it, known from its first pause on."""
+        """Names of files that are hidden from it, known from the end of its first turn on."""
 
     def start(self, spec: JobSpec, *shared: int) -> None:
         """Send the job spec, the ends of the pipes and the `shared` files to the supervisor, and listen to it.
@@ -133,98 +133,100 @@ class RunningProcess:
     def _expect_message(self, seconds: float) -> None:
         if self._late is not None:
             self._late.stop()
-        self._late = _Timer(seconds + GRACE_S, self._overdue)
+        self._late = _Timer(
+            seconds + GRACE_S, lambda: self._finish(self._make_lost_report("did not report in time"))
+        )
 
     @property
     def scratch(self) -> Path:
         """Its directory."""
         return self._jail.scratch
 
-    async def pause(self) -> ProcessUsage | None:
-        """Stop every process of the job, and return what it has used since the last pause.
+    async def end_turn(self) -> ProcessUsage | None:
+        """Stop every process of the job until `begin_turn`, and return what it has used in this turn.
 
-        Returns None if the job has ended instead; `result` says how. While it is paused, nothing of it runs.
+        Returns None if the job has ended instead; `result` says how.
         """
         if self.result.done():
             return None
-        self.go_on()
-        self._state = "paused"
-        self._paused = self._loop.create_future()
-        self._tell("pause")
-        self._expect_message(_PAUSE_WITHIN_S)
-        await asyncio.wait({self._paused, self.result}, return_when=asyncio.FIRST_COMPLETED)
-        return self._paused.result() if self._paused.done() else None
+        self.resume()
+        self._state = "between turns"
+        self._turn_usage = self._loop.create_future()
+        self._tell("end_turn")
+        self._expect_message(_TURN_ENDS_WITHIN_S)
+        await asyncio.wait({self._turn_usage, self.result}, return_when=asyncio.FIRST_COMPLETED)
+        return self._turn_usage.result() if self._turn_usage.done() else None
 
-    def resume(self, timeout_ms: int, cpu_ms: int) -> None:
-        """Continue a paused job for a turn with these limits; it ends at the first one that it exceeds."""
+    def begin_turn(self, timeout_ms: int, cpu_ms: int) -> None:
+        """Continue the job for a turn with these limits; it ends at the first one that it exceeds."""
         self._state = "running"
         self._expect_message(timeout_ms / 1000)
-        self._tell(f"resume:{timeout_ms},{cpu_ms}")
+        self._tell(f"begin_turn:{timeout_ms},{cpu_ms}")
 
     def interrupt(self) -> None:
         """Send SIGINT to the program and the processes of its group, as a terminal does at Ctrl-C."""
-        self.go_on()
+        self.resume()
         self._tell("interrupt")
 
-    def stop(self) -> None:
-        """Stop every process of the job and its time limit until `go_on`. Does nothing at a pause or after the end."""
+    def pause(self) -> None:
+        """Stop every process of the job and its time limits until `resume`. Does nothing between turns."""
         if self._state == "running" and not self.result.done():
-            self._state = "held"
-            self._tell("hold")
+            self._state = "paused"
+            self._tell("pause")
             for timer in self._list_timers():
                 timer.stop()
 
     async def ready(self) -> None:
-        """Return at once: a job that is stopped by `stop` keeps its place among those that run."""
+        """Return at once: a paused job keeps its place among those that run."""
 
-    def go_on(self) -> None:
-        """Continue after `stop`. Does nothing otherwise."""
-        if self._state == "held":
+    def resume(self) -> None:
+        """Continue after `pause`. Does nothing otherwise."""
+        if self._state == "paused":
             self._state = "running"
-            self._tell("continue")
+            self._tell("resume")
             for timer in self._list_timers():
-                timer.go_on()
+                timer.start()
 
     def _list_timers(self) -> list[_Timer]:
-        return [timer for timer in (self._late, self._turn_end) if timer is not None]
+        return [timer for timer in (self._late, self._turn_limit) if timer is not None]
 
-    def begin_turn(
+    def begin_output(
         self, sink: Sink | None, exceeded: Callable[[str], None], timeout_ms: int | None = None
     ) -> None:
         """Pass standard output from now on to `sink`; call `exceeded` with the name of a limit that may interrupt.
 
-        That is also called with `wall` after `timeout_ms` milliseconds, which stand still during `stop`.
+        That is also called with `wall` after `timeout_ms` milliseconds, which stand still during a pause.
         """
         assert self._pipes is not None
         self._exceeded = exceeded
         if timeout_ms is not None:
-            self._turn_end = _Timer(timeout_ms / 1000, partial(exceeded, "wall"))
+            self._turn_limit = _Timer(timeout_ms / 1000, partial(exceeded, "wall"))
         self._pipes[1].begin(sink, partial(exceeded, "stdout"))
 
     def end_output(self) -> CapturedStream:
-        """Return what has been written to standard output since `begin_turn`. Call it at a pause."""
+        """Return what has been written to standard output since `begin_output`. Call it after `end_turn`."""
         assert self._pipes is not None
         self._exceeded = None
-        self._end_turn_timer()
+        self._stop_turn_limit()
         return self._pipes[1].end_turn()
 
-    def _end_turn_timer(self) -> None:
-        if self._turn_end is not None:
-            self._turn_end.stop()
-            self._turn_end = None
+    def _stop_turn_limit(self) -> None:
+        if self._turn_limit is not None:
+            self._turn_limit.stop()
+            self._turn_limit = None
 
     def _tell(self, text: str) -> None:
         if not self.result.done():
             with contextlib.suppress(OSError):  # the supervisor has died, which the listener notices
                 self._supervisor.send(text.encode())
 
-    def cancel(self, reason: str = "cancelled") -> None:
-        """Have the supervisor end the job, which completes `result`. Does nothing after the end."""
-        self._tell(f"stop:{reason}")
+    def kill(self, reason: str = "cancelled") -> None:
+        """Have the supervisor end every process of the job, which completes `result`. Does nothing after the end."""
+        self._tell(f"kill:{reason}")
 
     def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> OutputReader:
         return OutputReader(
-            file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.cancel(name), sink=sink
+            file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.kill(name), sink=sink
         )
 
     def _on_message(self) -> None:
@@ -239,30 +241,24 @@ class RunningProcess:
         except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
             report = self._make_lost_report(_BAD_MESSAGE)
         if files:
-            self._pass_on(socket.socket(fileno=files[0]))
-        if report.ended_by == "paused":
-            self._note_pause(report)
-        elif report.ended_by == "exceeded":
-            (self._exceeded or self.cancel)(report.why)
-        elif report.ended_by != "listening":
-            self._finish(report)
-
-    def _pass_on(self, listener: socket.socket) -> None:
-        """Give the socket of the job's proxy to who serves it."""
-        if self._streams.listener is None:
-            listener.close()
-        else:
-            self._streams.listener(listener, self)
-
-    def _note_pause(self, report: JobReport) -> None:
-        if self._late is not None:
-            self._late.stop()
-        if self._paused is not None and not self._paused.done():
-            self.resident_bytes, self.hidden = report.resident_bytes, tuple(report.hidden)
-            self._paused.set_result(_make_usage(report))
-
-    def _overdue(self) -> None:
-        self._finish(self._make_lost_report("did not report in time"))
+            proxy = socket.socket(fileno=files[0])
+            if self._streams.listener is None:
+                proxy.close()
+            else:
+                self._streams.listener(proxy, self)
+        match report.event:
+            case "turn_ended":
+                if self._late is not None:
+                    self._late.stop()
+                if self._turn_usage is not None and not self._turn_usage.done():
+                    self.resident_bytes, self.hidden = report.resident_bytes, tuple(report.hidden)
+                    self._turn_usage.set_result(_make_usage(report))
+            case "limit_exceeded":
+                (self._exceeded or self.kill)(report.why)
+            case "listening":
+                pass
+            case _:
+                self._finish(report)
 
     def _make_lost_report(self, how: str) -> JobReport:
         hint = (
@@ -275,7 +271,7 @@ class RunningProcess:
         assert self._late is not None
         self._late.stop()
         self._late = None  # it refers to this process
-        self._end_turn_timer()
+        self._stop_turn_limit()
         self._loop.remove_reader(self._supervisor.fileno())
         stdin, stdout, stderr = self._pipes
         # Breaks reference cycles: buffers are freed without a garbage collection.

@@ -32,8 +32,11 @@ def count_processors(root: str = "/") -> float:
 def _list_groups(root: Path) -> list[Path]:
     """Return the folders of this process's control groups with the controller `cpu`, and those above them."""
     found: list[Path] = []
+    own: dict[str, str] = {}  # the path of the group by the controller `cpu`, or by "" for version 2
     try:
-        own = dict(_read_group(line) for line in (root / "proc/self/cgroup").read_text().splitlines())
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            own["cpu" if "cpu" in controllers.split(",") else controllers] = path
         mounts = (root / "proc/self/mountinfo").read_text().splitlines()
     except (OSError, ValueError):
         return found
@@ -48,9 +51,3 @@ def _list_groups(root: Path) -> list[Path]:
             folder = top / own[version][len(above) :].lstrip("/")
             found += [folder, *(parent for parent in folder.parents if parent.is_relative_to(top))]
     return found
-
-
-def _read_group(line: str) -> tuple[str, str]:
-    """Return the controller `cpu`, or "" for version 2, with the path of its group."""
-    _, controllers, path = line.split(":", 2)
-    return ("cpu" if "cpu" in controllers.split(",") else controllers), path

@@ -32,7 +32,7 @@ class OpenFile(Protocol):
 class Pausable(Protocol):
     """A computation that can be paused."""
 
-    def stop(self) -> None:
+    def pause(self) -> None:
         """Pause it. Does nothing after it has ended."""
         ...
 
@@ -40,7 +40,7 @@ class Pausable(Protocol):
         """Wait until it may continue, with the resources that it gave up for the pause."""
         ...
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue it. Does nothing after it has ended, or if it was not paused."""
         ...
 

@@ -140,11 +140,11 @@ class KernelSandbox:
         process = await self.launch(argv, grants, limits, streams, slot=slot, canary=canary)
         if isinstance(process, ProcessResult):
             return process
-        with call_when_set(stop, process.cancel):
+        with call_when_set(stop, process.kill):
             try:
                 return await asyncio.shield(process.result)
             except asyncio.CancelledError:
-                process.cancel()
+                process.kill()
                 await asyncio.wait({process.result}, timeout=GRACE_S)
                 raise
 
@@ -383,7 +383,7 @@ class KernelSandbox:
         self._closing = True
         processes = list(self._processes)
         for process in processes:
-            process.cancel()
+            process.kill()
         if processes:
             await asyncio.wait({process.result for process in processes}, timeout=GRACE_S)
         for task in self._refills:

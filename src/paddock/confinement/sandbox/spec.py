@@ -79,13 +79,6 @@ def check(argv: Sequence[str], grants: ProcessGrants, own: Sequence[str] = ()) -
         raise GrantError("there is no program to run")
     if any("\0" in argument for argument in argv):
         raise GrantError("an argument contains a NUL character")
-    _check_paths(grants, own)
-    for name, value in grants.environment.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise GrantError(f"{name!r} is not the name of an environment variable with a value")
-
-
-def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
     if grants.access != "none" and grants.workspace is None:
         raise GrantError(f"access {grants.access} needs a workspace")
     folders = _folders(grants)
@@ -103,6 +96,9 @@ def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
             _check_vacancy(path, real, grants, own)
     if grants.cwd:
         _check_vacancy(grants.cwd, str(grants.cwd), grants, own)
+    for name, value in grants.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise GrantError(f"{name!r} is not the name of an environment variable with a value")
 
 
 def _is_the_kernels(path: str) -> bool:
@@ -167,18 +163,8 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
                 f"{path} is out of reach: programs run as user {number}, which may not enter {closed}; "
                 f"let others through (chmod o+x {closed}), {remedy}"
             )
-    if leaves_root:
-        _check_writing(grants, number)
-
-
-def check_network(grants: ProcessGrants, tier: Tier) -> None:
-    """Raise GrantError if the tier cannot give a job its own network."""
-    if grants.network in OWN_NETWORKS and tier != "namespaces":
-        raise GrantError(_NO_OWN_NETWORK.format(network=grants.network, tier=tier))
-
-
-def _check_writing(grants: ProcessGrants, number: int) -> None:
-    """Raise GrantError if the default user of jobs may not write to a directory that is granted for writing."""
+    if not leaves_root:
+        return
     whole = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
     for path in (*whole, *grants.writable):
         facts = path.stat()
@@ -192,6 +178,12 @@ def _check_writing(grants: ProcessGrants, number: int) -> None:
             "make the tier namespaces available (paddock doctor says how), give that user the "
             f"workspace (chown -R {number}:{number} {path}), or {remedy}"
         )
+
+
+def check_network(grants: ProcessGrants, tier: Tier) -> None:
+    """Raise GrantError if the tier cannot give a job its own network."""
+    if grants.network in OWN_NETWORKS and tier != "namespaces":
+        raise GrantError(_NO_OWN_NETWORK.format(network=grants.network, tier=tier))
 
 
 def _check_reach_of_root(grants: ProcessGrants) -> None:
@@ -239,8 +231,21 @@ def check_private(
     rules: ProtectionRules = BUILT_IN_RULES,
 ) -> None:
     """Raise GrantError if the tier cannot protect Paddock's `files`, or `own` directories below writable ones."""
-    written = _list_writable(grants)
-    _check_files(grants, written, files, rules)
+    folders = _folders(grants)
+    written = [
+        _real(path, grants) for path in (folders if grants.access == "workspace-write" else grants.writable)
+    ]
+    given = [_real(path, grants) for path in (*folders, *grants.readable)] if files else []
+    whole = grants.access == "workspace-write" and bool(files)
+    kept = [f"{written[0]}/{name}" for name in rules.paths] if whole else []
+    for file in files:
+        placed = f"{file.path}, Paddock's own file ({file.key}); move it to where no program has a grant"
+        if file.readable and state_paths.is_exposed(file, written, kept):
+            raise GrantError(
+                f"a program that may write there could change {placed}, or grant the workspace read-only"
+            )
+        if not file.readable and state_paths.is_exposed(file, given):
+            raise GrantError(f"a program with these grants could read {placed}")
     advice = "where Paddock keeps its own files; work in a directory that does not contain them"
     if tier == "landlock" and (found := state_paths.within(own, written)):
         raise GrantError(
@@ -254,32 +259,6 @@ def check_private(
             f"a program that may write there could replace the link {link}, which leads to a directory {advice}, or "
             "grant the workspace read-only"
         )
-
-
-def _check_files(
-    grants: ProcessGrants,
-    written: list[str],
-    files: Sequence[state_paths.StateFile],
-    rules: ProtectionRules,
-) -> None:
-    """Raise GrantError if a grant exposes one of Paddock's files, which a setting placed there."""
-    given = [_real(path, grants) for path in (*_folders(grants), *grants.readable)] if files else []
-    whole = grants.access == "workspace-write" and bool(files)
-    kept = [f"{written[0]}/{name}" for name in rules.paths] if whole else []
-    for file in files:
-        advice = f"{file.path}, Paddock's own file ({file.key}); move it to where no program has a grant"
-        if file.readable and state_paths.is_exposed(file, written, kept):
-            raise GrantError(
-                f"a program that may write there could change {advice}, or grant the workspace read-only"
-            )
-        if not file.readable and state_paths.is_exposed(file, given):
-            raise GrantError(f"a program with these grants could read {advice}")
-
-
-def _list_writable(grants: ProcessGrants) -> list[str]:
-    """Return the real paths of the directories that a job may write to."""
-    folders = _folders(grants) if grants.access == "workspace-write" else grants.writable
-    return [_real(path, grants) for path in folders]
 
 
 def _folders(grants: ProcessGrants) -> list[Path]:
@@ -353,8 +332,18 @@ def build_jail_spec(
     if jailed:
         still = state_paths.within((*installed, *map(str, grants.still)), writable)
         covered = _list_covered_paths(workspace, rules) if writes_workspace else []
-        jail = _jail(
-            grants, scratch, readable, writable, hidden=hidden, still=still, covered=covered, user=number
+        who = os.geteuid() if number is None else number
+        # Before `list_parents`, which finds the directories that this makes.
+        made = state_paths.list_hidden_paths(hidden, writable, who)
+        jail = namespaces.build_command(
+            readable=readable,
+            writable=writable,
+            covered=[*covered, *state_paths.list_hidden_paths(still, writable, who)],
+            parents=state_paths.list_parents([*hidden, *still], writable, who),
+            hidden=made,
+            links=_links(grants, [*readable, *writable, str(scratch.parent)]),
+            scratch=str(scratch),
+            network=grants.network == "full",
         )
     return JobSpec(
         scratch=str(scratch),
@@ -401,37 +390,6 @@ def list_searched(grants: ProcessGrants, granted: Sequence[str]) -> list[str]:
     ]
 
 
-def _jail(
-    grants: ProcessGrants,
-    scratch: Path,
-    readable: list[str],
-    writable: list[str],
-    *,
-    hidden: Sequence[str],
-    still: Sequence[str],
-    covered: Sequence[str],
-    user: int | None,
-) -> str:
-    """Return the command that builds the root of a jail for these real paths, for a job of `user` or this user."""
-    who = os.geteuid() if user is None else user
-    made = state_paths.list_hidden_paths(
-        hidden, writable, who
-    )  # makes directories that `list_parents` then finds
-    return namespaces.build_command(
-        readable=readable,
-        writable=writable,
-        covered=[
-            *covered,
-            *state_paths.list_hidden_paths(still, writable, who),
-        ],
-        parents=state_paths.list_parents([*hidden, *still], writable, who),
-        hidden=made,
-        links=_links(grants, [*readable, *writable, str(scratch.parent)]),
-        scratch=str(scratch),
-        network=grants.network == "full",
-    )
-
-
 def _real(path: Path, grants: ProcessGrants) -> str:
     return str(path if path in grants.fixed else path.resolve())
 
@@ -453,9 +411,10 @@ def build_job_spec(
     cwd = Path(jail_spec.scratch, grants.folder) if grants.folder else grants.cwd
     if cwd is None and grants.workspace is not None and grants.access != "none":
         cwd = grants.workspace.resolve()
+    own = {name: f"{jail_spec.scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
     return jail_spec._replace(
         argv=argv,
-        environment=_environment(grants, jail_spec.scratch),
+        environment={**_DEFAULTS, **grants.environment, **own},
         cwd=str(cwd or jail_spec.scratch),
         ceilings=Ceilings(
             timeout_ms=limits.timeout_ms,
@@ -581,8 +540,3 @@ def check_protection(grants: ProcessGrants, tier: Tier, rules: ProtectionRules =
             f"{refused} {name} of the workspace is a link or behind one, which no mount can protect; replace the "
             "link with its target, or grant the workspace read-only"
         )
-
-
-def _environment(grants: ProcessGrants, scratch: str) -> dict[str, str]:
-    own = {name: f"{scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
-    return {**_DEFAULTS, **grants.environment, **own}

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import permissions
-from paddock.confinement.sandbox.child.partial_grants import is_below
-from paddock.confinement.sandbox.child.paths import list_links
+from paddock.confinement.sandbox.child.paths import is_below, list_links
 
 
 class StateFile(NamedTuple):
@@ -92,15 +91,10 @@ def list_parents(hidden: Sequence[str], folders: Sequence[str], user: int) -> It
     for path in hidden:
         above = [folder for folder in folders if is_below(path, folder)]
         here = max(above, key=len) if above else path
-        while (here := _next(here, path)) != path:
+        while here != path and (here := f"{here}/{path[len(here) + 1 :].partition('/')[0]}") != path:
             yield here
             if permissions.find_barrier(here, user):
                 break
-
-
-def _next(here: str, path: str) -> str:
-    """Return the directory after `here` on the path to `path`."""
-    return path if here == path else f"{here}/{path[len(here) + 1 :].partition('/')[0]}"
 
 
 def list_hidden_paths(hidden: Sequence[str], folders: Sequence[str], user: int) -> list[str]:

@@ -222,13 +222,15 @@ async def _prove(tier: Tier, job_user: int | None, *, supervised: bool) -> TierR
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
     except CanaryError as error:
-        return _explain_failure(tier, facts, str(error))
+        why = explain_start_failure(str(error))
+        fix = _user_namespaces().fix if tier == "namespaces" and why != NO_MORE_PROCESSES else ""
+        return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
     accepted = () if supervised else (canary.CHANGE_METADATA,)
     worked = [name for name, refused in attempts.items() if not refused and name not in accepted]
     if worked:
         why = f"the canary could {', '.join(worked)}"
         return TierReport(
-            tier=tier, proved=False, attempts=attempts, why=why, fix=_fix_of(worked), facts=facts
+            tier=tier, proved=False, attempts=attempts, why=why, fix=_find_fix(worked), facts=facts
         )
     return TierReport(tier=tier, proved=True, attempts=attempts, facts=facts)
 
@@ -261,13 +263,7 @@ async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
     return attempts
 
 
-def _explain_failure(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
-    why = explain_start_failure(why)
-    fix = _user_namespaces().fix if tier == "namespaces" and why != NO_MORE_PROCESSES else ""
-    return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
-
-
-def _fix_of(worked: list[str]) -> str:
+def _find_fix(worked: list[str]) -> str:
     if worked == ["truncate a file outside"]:
         return "run Linux 6.2 or later (Landlock ABI 3), or install bubblewrap: apt install bubblewrap"
     if set(worked) <= {"signal Paddock", "truncate a file outside"}:
@@ -294,17 +290,14 @@ _DELEGATE = (
 )
 
 
-def _explain_error(error: Exception) -> str:
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-
-
 async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
     """Give a sandbox a control group for its jobs if one is delegated and its limit holds; return the findings."""
     name = "cgroup v2"
     try:
         group = sandbox.group = cgroup.ControlGroup(cgroup.find_delegated_folder())
     except (cgroup.GroupRefusal, OSError) as error:
-        return Layer(name=name, available=False, detail=f"{_explain_error(error)}; {_SAMPLES}", fix=_DELEGATE)
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return Layer(name=name, available=False, detail=f"{why}; {_SAMPLES}", fix=_DELEGATE)
     limits = ProcessLimits(timeout_ms=10_000, memory_bytes=_CANARY_MEMORY)
     target = json.dumps({"take": _CANARY_TAKES})
     result = await sandbox.run(["canary"], limits=limits, canary=target)
@@ -333,7 +326,11 @@ def _facts(
     residual = RESIDUAL_RISKS[tier]
     if supervised:
         residual = tuple(risk for risk in residual if risk != _OWNED_FILES)
-    residual = _explain_owner(residual, job_user)
+    others = not job_user and not preflight.find_missing()
+    if others and spec.user(ProcessGrants(), job_user, "landlock") is not None:  # Paddock is root
+        owned = (_OWNED_FILES,) if _is_an_account(lockdown.JOB_UID) else ()
+        actual = (_ROOT_USER,) if job_user is not None else owned
+        residual = tuple(kept for risk in residual for kept in (actual if risk == _OWNED_FILES else (risk,)))
     residual = residual if scoped else (SIGNAL_RISK, *residual)
     if tier == "namespaces" and not landlock.read_abi_version():
         residual = (_WITHOUT_LANDLOCK, *residual)
@@ -341,17 +338,13 @@ def _facts(
         residual = tuple(
             _SAMPLED_BESIDE_GROUP if risk == _SAMPLED else risk for risk in residual if risk != _UNSEEN
         )
-    return SandboxFacts(tier=tier, layers=tuple(layers), residual=(*_other_user(job_user), *residual))
-
-
-def _explain_owner(residual: tuple[str, ...], job_user: int | None) -> tuple[str, ...]:
-    """Replace the risk of changed files by the one that holds if Paddock is root; by default there is none."""
-    if job_user or preflight.find_missing() or spec.user(ProcessGrants(), job_user, "landlock") is None:
-        return residual
-    actual = (
-        (_ROOT_USER,) if job_user is not None else (_OWNED_FILES,) if _is_an_account(lockdown.JOB_UID) else ()
-    )
-    return tuple(kept for risk in residual for kept in (actual if risk == _OWNED_FILES else (risk,)))
+    own = os.geteuid()
+    if job_user not in {None, 0, own} and spec.user(ProcessGrants(), job_user, "landlock") is None:
+        residual = (
+            f"programs run as user {own}: only root of the machine can make them user {job_user} (sandbox.job_user)",
+            *residual,
+        )
+    return SandboxFacts(tier=tier, layers=tuple(layers), residual=residual)
 
 
 def _is_an_account(number: int) -> bool:
@@ -361,16 +354,6 @@ def _is_an_account(number: int) -> bool:
     except KeyError:
         return False
     return True
-
-
-def _other_user(job_user: int | None) -> tuple[str, ...]:
-    """Return the risk that jobs do not become the user that the settings name, if that is so."""
-    own = os.geteuid()
-    if job_user in {None, 0, own} or spec.user(ProcessGrants(), job_user, "landlock") is not None:
-        return ()
-    return (
-        f"programs run as user {own}: only root of the machine can make them user {job_user} (sandbox.job_user)",
-    )
 
 
 def _landlock() -> Layer:

@@ -72,9 +72,14 @@ class Computation(GuestTurn):
     async def run(self) -> None:
         """Send the program and wait until it or the worker has ended."""
         limits, work = self._task.limits, self._task.work
-        *seed, instant = derive_seeds(work.source, _text(work.input)) if work.deterministic else _draw_seeds()
+        given = work.input if isinstance(work.input, str) else ""
+        if work.deterministic:
+            *seed, instant = derive_seeds(work.source, given)
+        else:
+            *seed, _ = _SEED_AND_INSTANT.unpack(os.urandom(_SEED_AND_INSTANT.size))
+            instant = None  # the real present
         settings = {
-            "input": _text(work.input),
+            "input": given,
             "output": limits.output_bytes,
             "partial": work.partial,
             "seed": seed,
@@ -116,7 +121,12 @@ class Computation(GuestTurn):
 
     def result(self, cost: WorkerUsage, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the computation, with the output before an error if the request asked for it."""
-        status, error = self._map_outcome()
+        if isinstance(self._end, frames.EngineFailure):
+            status, error = Status.FAILED, self._read_error(self._end.text)
+        elif isinstance(self._end, frames.UnsettledPromise):
+            status, error = Status.FAILED, _NEVER_SETTLED
+        else:
+            status, error = OutcomeMapping(self._task, self._program, self._worker).on(self._end)
         has_value = status in (Status.OK, Status.OUTPUT_LIMIT) or self._task.work.partial
         return RawResult(
             status=status,
@@ -145,13 +155,6 @@ class Computation(GuestTurn):
         self._bytes += size
         self._emitted.append(text)
 
-    def _map_outcome(self) -> tuple[Status, ErrorInfo | None]:
-        if isinstance(self._end, frames.EngineFailure):
-            return Status.FAILED, self._read_error(self._end.text)
-        if isinstance(self._end, frames.UnsettledPromise):
-            return Status.FAILED, _NEVER_SETTLED
-        return OutcomeMapping(self._task, self._program, self._worker).on(self._end)
-
     def _read_error(self, text: str) -> ErrorInfo:
         """Read V8's report about a program. A program that forges one affects only its own result."""
         head = _THROWN_PATTERN.match(text) or _CUT_THROWN_PATTERN.match(text)
@@ -176,11 +179,3 @@ def derive_seeds(source: str, given: str) -> tuple[int, int, int, int, int]:
         digest.update(len(data).to_bytes(8, "little") + data)
     *seed, instant = _SEED_AND_INSTANT.unpack_from(digest.digest())
     return seed[0], seed[1], seed[2], seed[3], _FIRST_INSTANT_MS + instant % _INSTANT_RANGE_MS
-
-
-def _draw_seeds() -> tuple[int | None, ...]:
-    return *_SEED_AND_INSTANT.unpack(os.urandom(_SEED_AND_INSTANT.size))[:4], None
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

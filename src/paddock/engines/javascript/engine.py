@@ -50,15 +50,15 @@ class _Placed:
         self._slot = slot
         self._worker = worker
 
-    def stop(self) -> None:
-        self._worker.stop()
+    def pause(self) -> None:
+        self._worker.pause()
         self._slot.give_back()
 
     async def ready(self) -> None:
         await self._slot.take_again()
 
-    def go_on(self) -> None:
-        self._worker.go_on()
+    def resume(self) -> None:
+        self._worker.resume()
 
 
 class GuestEngine:

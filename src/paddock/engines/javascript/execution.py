@@ -92,7 +92,8 @@ class GuestExecution(GuestTurn):
         self._busy_poll = busy_poll
         self._number = number
         self._listener = listener or self
-        self._has_begun = False
+        self.has_begun = False
+        """Whether its worker has received the program."""
         self._answered = 0.0
         """When the last reply was sent to the program."""
         self._quick = False
@@ -149,7 +150,7 @@ class GuestExecution(GuestTurn):
             return
         if not work.raw_results:
             self._warn(describe_inexact(self._program))
-        self._has_begun = True
+        self.has_begun = True
         self._worker.serve(self._listener, limits)
         self._worker.send(frame)
         if not self._worker.is_alive():
@@ -161,7 +162,7 @@ class GuestExecution(GuestTurn):
 
     @property
     def _mark(self) -> str:
-        """What follows the name of the program in stacks, which other programs of its session do not have."""
+        """The suffix of the program's name in stacks. Each program of a session has another one."""
         return f"-{self._number}" if self._number else ""
 
     def _name_plainly(self, stack: str) -> str:
@@ -215,21 +216,16 @@ class GuestExecution(GuestTurn):
             case _:
                 self._report(message)
 
-    def _report(self, message: End) -> None:
-        if self._number:
-            message = self._rename_in(message)
-        if isinstance(message, frames.Done) and not self._task.work.raw_results:
-            self._warn(describe_uncalled(self._program))
-        self._conclude(message)
-
-    def _rename_in(self, end: End) -> End:
+    def _report(self, end: End) -> None:
         if isinstance(end, frames.Failed):
-            return end._replace(stack=self._name_plainly(end.stack))
-        if isinstance(end, frames.Done):
-            return end._replace(site=self._name_plainly(end.site))
-        if isinstance(end, frames.EngineFailure):
-            return end._replace(text=self._name_plainly(end.text))
-        return end
+            end = end._replace(stack=self._name_plainly(end.stack))
+        elif isinstance(end, frames.Done):
+            end = end._replace(site=self._name_plainly(end.site))
+            if not self._task.work.raw_results:
+                self._warn(describe_uncalled(self._program))
+        elif isinstance(end, frames.EngineFailure):
+            end = end._replace(text=self._name_plainly(end.text))
+        self._conclude(end)
 
     def _take(self, text: str) -> None:
         self._room -= len(text)
@@ -319,8 +315,16 @@ class GuestExecution(GuestTurn):
         self._open_calls[asyncio.create_task(self._serve(call))] = call
 
     async def _serve(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
+        on_reply = partial(self._reply, call, time.perf_counter())
         try:
-            await self._answer(call)
+            if isinstance(call, frames.ServerCallFrame):
+                await self._host.call(
+                    call.server, call.tool, call.arguments, on_reply, raw=call.raw, encoded=call.encoded
+                )
+            else:
+                await self._host.sdk(call.name, call.arguments, on_reply)
+            # Wait for a worker that does not read; further replies would pile up in memory.
+            await self._worker.drain()
         except Exception as fault:  # noqa: BLE001 - a fault of Paddock, not of the program
             self._fault = self._fault or fault
             self._conclude(None)
@@ -331,17 +335,6 @@ class GuestExecution(GuestTurn):
             self._pending_values -= call.values
             if self._waiting and not self._ended.done():
                 self._begin(self._waiting.popleft())
-
-    async def _answer(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
-        on_reply = partial(self._reply, call, time.perf_counter())
-        if isinstance(call, frames.ServerCallFrame):
-            await self._host.call(
-                call.server, call.tool, call.arguments, on_reply, raw=call.raw, encoded=call.encoded
-            )
-        else:
-            await self._host.sdk(call.name, call.arguments, on_reply)
-        # Wait for a worker that does not read; further replies would pile up in memory.
-        await self._worker.drain()
 
     def _reply(
         self, call: frames.ServerCallFrame | frames.SdkCallFrame, started: float, reply: HostReply
@@ -361,20 +354,16 @@ class GuestExecution(GuestTurn):
 
     def _too_large(self, call: frames.ServerCallFrame | frames.SdkCallFrame, size: int) -> "Json":
         """Return the error for an answer that does not fit into a message, which is not the program's fault."""
-        whose = (
-            "Server {0}: the answer of {1}"
-            if isinstance(call, frames.ServerCallFrame)
-            else "{0}: the result of {1}"
-        )
+        server, tool = _names(call)
+        from_server = isinstance(call, frames.ServerCallFrame)
+        what = f"Server {server}: the answer of {tool}" if from_server else f"{server}: the result of {tool}"
         max_bytes, profile = self._task.limits.frame_bytes, self._task.work.profile
-        text = (
-            f"{whose.format(*_names(call))} takes {size} bytes, and a program can receive at most {max_bytes}"
-        )
+        text = f"{what} takes {size} bytes, and a program can receive at most {max_bytes}"
         return {
-            "name": "ToolError" if isinstance(call, frames.ServerCallFrame) else "LimitError",
+            "name": "ToolError" if from_server else "LimitError",
             "message": f"{text}. Ask for less at once, or raise `limits.{profile}.frame_bytes`.",
-            "server": _names(call)[0],
-            "tool": _names(call)[1],
+            "server": server,
+            "tool": tool,
             "retryable": False,
         }
 
@@ -392,7 +381,7 @@ class GuestExecution(GuestTurn):
         status = Status.TIMEOUT if self._asked or self._number else Status.UNAVAILABLE
         if (starved := self._explain_starvation(limit_ms, status)) is not None:
             return starved
-        if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
+        if _is_computing(self._worker.pid) or _has_unread_messages(self._worker):
             text = f"Script execution timed out after {limit_ms}ms"
             hint = "it was computing when its time was up"
         elif self._open_calls:
@@ -402,11 +391,6 @@ class GuestExecution(GuestTurn):
             text, hint = "Execution timeout", "it was waiting for a timer"
         error = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit_ms} ms")
         return HostEnd(Status.TIMEOUT, error)
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether its worker has received the program."""
-        return self._has_begun
 
     def result(self, cost: WorkerUsage, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the execution."""
@@ -419,7 +403,10 @@ class GuestExecution(GuestTurn):
             console=tuple(self._console),
             console_truncated=self._cut,
             error=error,
-            calls=tuple(_record(*call) for call in self._calls),
+            calls=tuple(
+                CallRecord(server=server, tool=tool, status=status, ms=round(seconds * 1000, 3))
+                for (server, tool), status, seconds in self._calls
+            ),
             in_flight=self._in_flight,
             usage=Usage(
                 wall_ms=round(wall_ms, 3),
@@ -437,19 +424,13 @@ def _names(call: frames.ServerCallFrame | frames.SdkCallFrame) -> tuple[str, str
     return (call.server, call.tool) if isinstance(call, frames.ServerCallFrame) else ("paddock", call.name)
 
 
-def _record(names: tuple[str, str], status: Status, seconds: float) -> CallRecord:
-    server, tool = names
-    return CallRecord(server=server, tool=tool, status=status, ms=round(seconds * 1000, 3))
-
-
 def _is_computing(pid: int) -> bool:
-    """Return whether a process is running now, not waiting."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
     return False
 
 
-def _has_more_to_say(worker: Worker) -> bool:
+def _has_unread_messages(worker: Worker) -> bool:
     """Return whether a worker's messages are unread: a host that reads late blocks it while it writes."""
     if not worker.is_alive() or worker.transport is None:
         return False

@@ -55,7 +55,7 @@ class TooManyValues(FrameError):
         super().__init__(f"more than {limit} values at once")
 
 
-class _Word:
+class _BareMessage:
     """A message without contents; two of the same type are equal."""
 
     __slots__ = ()
@@ -67,15 +67,15 @@ class _Word:
         return hash(type(self))
 
 
-class Ready(_Word):
+class Ready(_BareMessage):
     """The worker is locked down and waits for its program."""
 
 
-class Idle(_Word):
+class Idle(_BareMessage):
     """In a session: the program has ended, and nothing of it is left to run."""
 
 
-class ConsoleCut(_Word):
+class ConsoleCut(_BareMessage):
     """The console budget is used up; no further line follows."""
 
 
@@ -122,7 +122,7 @@ class Emitted(NamedTuple):
     text: str
 
 
-class Overflow(_Word):
+class Overflow(_BareMessage):
     """A computation emitted more than it may, and has stopped."""
 
 
@@ -172,7 +172,7 @@ class Unhandled(NamedTuple):
     reason: Failed
 
 
-class UnsettledPromise(_Word):
+class UnsettledPromise(_BareMessage):
     """The program waits for a promise that nothing can settle."""
 
 
@@ -211,11 +211,11 @@ class LargeMessage(NamedTuple):
     async def decode(self) -> Message:
         """Return the message. Raises FrameError as `decode` does."""
         try:
-            text = _read_text(self.frame)
+            text = self.frame.decode("utf-8", "surrogatepass")
             items = await decode_in_slices(text, (_EXACT_DECODER if text[:1] == " " else _DECODER).raw_decode)
         except ValueError as error:
             raise _not_json(error) from None
-        return _read_word(items, len(self.frame), self.values)
+        return _read_items(items, len(self.frame), self.values)
 
 
 class FrameReader:
@@ -342,7 +342,7 @@ def decode_frame(frame: bytes, values: int = 0) -> Message:
     Raises TooDeepMessage; FrameError for anything that the bootstrap does not send.
     """
     try:
-        text = _read_text(frame)
+        text = frame.decode("utf-8", "surrogatepass")
         items, end = _EXACT_DECODER.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeepMessage from None
@@ -353,35 +353,36 @@ def decode_frame(frame: bytes, values: int = 0) -> Message:
     brackets = 0 if values else frame.count(b"[") + frame.count(b"{")
     if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _WRAPPER_LEVELS):
         raise TooDeepMessage
-    return _read_word(items, len(frame), values)
-
-
-def _read_text(frame: bytes) -> str:
-    return frame.decode("utf-8", "surrogatepass")
+    return _read_items(items, len(frame), values)
 
 
 def _not_json(error: ValueError) -> FrameError:
     return FrameError(f"a message that is not JSON ({type(error).__name__})")
 
 
-def _read_word(items: Json, size: int, values: int) -> Message:
+def _read_items(items: Json, size: int, values: int) -> Message:
     if not isinstance(items, list) or not items:
         raise FrameError("a message that is not a list")
-    parts = cast("list[Json]", items)
+    kind, *parts = cast("list[Json]", items)
     try:
-        message = _read_message(parts[0], parts[1:], size)
+        return _read_message(kind, parts, size, values)
     except (TypeError, ValueError, KeyError):
-        raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
-    return (
-        message._replace(values=values)
-        if values and isinstance(message, ServerCallFrame | SdkCallFrame)
-        else message
-    )
+        raise FrameError(f"a message {str(kind)[:32]!r} with wrong contents") from None
 
 
-def _read_message(kind: Json, parts: list[Json], size: int) -> Message:
-    if kind == "call":
-        return _read_call(*parts, size=size)
+def _read_message(kind: Json, parts: list[Json], size: int, values: int) -> Message:
+    if kind == "call":  # a case of the match statement would take longer than the rest of reading a frame
+        number, server, tool, arguments, raw, *encoded = parts
+        kinds = tuple(map(type, parts[:5]))
+        if (
+            kinds != _CALL_TYPES
+            or len(server) > _MAX_NAME_CHARS
+            or len(tool) > _MAX_NAME_CHARS
+            or len(encoded) > 1
+        ):
+            raise ValueError
+        places = _read_places(encoded[0]) if encoded and encoded[0] is not None else ()
+        return ServerCallFrame(number, server, tool, arguments, raw, size, values, places)
     match kind, parts:
         case "ready" | "cut" | "overflow" | "idle", []:
             return _BARE_MESSAGES[kind]
@@ -390,9 +391,13 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:
         case "sdk", [int(number), str(name), list()] if len(name) <= _MAX_NAME_CHARS and not isinstance(
             number, bool
         ):
-            return SdkCallFrame(number, name, cast("list[Json]", parts[2]), size)
-        case "emit" | "piece" | "oversized", [body]:
-            return _read_output(kind, body)
+            return SdkCallFrame(number, name, cast("list[Json]", parts[2]), size, values)
+        case "emit", [str(text)] if text:
+            return Emitted(text)
+        case "piece", [str(text)] if text:
+            return ResultPiece(text)
+        case "oversized", [{"characters": int(characters), "kept": bool(kept)}]:
+            return OversizedResult(int(characters), kept)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
@@ -409,18 +414,6 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:
             raise ValueError
 
 
-def _read_call(  # noqa: PLR0917 - the items of a message
-    number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
-) -> ServerCallFrame:
-    """Return a call. A match statement would take longer than the rest of reading a frame."""
-    kinds = tuple(map(type, (number, server, tool, arguments, raw)))
-    if kinds != _CALL_TYPES or len(server) > _MAX_NAME_CHARS or len(tool) > _MAX_NAME_CHARS:
-        raise ValueError
-    if encoded is None:
-        return ServerCallFrame(number, server, tool, arguments, raw, size)
-    return ServerCallFrame(number, server, tool, arguments, raw, size, encoded=_read_places(encoded))
-
-
 def _read_places(value: Json) -> JsonPaths:
     places = cast("list[Json]", value) if isinstance(value, list) else None
     if (
@@ -432,27 +425,13 @@ def _read_places(value: Json) -> JsonPaths:
     return tuple(tuple(_read_string(step) for step in place) for place in places)
 
 
-def _read_output(kind: str, body: Json) -> Message:
-    match kind, body:
-        case "emit", str(text) if text:
-            return Emitted(text)
-        case "piece", str(text) if text:
-            return ResultPiece(text)
-        case "oversized", {"characters": int(characters), "kept": bool(kept)}:
-            return OversizedResult(int(characters), kept)
-        case _:
-            raise ValueError
-
-
 def _read_failure(body: dict[str, Json]) -> Failed:
     texts = [_read_string(body[key]) for key in ("name", "message", "thrown", "stack")]
     if not isinstance(body["causes"], list):
         raise TypeError
     causes = tuple(map(_read_string, cast("list[Json]", body["causes"])))
     code = body.get("code")
-    if (
-        "code" not in body or type(code) is not int or abs(code) > _MAX_ERROR_CODE
-    ):  # the program's own property
+    if type(code) is not int or abs(code) > _MAX_ERROR_CODE:  # absent, or the program's own property
         return Failed(*texts, causes=causes, is_error=body["error"] is True)
     data = _read_data(_read_string(body.get("data", "null")))
     return Failed(*texts, causes=causes, is_error=body["error"] is True, code=code, data=data)

@@ -72,7 +72,7 @@ class GuestTurn(WorkerListener):
 
     @abstractmethod
     def result(self, cost: WorkerUsage, wall_ms: float, facts: SandboxFacts) -> RawResult:
-        """Return what came of it."""
+        """Return the result, with the resources that it used."""
 
     @abstractmethod
     def _explain_timeout(self, limit_ms: int) -> HostEnd:

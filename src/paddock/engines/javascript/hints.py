@@ -268,7 +268,6 @@ def _of_a_name(error: ErrorInfo, site: ErrorSite | None, advice: dict[str, str],
 
 
 def _is_of_this(error: ErrorInfo, site: ErrorSite) -> bool:
-    """Return whether a member of an undefined `this` was read or written."""
     if (found := _NOT_OF_THIS.fullmatch(error.message)) is None:
         return False
     if found[1] == "read":  # the position is that of the member; for an assignment, that of the `=`
@@ -329,7 +328,7 @@ def _find_iterated_text(site: ErrorSite) -> str:
 
 
 def _holds_promises(value: str, source: str) -> bool:
-    """Tell whether a text makes an array of promises: `ids.map(async ...)`, `ids.map((id) => servers.g.get({id}))`."""
+    """Return whether a text makes an array of promises: `ids.map(async ...)`, `ids.map((id) => servers.g.get(id))`."""
     line = value.partition("\n")[0]
     if _IS_AWAITED.match(line):
         return False

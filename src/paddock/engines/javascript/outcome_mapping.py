@@ -103,7 +103,7 @@ def rejection_text(program: ParsedProgram, rejected: frames.Unhandled) -> str:
 
 
 def describe_inexact(program: ParsedProgram) -> str:
-    """Return what to say of whole numbers in a program that JavaScript cannot hold; empty where there is none."""
+    """Return the warning about whole numbers in a program that JavaScript cannot hold; "" without one."""
     if not program.inexact:
         return ""
     shown = [(ellipsis(written, _MAX_NUMBER_CHARS), double) for written, double in program.inexact]

@@ -201,7 +201,10 @@ class Parser:
                     reader, writer = await self._starting
                 self._asked += 1
                 async with asyncio.timeout(_PARSE_TIMEOUT_S):
-                    response = await _ask(reader, writer, write_request(source, language, session=session))
+                    request = write_request(source, language, session=session)
+                    writer.write(_LENGTH.pack(len(request)) + request)
+                    await writer.drain()
+                    response = await _receive(reader)
                 program = read_response(response, source)
                 if self._asked == 1 and not session:
                     # A text that takes over the parser process can change later answers of that process. These must
@@ -247,12 +250,6 @@ class Parser:
             writer.close()
             raise
         return reader, writer
-
-
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bytes:
-    writer.write(_LENGTH.pack(len(request)) + request)
-    await writer.drain()
-    return await _receive(reader)
 
 
 async def _receive(reader: asyncio.StreamReader) -> bytes:

@@ -52,8 +52,14 @@ def find_place(line: int, column: int, positions: SourceMap, source: str) -> Sou
     for at, start, length in positions.insertions:
         if at == row and unit > start:
             unit = max(start, unit - length)
-    if positions.map is not None:
-        row, unit = _source_of(row, unit, positions.map)
+    if (lines := positions.map) is not None:
+        # The last mapped part that starts at or before the position in compiled code, or on a line above.
+        row = min(row, len(lines) - 1)
+        pieces = lines[row][: bisect_right(lines[row], unit, key=lambda piece: piece[0])]
+        while not pieces and row > 0:
+            row -= 1
+            pieces = lines[row]
+        row, unit = pieces[-1][1:] if pieces else (0, 0)
     return clamp_place(row + 1, unit + 1, source)
 
 
@@ -64,16 +70,6 @@ def clamp_place(line: int, column: int, source: str) -> SourcePosition:
     text = lines[row]
     unit = _count_units(text) if line > len(lines) else min(max(column - 1, 0), _count_units(text))
     return SourcePosition(row + 1, unit + 1, _excerpt(text, unit))
-
-
-def _source_of(row: int, unit: int, lines: tuple[tuple[tuple[int, int, int], ...], ...]) -> tuple[int, int]:
-    """Return the row and unit of the last mapped part that starts at or before a position in compiled code."""
-    row = min(row, len(lines) - 1)
-    pieces = lines[row][: bisect_right(lines[row], unit, key=lambda piece: piece[0])]
-    while not pieces and row > 0:
-        row -= 1
-        pieces = lines[row]
-    return pieces[-1][1:] if pieces else (0, 0)
 
 
 def _count_units(text: str) -> int:
@@ -91,14 +87,12 @@ def _excerpt(text: str, unit: int) -> str:
     left = "…" if start else ""
     right = "…" if start + EXCERPT_CHARS < len(text) else ""
     indent = " " * len(left) + "".join(_blank_character(character) for character in shown[: index - start])
-    return f"{left}{''.join(_harmless(character) for character in shown)}{right}\n{indent}^"
-
-
-def _harmless(character: str) -> str:
-    """Replace a character that controls a terminal or reorders the line (controls, direction marks, surrogates)."""
-    return (
+    # Controls, direction marks and surrogates would control a terminal, or reorder the line.
+    plain = "".join(
         "\ufffd" if character != "\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+        for character in shown
     )
+    return f"{left}{plain}{right}\n{indent}^"
 
 
 def _blank_character(character: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import math
 import os
 import re
@@ -104,11 +105,11 @@ class Worker(asyncio.BufferedProtocol):
         """Kill the process. Does nothing after its end."""
         self._signal(signal.SIGKILL)
 
-    def stop(self) -> None:
-        """Stop the process until `go_on`. Does nothing after its end."""
+    def pause(self) -> None:
+        """Stop the process until `resume`. Does nothing after its end."""
         self._signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue a stopped process. Does nothing after its end."""
         self._signal(signal.SIGCONT)
 
@@ -126,7 +127,7 @@ class Worker(asyncio.BufferedProtocol):
             self._made_way = False
             with contextlib.suppress(OSError):  # raising a priority is a privilege (setpriority(2))
                 os.setpriority(os.PRIO_PROCESS, self.pid, 0)
-        self.go_on()
+        self.resume()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:
@@ -262,28 +263,25 @@ class Worker(asyncio.BufferedProtocol):
                     self.transport.pause_reading()
                     self._decoding = asyncio.create_task(self._decode(message, messages))
                     return
-                self._pass_one(message)
+                if self.listener is not None:
+                    self.listener.on_message(message)
+                elif isinstance(message, frames.Ready):
+                    self._greeted = True
+                    self._on_ready()
         except frames.FrameError as error:
             self._fail_protocol(error)
-
-    def _pass_one(self, message: frames.Message) -> None:
-        if self.listener is not None:
-            self.listener.on_message(message)
-        elif isinstance(message, frames.Ready):
-            self._greeted = True
-            self._on_ready()
 
     async def _decode(
         self, large: frames.LargeMessage, rest: Iterator[frames.Message | frames.LargeMessage]
     ) -> None:
         """Pass on a large message and those after it. Nothing is read from the worker during decoding."""
         try:
-            self._pass_one(await large.decode())
+            message = await large.decode()
         except frames.FrameError as error:
             self._fail_protocol(error)
             return
         self._decoding = None
-        self._pass_on(rest)
+        self._pass_on(itertools.chain((message,), rest))
         if self._decoding is None and self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
 

@@ -3,8 +3,7 @@
 registries   index configuration of the user and of the system, never of a workspace
 phase        the installer in a separate, confined job, with the network that the settings grant
 python, node resolve and install
-wanted       the packages that a program asks for
+hosts        what the installer may reach
 store        content-addressed environments, shared by all jobs of the user
-errors, hosts, progress   why there is none, what the installer may reach, how long it takes
-service      the one entrance: `Packages.provide`
+service      the one entrance: `Packages.provide`; `interface` is what it takes and returns
 """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackagesError
 from paddock.engines.packages.registries import DEFAULT
 from paddock.model.host_names import find_common_pattern, read_host
 from paddock.model.network import HTTP_PORT, HTTPS_PORT, HostGrant, NetworkRule

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackagesError, WantedPackages
 from paddock.engines.packages.phase import Phase, run_step
 from paddock.engines.packages.registries import NodeRegistries
 from paddock.engines.packages.store import Staging, TreeError, take_tree
-from paddock.engines.packages.wanted import WantedPackages
 from paddock.model.base import count
 from paddock.model.outcome import Status
 from paddock.model.packages import LOCK_FILE, PACKAGE_FILE, split_node
@@ -70,7 +69,10 @@ def _make_manifest(wanted: WantedPackages) -> dict[str, Any]:
     kept = {name: own[name] for name in _MANIFEST_FIELDS if name in own}
     for group in _DEPENDENCIES:
         for name, versions in _read_group(kept, group):
-            _check_requirement(f"{name}@{versions}")
+            try:
+                split_node(f"{name}@{versions}")
+            except ValueError as problem:
+                raise _refuse(str(problem)) from None
     if "overrides" in kept and not _is_plain(kept["overrides"]):
         raise _refuse(f"the overrides of {PACKAGE_FILE} name something else than versions")
     kept["dependencies"] = {
@@ -92,13 +94,6 @@ def _read_group(manifest: dict[str, Any], group: str) -> list[tuple[str, str]]:
     if not isinstance(found, dict):
         raise _refuse(f"`{group}` of {PACKAGE_FILE} is not an object")
     return [(name, str(versions)) for name, versions in cast("dict[str, object]", found).items()]
-
-
-def _check_requirement(requirement: str) -> None:
-    try:
-        split_node(requirement)
-    except ValueError as problem:
-        raise _refuse(str(problem)) from None
 
 
 def _read_object(data: bytes, name: str) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import permissions
-from paddock.confinement.sandbox.protocol import GuardingSandbox, HostProxy, SandboxSlot, Sink, Streams
-from paddock.engines.packages.errors import PackagesError
+from paddock.confinement.sandbox.protocol import GuardingSandbox, HostProxy, SandboxSlot, Streams
+from paddock.engines.packages.interface import PackageInterpreter, PackagesError
 from paddock.engines.packages.registries import PROXY_VARIABLES, Registries
-from paddock.engines.packages.wanted import PackageInterpreter
 from paddock.foundation.files import make_temporary_directory
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import Status
@@ -28,6 +27,8 @@ _MAX_LOCK_BYTES = 16 * MIB
 _MAX_ERROR_CHARS = 2000
 _COMMAND_PATH = "/usr/local/bin:/usr/bin:/bin"
 _HIDDEN = "****"
+_NO_WHEEL = ("no usable wheels", "has no wheels", "building source distributions is disabled")
+"""What uv prints of a package that it would have to build."""
 
 
 class Phase(NamedTuple):
@@ -74,19 +75,40 @@ async def run_step(
     """
     with make_temporary_directory("paddock-packages-") as empty:
         empty.chmod(0o755)  # the job may run as another user
-        grants, limits = _make_grants(phase, empty, environment), _make_limits(phase)
+        grants = _make_grants(phase, empty, environment)
+        settings = phase.settings
+        limits = ProcessLimits(
+            timeout_ms=settings.timeout_ms,
+            cpu_ms=settings.timeout_ms * (os.cpu_count() or 1),
+            memory_bytes=_MEMORY_BYTES,
+            file_bytes=settings.max_bytes + _WORKING_BYTES,
+            scratch_bytes=settings.max_bytes + _WORKING_BYTES,
+            stdout_bytes=_MAX_LOCK_BYTES,
+            kept_bytes=64 * KIB,
+        )
         slot = await phase.sandbox.take_slot(grants, limits)
         try:
             if phase.hosts is not None:
                 own = phase.hosts.prepare(slot.scratch)
-                grants = grants.replace(environment=_replace_proxies(grants.environment, own))
+                # Without the user's proxy: what serves the step's own one goes through it.
+                others = {
+                    name: value
+                    for name, value in grants.environment.items()
+                    if name.upper() not in PROXY_VARIABLES
+                }
+                grants = grants.replace(environment={**own, **others})
             installer = await asyncio.to_thread(_fill, slot, phase, files)
             for name, earlier in moved.items():
                 with contextlib.suppress(OSError):
                     earlier.rename(slot.scratch / name)
             said = bytearray()
+
+            def take(data: bytes) -> None:
+                if len(said) + len(data) <= _MAX_LOCK_BYTES:
+                    said.extend(data)
+
             listener = phase.hosts.serve if phase.hosts is not None else None
-            streams = Streams(stdout=_collect_into(said), listener=listener)
+            streams = Streams(stdout=take, listener=listener)
             command = ["/bin/sh", "-euc", script, "sh", installer, *arguments]
             ended = await phase.sandbox.run(command, grants, limits, streams, slot=slot, stop=phase.stop)
             if ended.status is not Status.OK or ended.survivors:
@@ -113,30 +135,11 @@ def _make_grants(phase: Phase, empty: Path, environment: Mapping[str, str]) -> P
     )
 
 
-def _replace_proxies(environment: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a step with those of its proxy: Paddock itself goes through the user's proxy."""
-    kept = {name: value for name, value in environment.items() if name.upper() not in PROXY_VARIABLES}
-    return {**own, **kept}
-
-
 def _can_reach(phase: Phase) -> bool:
     """Return whether the user of the installation can reach the installer; otherwise it gets a copy."""
     grants = ProcessGrants(access="none")
     user = phase.sandbox.user(grants) if not phase.interpreter.has_workspace else None
     return user is None or not permissions.find_barrier(str(phase.interpreter.installer), user)
-
-
-def _make_limits(phase: Phase) -> ProcessLimits:
-    settings = phase.settings
-    return ProcessLimits(
-        timeout_ms=settings.timeout_ms,
-        cpu_ms=settings.timeout_ms * (os.cpu_count() or 1),
-        memory_bytes=_MEMORY_BYTES,
-        file_bytes=settings.max_bytes + _WORKING_BYTES,
-        scratch_bytes=settings.max_bytes + _WORKING_BYTES,
-        stdout_bytes=_MAX_LOCK_BYTES,
-        kept_bytes=64 * KIB,
-    )
 
 
 def _fill(slot: SandboxSlot, phase: Phase, files: Mapping[str, bytes]) -> str:
@@ -156,14 +159,6 @@ def _fill(slot: SandboxSlot, phase: Phase, files: Mapping[str, bytes]) -> str:
     copied.chmod(0o700)
     os.chown(copied, owner, -1)
     return str(copied)
-
-
-def _collect_into(said: bytearray) -> Sink:
-    def take(data: bytes) -> None:
-        if len(said) + len(data) <= _MAX_LOCK_BYTES:
-            said.extend(data)
-
-    return take
 
 
 def _explain_end(phase: Phase, ended: ProcessResult, what: str) -> PackagesError:
@@ -192,12 +187,9 @@ def _explain_end(phase: Phase, ended: ProcessResult, what: str) -> PackagesError
 
 def _find_hint(phase: Phase, said: str) -> str:
     """Return the remedy for a failure that the settings cause; "" for others."""
-    if not phase.settings.builds and any(
-        sign in said
-        for sign in ("no usable wheels", "has no wheels", "building source distributions is disabled")
-    ):
-        return (
-            "only wheels are installed, because a source distribution runs code of its own; choose a version with a "
-            "wheel, or set `builds = true` under [packages] in the user's paddock.toml"
-        )
-    return ""
+    if phase.settings.builds or not any(sign in said for sign in _NO_WHEEL):
+        return ""
+    return (
+        "only wheels are installed, because a source distribution runs code of its own; choose a version with a "
+        "wheel, or set `builds = true` under [packages] in the user's paddock.toml"
+    )

@@ -8,11 +8,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackagesError, WantedPackages
 from paddock.engines.packages.phase import Phase, run_step
 from paddock.engines.packages.registries import PythonRegistries
 from paddock.engines.packages.store import Staging, TreeError, take_tree
-from paddock.engines.packages.wanted import WantedPackages
 from paddock.model.base import count
 from paddock.model.outcome import Status
 

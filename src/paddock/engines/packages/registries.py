@@ -12,14 +12,14 @@ import netrc
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackagesError
 from paddock.foundation.files import read_bounded
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import KIB
@@ -37,6 +37,8 @@ _UV_INDEX_NAME_PATTERN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=(.*)")
 _UV_CREDENTIALS_PATTERN = re.compile(r"UV_INDEX_\w+_(?:USERNAME|PASSWORD)")
 _NPM_AUTHORITY_KEYS = ("_authToken", "_auth", "username", "_password", "email")
 _NPM_VARIABLE_PATTERN = re.compile(r"\$\{([^}]+)\}")
+
+T = TypeVar("T")
 
 
 def _list_secrets(addresses: Iterable[str]) -> list[str]:
@@ -203,7 +205,7 @@ def _read_uv(environ: Mapping[str, str]) -> tuple[str, list[str], list[str]]:
     own = environ.get("UV_CONFIG_FILE", "")
     files = [own] if own else [*_UV_FILES[:1], _under_configuration("uv/uv.toml", environ)]
     for name in reversed(files):
-        values = _read_toml(Path(name).expanduser())
+        values = _read_configuration(Path(name).expanduser(), tomllib.loads, "TOML") or {}
         pip: dict[str, Any] = values.get("pip", {}) if isinstance(values.get("pip"), dict) else {}
         for table in (values, pip):
             for index in table.get("index", ()):
@@ -219,13 +221,14 @@ def _read_uv(environ: Mapping[str, str]) -> tuple[str, list[str], list[str]]:
     return default, extra, links
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_configuration(path: Path | str, parse: Callable[[str], T], syntax: str) -> T | None:
+    """Return the parsed content of a file, or None without one. Raises ConfigurationError."""
     try:
-        return tomllib.loads(read_bounded(path, _MAX_CONFIGURATION_BYTES).decode())
+        return parse(read_bounded(Path(path), _MAX_CONFIGURATION_BYTES).decode())
     except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, ValueError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is not TOML"
+        return None
+    except (OSError, ValueError, configparser.Error) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else f"it is not {syntax}"
         raise ConfigurationError(f"{path}: cannot be read: {why}") from None
 
 
@@ -244,13 +247,7 @@ def _read_pip(environ: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in files:
         parser = configparser.RawConfigParser()
-        try:
-            parser.read_string(read_bounded(Path(name), _MAX_CONFIGURATION_BYTES).decode(), name)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, ValueError, configparser.Error) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else "it is not a configuration of pip"
-            raise ConfigurationError(f"{name}: cannot be read: {why}") from None
+        _read_configuration(name, parser.read_string, "a configuration of pip")
         for section in ("global", "install"):
             if parser.has_section(section):
                 found |= {key.replace("_", "-"): value for key, value in parser.items(section)}
@@ -341,7 +338,14 @@ def read_node(environ: Mapping[str, str], allowed: Sequence[str]) -> NodeRegistr
     own = environ.get("npm_config_userconfig") or environ.get("NPM_CONFIG_USERCONFIG") or f"{home}/.npmrc"
     system = environ.get("npm_config_globalconfig") or environ.get("NPM_CONFIG_GLOBALCONFIG") or "/etc/npmrc"
     for name in (system, own):
-        values |= _read_npmrc(Path(name).expanduser(), environ)
+        text = _read_configuration(Path(name).expanduser(), str, "UTF-8") or ""
+        for line in text.splitlines():
+            key, equals, value = line.strip().partition("=")
+            if equals and not key.startswith(("#", ";")):
+                plain = value.strip().strip("\"'")
+                values[key.strip()] = _NPM_VARIABLE_PATTERN.sub(
+                    lambda match: environ.get(match[1], ""), plain
+                )
     if named := environ.get("npm_config_registry") or environ.get("NPM_CONFIG_REGISTRY"):
         values["registry"] = named
     permitted = set(map(_normalize, allowed))
@@ -357,23 +361,6 @@ def read_node(environ: Mapping[str, str], allowed: Sequence[str]) -> NodeRegistr
         or key in {"cafile", "strict-ssl"}
     ]
     return NodeRegistries(default, scopes, tuple(others), _list_connection_variables(environ))
-
-
-def _read_npmrc(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    try:
-        text = read_bounded(path, _MAX_CONFIGURATION_BYTES).decode()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, ValueError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-        raise ConfigurationError(f"{path}: cannot be read: {why}") from None
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        name, equals, value = line.strip().partition("=")
-        if equals and not name.startswith(("#", ";")):
-            plain = value.strip().strip("\"'")
-            found[name.strip()] = _NPM_VARIABLE_PATTERN.sub(lambda match: environ.get(match[1], ""), plain)
-    return found
 
 
 Registries = PythonRegistries | NodeRegistries

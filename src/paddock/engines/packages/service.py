@@ -15,10 +15,15 @@ from contextlib import ExitStack, asynccontextmanager
 
 from paddock.confinement.sandbox.protocol import GuardingSandbox, OpenHosts
 from paddock.engines.packages import node, python
-from paddock.engines.packages.errors import PackagesError
 from paddock.engines.packages.hosts import grant_registries
+from paddock.engines.packages.interface import (
+    PackageInterpreter,
+    PackagesError,
+    Provided,
+    WantedPackages,
+    report_progress,
+)
 from paddock.engines.packages.phase import Phase
-from paddock.engines.packages.progress import report_progress
 from paddock.engines.packages.registries import Registries, read_registries
 from paddock.engines.packages.store import (
     FORMAT_VERSION,
@@ -28,7 +33,6 @@ from paddock.engines.packages.store import (
     measure,
     name_environment,
 )
-from paddock.engines.packages.wanted import PackageInterpreter, Provided, WantedPackages
 from paddock.model.base import count
 from paddock.model.canonical import canonical
 from paddock.model.network import NetworkRule
@@ -69,19 +73,17 @@ class Packages:
         registries = await asyncio.to_thread(
             read_registries, wanted.installer, self._environ, self._settings.registries
         )
-        digest = self._hash_request(wanted, interpreter, registries)
-        with ExitStack() as held:
-            manifest = None
-            key = self.store.recall(digest)
-            if key:
-                await self._lock(held, key, shared=True, stop=stop)
-                manifest = self.store.find(key)
-            if manifest is None:
-                held.close()
+        origin = self._list_origin(wanted, interpreter, registries)
+        digest = _hash("request", wanted.digest, self._settings.exclude_newer, *origin)
+        with ExitStack() as in_use:
+            if (remembered := await self._use_remembered(digest, in_use, stop)) is not None:
+                key, manifest = remembered
+                self._check_names(wanted.language, manifest.packages)
+            else:
                 phase = Phase(self._settings, interpreter, registries, sandbox, stop)
                 try:
                     async with self._connect(wanted, phase, open_hosts) as connected:
-                        key = await self._make(wanted, connected, digest, held)
+                        key = await self._make(wanted, connected, digest, in_use)
                 except OSError as error:
                     raise PackagesError(
                         f"the packages cannot be stored: {error.strerror or error}",
@@ -90,9 +92,21 @@ class Packages:
                 manifest = self.store.find(key)
                 if manifest is None:
                     raise PackagesError("the environment was removed while it was made", "try again")
-            else:
-                self._check_names(wanted.language, manifest.packages)
             yield Provided(name_environment(key, manifest), self.store.locate(key))
+
+    async def _use_remembered(
+        self, digest: str, in_use: ExitStack, stop: asyncio.Event | None
+    ) -> tuple[str, EnvironmentManifest] | None:
+        """Return the entry that equal requirements had last time, whose shared lock `in_use` then has, or None."""
+        if not (key := self.store.recall(digest)):
+            return None
+        with ExitStack() as lock:
+            await self._lock(lock, key, shared=True, stop=stop)
+            manifest = self.store.find(key)
+            if manifest is None:
+                return None
+            in_use.push(lock.pop_all())
+            return key, manifest
 
     @asynccontextmanager
     async def _connect(
@@ -109,16 +123,6 @@ class Packages:
         finally:
             await hosts.close()
 
-    def _hash_request(
-        self, wanted: WantedPackages, interpreter: PackageInterpreter, registries: Registries
-    ) -> str:
-        return _hash(
-            "request",
-            wanted.digest,
-            self._settings.exclude_newer,
-            *self._list_origin(wanted, interpreter, registries),
-        )
-
     def _list_origin(
         self, wanted: WantedPackages, interpreter: PackageInterpreter, registries: Registries
     ) -> list[object]:
@@ -133,19 +137,15 @@ class Packages:
             wanted.actor if builds else "",
         ]
 
-    async def _make(self, wanted: WantedPackages, phase: Phase, digest: str, held: ExitStack) -> str:
-        """Resolve and install; return the key, whose shared lock `held` then has."""
+    async def _make(self, wanted: WantedPackages, phase: Phase, digest: str, in_use: ExitStack) -> str:
+        """Resolve and install; return the key, whose shared lock `in_use` then has."""
         tool = python if wanted.installer == "uv" else node
         self._check_reach(wanted, phase)
         await asyncio.to_thread(self.store.prepare)
         with ExitStack() as making:
             await self._lock(making, digest, shared=False, stop=phase.stop)
-            key = self.store.recall(digest)
-            if key:  # another process may have made it meanwhile
-                await self._lock(held, key, shared=True, stop=phase.stop)
-                if self.store.find(key) is not None:
-                    return key
-                held.close()
+            if (remembered := await self._use_remembered(digest, in_use, phase.stop)) is not None:
+                return remembered[0]  # another process made it meanwhile
             report_progress(f"resolving {count(len(wanted.requirements), 'package')}")
             with self.store.stage() as staging:
                 lock = await tool.resolve(phase, wanted, staging)
@@ -161,7 +161,7 @@ class Packages:
                     await asyncio.to_thread(self.store.publish, staging, key, manifest)
             self.store.remember(digest, key)
             # A sweep before the shared lock is held shows as a missing entry.
-        await self._lock(held, key, shared=True, stop=phase.stop)
+        await self._lock(in_use, key, shared=True, stop=phase.stop)
         return key
 
     def _describe(

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from paddock.confinement.sandbox.child import scratch
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackagesError
 from paddock.foundation.files import is_ours, read_bounded, replace_file
 from paddock.foundation.own_files import open_own
 from paddock.model.limits import MIB
@@ -352,19 +352,6 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
             pending += sorted((f"{below}{entry}" for entry in os.listdir(folder / name)), reverse=True)
 
 
-def _check_entry(path: Path, name: str, facts: os.stat_result) -> None:
-    """Raise TreeError for anything except directories, files with one name, and links within the tree."""
-    if stat.S_ISLNK(facts.st_mode):
-        where = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(path)))
-        if os.path.isabs(where) or f"{where}/".startswith("../"):
-            raise TreeError(f"the link {name!a} leads out of the environment")
-    elif stat.S_ISREG(facts.st_mode):
-        if facts.st_nlink != 1:
-            raise TreeError(f"{name!a} has several names")
-    elif not stat.S_ISDIR(facts.st_mode):
-        raise TreeError(f"{name!a} is not a file")
-
-
 def take_tree(source: Path, target: Path, max_bytes: int) -> None:
     """Move a tree that an installation made to `target`, as files of this user that jobs can read and not change.
 
@@ -378,7 +365,15 @@ def take_tree(source: Path, target: Path, max_bytes: int) -> None:
             total += facts.st_size
         if total > max_bytes:
             raise TreeError(f"it has more than {max_bytes} bytes (packages.max_bytes)")
-        _check_entry(path, name, facts)
+        if stat.S_ISLNK(facts.st_mode):
+            where = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(path)))
+            if os.path.isabs(where) or f"{where}/".startswith("../"):
+                raise TreeError(f"the link {name!a} leads out of the environment")
+        elif stat.S_ISREG(facts.st_mode):
+            if facts.st_nlink != 1:
+                raise TreeError(f"{name!a} has several names")
+        elif not stat.S_ISDIR(facts.st_mode):
+            raise TreeError(f"{name!a} is not a file")
         if not stat.S_ISLNK(facts.st_mode):
             is_runnable = stat.S_ISDIR(facts.st_mode) or facts.st_mode & stat.S_IXUSR
             os.chmod(path, _RUNNABLE_MODE if is_runnable else _FILE_MODE)

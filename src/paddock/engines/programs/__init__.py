@@ -3,8 +3,8 @@
 `engine` is the heart: a recipe, a toolchain, one or two confined steps, one raw result.
 
     before      recipe -> toolchain (toolchain_cache, inventory, environments, package_environment, install)
-    a program   task: the interface to the gate -> running_task -> styles, steps, in_place, workdir, limits, cache
-    its result  outcome_mapping, path_rewrite, shown_values, safe_copy; hints: closed_files, package_commands
+    a program   task: the interface to the gate -> running_task -> styles, steps, workdir, cache
+    its result  outcome_mapping, shown_values, safe_copy; hints: closed_files, package_hints
     around it   warm, directories: what makes starts fast
 
 `recipes.toml` has the languages as data; `python_display` runs in the programs themselves.

@@ -102,7 +102,7 @@ class Cache:
         return False
 
     def keep(self, name: str, program: safe_copy.StrPath) -> None:
-        """Store a program. Ignores failures, such as a full disk. Raises TreeError."""
+        """Store a program. Ignores failures, such as a full disk. Raises SafeCopyError."""
         if not self._most:
             return
         with contextlib.suppress(OSError):

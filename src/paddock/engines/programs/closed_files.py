@@ -8,17 +8,16 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import permissions
 from paddock.confinement.sandbox.child.hiding import HidingRules, is_hidden
-from paddock.confinement.sandbox.child.paths import open_itself
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import identity_of
+from paddock.engines.programs.workdir import open_in_workspace
 from paddock.model.work_files import check_relative
 
 _DENIED_PATTERN = re.compile(
@@ -50,10 +49,17 @@ def find_closed_file(stderr_text: str, task: ProgramTask, user: int | None) -> s
     """
     if task.terms.grants.access == "none":
         return ""
-    for line in islice(filter(_DENIED_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
-        for name in islice(_list_candidates(line), _MAX_NAMES):
-            if (found := _find_closed(name, task, user)) is not None:
-                return _explain_closed(found, user)
+    for name in _list_names(stderr_text, _DENIED_PATTERN):
+        if (found := _find_closed(name, task, user)) is None:
+            continue
+        number, owner = identity_of(user)[0], found.facts.st_uid
+        command = _COMMANDS[found.what].format(user=number)
+        setting = f', or set job_user = "{owner}" under [sandbox]' if owner and os.geteuid() == 0 else ""
+        return (
+            f"{found.name} belongs to user {owner} and has mode {stat.S_IMODE(found.facts.st_mode):04o}; programs run "
+            f"as user {number}, which may not {found.what} it. Let that user {found.what} it: "
+            f"{command} {shlex.quote(found.name)}{setting}"
+        )
     return ""
 
 
@@ -64,47 +70,30 @@ def find_left_file(stderr_text: str, task: ProgramTask, user: int | None, rules:
     """
     if task.terms.grants.access == "none" or not task.work.has_workdir:
         return ""
-    for line in islice(filter(_ABSENT_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
-        for name in islice(_list_candidates(line), _MAX_NAMES):
-            if _is_readable_file(name, task, user, rules):
-                shown = shlex.quote(name)
-                return (
-                    f"{shown} is in the workspace, and this program works in a separate directory: give it the file "
-                    f"(--file-in {shown}, or `files` of a call), or let it open the file by its absolute path"
-                )
+    for name in _list_names(stderr_text, _ABSENT_PATTERN):
+        if os.path.isabs(name) or _find_closed(name, task, user) is not None:
+            continue
+        try:
+            check_relative(name)
+            with open_in_workspace(task.workspace, name) as file:
+                real, top = os.readlink(f"/proc/self/fd/{file}"), os.path.realpath(task.workspace)
+                if not stat.S_ISREG(os.fstat(file).st_mode) or is_hidden(real, top, rules):
+                    continue
+        except (OSError, ValueError):
+            continue
+        shown = shlex.quote(name)
+        return (
+            f"{shown} is in the workspace, and this program works in a separate directory: give it the file "
+            f"(--file-in {shown}, or `files` of a call), or let it open the file by its absolute path"
+        )
     return ""
 
 
-def _is_readable_file(name: str, task: ProgramTask, user: int | None, rules: HidingRules) -> bool:
-    if os.path.isabs(name) or _find_closed(name, task, user) is not None:
-        return False
-    try:
-        check_relative(name)
-        with _open_below(name, task.workspace) as file:
-            real, top = os.readlink(f"/proc/self/fd/{file}"), os.path.realpath(task.workspace)
-            return stat.S_ISREG(os.fstat(file).st_mode) and not is_hidden(real, top, rules)
-    except (OSError, ValueError):
-        return False
-
-
-@contextmanager
-def _open_below(name: str, workspace: Path) -> Generator[int]:
-    root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        file = open_itself(name, root)
-    finally:
-        os.close(root)
-    try:
-        yield file
-    finally:
-        os.close(file)
-
-
-def _list_candidates(line: str) -> Iterator[str]:
-    """Yield the parts of a line that may be a path."""
-    yield from _QUOTED_PATTERN.findall(line)
-    yield from line.split(": ")
-    yield from _WORD_PATTERN.findall(line)
+def _list_names(stderr_text: str, pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield the parts of the last lines with a message that may be a path."""
+    for line in islice(filter(pattern.search, reversed(stderr_text.splitlines())), _MAX_LINES):
+        parts = chain(_QUOTED_PATTERN.findall(line), line.split(": "), _WORD_PATTERN.findall(line))
+        yield from islice(parts, _MAX_NAMES)
 
 
 def _find_closed(name: str, task: ProgramTask, user: int | None) -> _Closed | None:
@@ -139,7 +128,13 @@ def _walk_path(parts: Sequence[str], task: ProgramTask, user: int | None) -> _Cl
                     return None
                 return _Closed(os.path.join(*parts[:-1]), above, "write to")
             if depth == len(parts):
-                return _check_mode(_Closed(name, facts, ""), number, groups, writes=writes)
+                if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+                    return None
+                if not permissions.may_read(facts, number, groups):
+                    return _Closed(name, facts, "read")
+                if writes and not permissions.may_write(facts, number, groups):
+                    return _Closed(name, facts, "write to")
+                return None
             if not stat.S_ISDIR(facts.st_mode):
                 return None
             if not permissions.may_pass(facts, number, groups):
@@ -150,25 +145,3 @@ def _walk_path(parts: Sequence[str], task: ProgramTask, user: int | None) -> _Cl
     finally:
         os.close(folder)
     return None
-
-
-def _check_mode(found: _Closed, number: int, groups: set[int], *, writes: bool) -> _Closed | None:
-    facts = found.facts
-    if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
-        return None
-    if not permissions.may_read(facts, number, groups):
-        return found._replace(what="read")
-    if writes and not permissions.may_write(facts, number, groups):
-        return found._replace(what="write to")
-    return None
-
-
-def _explain_closed(found: _Closed, user: int | None) -> str:
-    number, owner = identity_of(user)[0], found.facts.st_uid
-    command = _COMMANDS[found.what].format(user=number)
-    setting = f', or set job_user = "{owner}" under [sandbox]' if owner and os.geteuid() == 0 else ""
-    return (
-        f"{found.name} belongs to user {owner} and has mode {stat.S_IMODE(found.facts.st_mode):04o}; programs run as "
-        f"user {number}, which may not {found.what} it. Let that user {found.what} it: "
-        f"{command} {shlex.quote(found.name)}{setting}"
-    )

@@ -14,8 +14,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.confinement.network.environment import stop_retries
 from paddock.confinement.sandbox import spec
@@ -27,16 +26,15 @@ from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.programs import cache, safe_copy, shown_values
 from paddock.engines.programs.cache import Cache
 from paddock.engines.programs.closed_files import find_closed_file, find_left_file
-from paddock.engines.programs.environments import missing_module, missing_npm_package
-from paddock.engines.programs.in_place import find_in_place
-from paddock.engines.programs.limits import PROCESSORS, limit_compiler, limit_run
-from paddock.engines.programs.outcome_mapping import (
-    is_out_of_memory,
+from paddock.engines.programs.outcome_mapping import is_out_of_memory
+from paddock.engines.programs.package_hints import (
+    advise_on_installation,
+    explain_missing_module,
+    explain_missing_npm_package,
 )
-from paddock.engines.programs.package_commands import advise_on_installation
-from paddock.engines.programs.running_task import Compiled, RunningTask
-from paddock.engines.programs.steps import NoProgramError, ProgramStep, steps
-from paddock.engines.programs.task import ProgramTask, Sinks
+from paddock.engines.programs.running_task import Compiled, PreparedToolchain, RunningTask, find_in_place
+from paddock.engines.programs.steps import NoProgramError, ProgramStep, StepPaths, steps
+from paddock.engines.programs.task import PROCESSORS, ProgramTask, Sinks
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
 from paddock.engines.programs.workdir import (
@@ -57,7 +55,6 @@ from paddock.policy.settings.schema import RuntimeSettings
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import SandboxSlot
     from paddock.engines.packages.service import Packages
-    from paddock.model.packages import PackageEnvironment
 
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = (
@@ -69,22 +66,6 @@ SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 _FOREIGN_SANDBOX = "sessions need Paddock's own sandbox, and this one was brought by the caller"
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
-
-
-class _Prepared(NamedTuple):
-    """A toolchain with the packages of a program."""
-
-    toolchain: Toolchain
-    links: Mapping[str, Path] = MappingProxyType({})
-    """Links to make in scratch."""
-    facts: "PackageEnvironment | None" = None
-
-    def add_facts(self, result: RawResult) -> RawResult:
-        """Return the result of a program with the packages that it had."""
-        if self.facts is None or result.program is None:
-            return result
-        facts = {"packages": self.facts.packages, "packages_lock": self.facts.lock_sha256}
-        return result.replace(program=result.program.replace(**facts))
 
 
 class Conclude(Protocol):
@@ -108,7 +89,7 @@ class HeldProgram:
 
     async def end(self) -> None:
         """Kill its processes, and then give back what it used."""
-        self.process.cancel()
+        self.process.kill()
         await asyncio.wait({self.process.result})
         await self.used.aclose()
 
@@ -146,34 +127,42 @@ class RuntimeEngine:
             prepared = await self._prepare_toolchain(task, sandbox, used, stop)
             if isinstance(prepared, RawResult):
                 return prepared
-            result = await self._run_prepared(
-                task, sandbox, prepared.toolchain, sinks, stop, links=prepared.links
-            )
-            return prepared.add_facts(result)
+            toolchain = prepared.toolchain
+            own = None
+            try:
+                planned = steps(
+                    toolchain, task.work.code, task.work.args, file=task.work.file, live=task.live
+                )
+                if task.work.file:
+                    own = find_in_place(task, planned, toolchain, sandbox.user(task.grants()), sandbox.hiding)
+                if own is not None:
+                    planned = replace(planned, file_name="", source="")
+                running = RunningTask(task, sandbox, toolchain, planned, own, sinks, stop, prepared.links)
+                return prepared.add_facts(await self._carry_out(running))
+            except (NoProgramError, InputFileError) as problem:
+                return _refuse(Status.INVALID, str(problem))
 
     async def _prepare_toolchain(
         self, task: ProgramTask, sandbox: GuardingSandbox, used: AsyncExitStack, stop: asyncio.Event | None
-    ) -> "_Prepared | RawResult":
+    ) -> PreparedToolchain | RawResult:
         """Return the toolchain of a program with its packages, which stay until `used` ends; or why there is none."""
         found = await self._toolchains.for_task(task, sandbox)
         if isinstance(found, MissingToolchain):
-            return _explain_missing(found)
+            why = f"{found.recipe.title} cannot be run here: {found.reason}"
+            return _refuse(Status.UNAVAILABLE, why, found.remedy)
         if why := await self._find_version_fault(task, sandbox, found):
             return _refuse(Status.UNAVAILABLE, why, _OTHER_PYTHON)
         if not task.work.packages or self._packages is None:
-            return _Prepared(found, found.links)
-        from paddock.engines.packages.errors import PackagesError  # most programs have no packages
+            return PreparedToolchain(found, found.links)
+        from paddock.engines.packages.interface import PackagesError  # most programs have no packages
         from paddock.engines.programs.package_environment import open_environment
 
-        opened = open_environment(
-            task, found, self._toolchains, sandbox, self._packages(), actor=task.actor, stop=stop
-        )
+        opened = open_environment(task, found, self._toolchains, sandbox, self._packages(), stop=stop)
         try:
-            prepared = await used.enter_async_context(opened)
+            return await used.enter_async_context(opened)
         except PackagesError as problem:
             error = ErrorInfo(name="Packages", message=str(problem), hint=problem.hint, phase="decide")
             return RawResult(status=problem.status, error=error)
-        return _Prepared(prepared.toolchain, prepared.links, prepared.facts)
 
     async def _find_version_fault(self, task: ProgramTask, sandbox: GuardingSandbox, found: Toolchain) -> str:
         """Return why a Python program cannot run with its interpreter, by its `requires-python` (PEP 723); or ""."""
@@ -192,30 +181,6 @@ class RuntimeEngine:
                 name = found.executable.name
                 return f"the program requires Python {required} (requires-python), and {name} is {have or 'unknown'}"
         return ""
-
-    async def _run_prepared(
-        self,
-        task: ProgramTask,
-        sandbox: GuardingSandbox,
-        found: Toolchain,
-        sinks: Sinks,
-        stop: asyncio.Event | None,
-        *,
-        links: Mapping[str, Path] = MappingProxyType({}),
-    ) -> RawResult:
-        try:
-            planned = steps(found, task.work.code, task.work.args, file=task.work.file, live=task.live)
-        except NoProgramError as problem:
-            return _refuse(Status.INVALID, str(problem))
-        own = None
-        if task.work.file:
-            own = find_in_place(task, planned, found, sandbox.user(task.grants()), sandbox.hiding)
-        if own is not None:
-            planned = replace(planned, file_name="", source="")
-        try:
-            return await self._carry_out(RunningTask(task, sandbox, found, planned, own, sinks, stop, links))
-        except InputFileError as problem:
-            return _refuse(Status.INVALID, str(problem))
 
     async def hold(
         self,
@@ -248,7 +213,7 @@ class RuntimeEngine:
             running = RunningTask(task, sandbox, toolchain, planned, None, sinks, None, prepared.links)
             grants = task.grants(toolchain)
             # Its turns have limits of their own.
-            limits = limit_run(task, lifetime_ms).replace(
+            limits = task.limit_run(lifetime_ms).replace(
                 cpu_ms=lifetime_ms * PROCESSORS, scratch_bytes=disk_bytes
             )
             slot = await sandbox.take_slot(grants, limits)
@@ -261,11 +226,7 @@ class RuntimeEngine:
                 (slot.scratch / name).symlink_to(target)
             await _put_files(planned.written, slot.scratch)
             paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
-            command, environment = planned.run.fill_in(paths)
-            environment |= _list_proxy_variables(task, slot.scratch) | task.work.env
-            environment[VARIABLE] = f"{slot.scratch}/{WORKDIR}"
-            names = (*task.terms.grants.environment, *toolchain.recipe.inherits)
-            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
+            command, environment = self._make_command(running, paths, has_workdir=True)
             started = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True, listener=task.serve_proxy)
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
@@ -280,7 +241,7 @@ class RuntimeEngine:
 
     async def _carry_out(self, running: RunningTask) -> RawResult:
         grants = running.task.grants(running.toolchain)
-        limits = limit_run(running.task, running.compute_remaining_ms(Compiled()))
+        limits = running.task.limit_run(running.compute_remaining_ms(Compiled()))
         slot = await running.sandbox.take_slot(grants, limits)
         try:
             work, before = running.task.work, dict[str, str]()
@@ -301,14 +262,8 @@ class RuntimeEngine:
                 running.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=running.sandbox.facts)
                 return running.result(exhausted, "run", compiled, EXHAUSTED)
-            step = running.plan.run
             paths = running.paths_in(slot)
-            names = (*running.task.terms.grants.environment, *running.toolchain.recipe.inherits)
-            command, environment = step.fill_in(paths)
-            environment |= _list_proxy_variables(running.task, slot.scratch) | work.env
-            if work.has_workdir:
-                environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
-            environment = stop_retries(grants.network, self._list_inherited_variables(names) | environment)
+            command, environment = self._make_command(running, paths, has_workdir=work.has_workdir)
             if running.toolchain.variant.shows and shown_values.may_show(work.code):
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
@@ -317,16 +272,38 @@ class RuntimeEngine:
             result = await running.sandbox.run(
                 command,
                 grants,
-                limit_run(running.task, running.compute_remaining_ms(compiled)) if compiled.ms else limits,
+                running.task.limit_run(running.compute_remaining_ms(compiled)) if compiled.ms else limits,
                 streams,
                 slot=slot,
                 stop=running.stop,
             )
             if not result.survivors:
-                await _pass_on_left(running, slot.scratch, before)
+                # What the program left: values that it showed, and files.
+                sinks, workdir = running.sinks, slot.scratch / WORKDIR
+                if sinks.shown is not None and (shown := shown_values.read_shown(slot.scratch)):
+                    sinks.shown(shown)
+                if work.has_workdir and sinks.files is not None:
+                    await asyncio.to_thread(sinks.files, walk_files(workdir), before)
+                if work.has_workdir and sinks.workdir is not None:
+                    await asyncio.to_thread(sinks.workdir, workdir)
             return self._conclude(running, result, grants, compiled)
         finally:
             slot.release()
+
+    def _make_command(
+        self, running: RunningTask, paths: StepPaths, *, has_workdir: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the command that runs a program, and its environment."""
+        task = running.task
+        command, environment = running.plan.run.fill_in(paths)
+        if task.hosts is not None:
+            environment |= task.hosts.prepare(Path(paths.scratch))
+        environment |= task.work.env
+        if has_workdir:
+            environment[VARIABLE] = f"{paths.scratch}/{WORKDIR}"
+        names = (*task.terms.grants.environment, *running.toolchain.recipe.inherits)
+        inherited = self._list_inherited_variables(names)
+        return command, stop_retries(task.terms.grants.network, inherited | environment)
 
     def _conclude(
         self,
@@ -364,9 +341,9 @@ class RuntimeEngine:
         if installer is None or ended.status is not Status.FAILED:
             return ""
         if installer == "npm":
-            return missing_npm_package(text, work.runtime, in_session=in_session)
+            return explain_missing_npm_package(text, work.runtime, in_session=in_session)
         passed_over = partial(self._toolchains.find_passed_over, running.task, running.sandbox)
-        return missing_module(text, running.task, running.toolchain, passed_over)
+        return explain_missing_module(text, running.task, running.toolchain, passed_over)
 
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
@@ -398,7 +375,7 @@ class RuntimeEngine:
         self, running: RunningTask, step: ProgramStep, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=running.toolchain.prefixes)
-        limits = limit_compiler(running.task)
+        limits = running.task.limit_compiler()
         slot = await running.sandbox.take_slot(grants, limits)
         try:
             await _put_files(running.plan.written, slot.scratch)
@@ -448,30 +425,9 @@ def _begin_connections(task: ProgramTask, used: AsyncExitStack) -> None:
         used.push_async_callback(task.hosts.close)
 
 
-def _list_proxy_variables(task: ProgramTask, scratch: Path) -> dict[str, str]:
-    return {} if task.hosts is None else dict(task.hosts.prepare(scratch))
-
-
-def _explain_missing(found: MissingToolchain) -> RawResult:
-    why = f"{found.recipe.title} cannot be run here: {found.reason}"
-    return _refuse(Status.UNAVAILABLE, why, found.remedy)
-
-
 def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
     name = "Invalid" if status is Status.INVALID else "Unavailable"
     return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
-
-
-async def _pass_on_left(running: RunningTask, scratch: Path, before: Mapping[str, str]) -> None:
-    """Pass on what a program left that has ended: values that it showed, and files."""
-    if running.sinks.shown is not None and (shown := shown_values.read_shown(scratch)):
-        running.sinks.shown(shown)
-    if not running.task.work.has_workdir:
-        return
-    if running.sinks.files is not None:
-        await asyncio.to_thread(running.sinks.files, walk_files(scratch / WORKDIR), before)
-    if running.sinks.workdir is not None:
-        await asyncio.to_thread(running.sinks.workdir, scratch / WORKDIR)
 
 
 def _drop(_data: bytes) -> None:

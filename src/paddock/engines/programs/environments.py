@@ -11,12 +11,9 @@ Directories that `.pth` files name are not granted; those in the workspace can b
 
 import contextlib
 import os
-import re
 import shutil
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,35 +33,12 @@ from paddock.model.sandbox import Tier
 from paddock.policy.settings.recipes import Recipe
 from paddock.policy.settings.schema import RuntimeSettings
 
-_ENVIRONMENT_KEY = "runtimes.python.environment"
+ENVIRONMENT_KEY = "runtimes.python.environment"
 _GRANT_KEY = "runtimes.workspace_environment"
 _MARKER_FILES = ("pyvenv.cfg", "conda-meta")
 """Files that mark an environment: of venv, uv and virtualenv; of conda."""
-_READ_ONLY = "request the access read-only"
+REQUEST_READ_ONLY = "request the access read-only"
 _STANDARD_LIBRARY = "lib*/*/os.py"
-_MAX_ENTRIES = 1000
-"""Maximum entries of the working directory that are searched for the program's own modules."""
-_MISSING_MODULE_PATTERN = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
-_MISSING_NPM_PACKAGE_PATTERN = re.compile(
-    r"Cannot find (?:module|package) '((?:@[a-z0-9~-][\w.~-]{0,99}/)?[a-z0-9~-][\w.~-]{0,99})['/]"
-)
-_PACKAGES = {
-    "Crypto": "pycryptodome",
-    "OpenSSL": "pyopenssl",
-    "PIL": "pillow",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python",
-    "dateutil": "python-dateutil",
-    "docx": "python-docx",
-    "dotenv": "python-dotenv",
-    "fitz": "pymupdf",
-    "jwt": "pyjwt",
-    "serial": "pyserial",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
-"""Well-known packages whose name differs from their module's. A package of the module's name may be a stranger's."""
 
 
 class Environment(NamedTuple):
@@ -96,7 +70,7 @@ def choose_environment(
         return None
     if (named := settings.python.environment) is not None:
         inside = _is_in(named, task.workspace)
-        return Environment(named, _ENVIRONMENT_KEY, inside, _refuse_environment(task, tier) if inside else "")
+        return Environment(named, ENVIRONMENT_KEY, inside, _refuse_environment(task, tier) if inside else "")
     if not settings.workspace_environment or _refuse_environment(task, tier):
         return None
     folder = _find_in_workspace(task, environ)
@@ -126,7 +100,7 @@ def find_passed_over(
         remedies.append(f"set {_GRANT_KEY} = true in the user's paddock.toml")
     if refusal := _refuse_environment(task, tier):
         reasons.append(refusal)
-        remedies.append(_READ_ONLY)
+        remedies.append(REQUEST_READ_ONLY)
     return (
         RejectedInterpreter(f"{folder} was not used: {'; '.join(reasons)}", tuple(remedies))
         if reasons
@@ -148,7 +122,7 @@ def unreachable(
         return None
     reason = f"{first} was not used: the program runs as user {user}, which cannot reach it"
     helps = task.terms.grants.access == "none" and reachable(Path(first), usual)
-    return RejectedInterpreter(reason, (_READ_ONLY,) if helps else ())
+    return RejectedInterpreter(reason, (REQUEST_READ_ONLY,) if helps else ())
 
 
 def toolchain(
@@ -158,7 +132,7 @@ def toolchain(
     folder = environment.folder
     wanted = recipe.candidates if names is None else names
     why: object = environment.refusal
-    remedy = f"{_READ_ONLY}, or change {environment.setting} in the settings"
+    remedy = f"{REQUEST_READ_ONLY}, or change {environment.setting} in the settings"
     if not why:
         remedy = f"make it again, or change {environment.setting} in the settings"
         if not any((folder / mark).exists() for mark in _MARKER_FILES):
@@ -170,67 +144,6 @@ def toolchain(
         except (UnusableError, OSError) as error:
             why = error
     return MissingToolchain(recipe, f"{folder} cannot be used: {why}", remedy)
-
-
-def missing_module(
-    stderr_text: str,
-    task: ProgramTask,
-    toolchain: Toolchain,
-    passed_over: Callable[[], list[RejectedInterpreter]],
-) -> str:
-    """Return how to install a package that a program failed to import, by its last output; "" for its own modules."""
-    found = list(_MISSING_MODULE_PATTERN.finditer(stderr_text))
-    if not found:
-        return ""
-    name = found[-1][1]
-    blind = task.terms.grants.access == "none"
-    # A program that may not read the workspace must not learn what is in it.
-    if not blind and _is_own(name, task.cwd):
-        return ""  # another hint covers this
-    interpreter = toolchain.placeholders["executable"]
-    sentences = [f"{name} is not installed for {interpreter}, which ran this program"]
-    if blind:
-        sentences.append(f"It may not read the workspace (access none): {_READ_ONLY} to import what is there")
-    if name in sys.stdlib_module_names:
-        sentences.append(
-            f"It is part of Python, but {interpreter} was built without it: use another interpreter"
-        )
-        return ". ".join(sentences)
-    for rejected in passed_over():
-        sentences.append(rejected.reason)
-        if rejected.remedies:
-            sentences.append(f"To use it, {' and '.join(rejected.remedies)}")
-    package = _PACKAGES.get(name, name)
-    what, command = ("Open a session", "repl") if task.work.session else ("Run the program", "exec")
-    sentences.append(
-        f'{what} with packages = ["{package}"] (paddock {command} --package {package}), name an environment that '
-        f"has it with {_ENVIRONMENT_KEY} in the user's paddock.toml, or install it for that interpreter: "
-        f"{interpreter} -m pip install {package}"
-    )
-    return ". ".join(sentences)
-
-
-def missing_npm_package(stderr_text: str, language: str, *, in_session: bool) -> str:
-    """Return how to give a program the npm package that it failed to import, by its last output, or ""."""
-    found = _MISSING_NPM_PACKAGE_PATTERN.findall(stderr_text)
-    if not found:
-        return ""
-    name = found[-1]
-    what, command = ("Open a session", "repl") if in_session else ("Run the program", "exec")
-    return (
-        f'{name} is not installed. {what} with packages = ["{name}"] (paddock {command} {language} --package {name}). '
-        "Inline code does not see the node_modules of the workspace: save it there and run that file, for instance: "
-        f"paddock exec {language} ./main.{'ts' if language == 'typescript' else 'js'}"
-    )
-
-
-def _is_own(name: str, cwd: Path) -> bool:
-    """Return whether a module is in the working directory or in a directory in it."""
-    with contextlib.suppress(OSError), os.scandir(cwd) as entries:
-        inner = [Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_dir()]
-        folders = (cwd, *(folder for folder in inner if not folder.name.startswith(".")))
-        return any((folder / path).exists() for folder in folders for path in (name, f"{name}.py"))
-    return False
 
 
 def _find_in_workspace(task: ProgramTask, environ: Mapping[str, str]) -> Path | None:

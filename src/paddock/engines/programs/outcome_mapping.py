@@ -284,9 +284,7 @@ def explain_starvation(ended: ProcessResult, step: Phase, before: Spent) -> tupl
     return f"{_SUBJECTS[step]} {STARVED}", describe_starvation(spent)
 
 
-def error_of(
-    ended: ProcessResult, step: Phase, limits: ProcessLimits, message: str = "", hint: str = ""
-) -> ErrorInfo:
+def error_of(ended: ProcessResult, step: Phase, limits: ProcessLimits, message: str, hint: str) -> ErrorInfo:
     """Return the error of a step that is not ok; `message` replaces the one about the end of its process.
 
     `limits` are those of all steps together; `hint` is a likely reason if the program failed.

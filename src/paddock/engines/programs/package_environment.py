@@ -9,37 +9,24 @@ A session, or the run of one program, uses the environment as long as the contex
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
 
 from paddock.confinement.sandbox.protocol import GuardingSandbox
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackageInterpreter, PackagesError, WantedPackages
 from paddock.engines.packages.python import SCRIPTS
 from paddock.engines.packages.service import Packages
-from paddock.engines.packages.wanted import PackageInterpreter, Provided, WantedPackages
 from paddock.engines.programs.environments import Environment
+from paddock.engines.programs.running_task import PreparedToolchain
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain, ToolchainSearch, UnusableError
 from paddock.engines.programs.toolchain_cache import Toolchains
-from paddock.model.packages import LOCK_FILE, PACKAGE_FILE, PackageEnvironment
+from paddock.model.packages import LOCK_FILE, PACKAGE_FILE
 from paddock.model.texts import install_command
 
 _MODULES = "node_modules"
-
-
-class PreparedToolchain(NamedTuple):
-    """What a program needs to run with its packages."""
-
-    toolchain: Toolchain
-    """Its `executable`, `prefixes` (paths to grant for reading) and `environment` include the packages."""
-    links: Mapping[str, Path] = MappingProxyType({})
-    """Links to make in the program's scratch directory before it starts, by name."""
-    facts: PackageEnvironment | None = None
-    """What the record says of the environment; None without packages."""
 
 
 @asynccontextmanager
@@ -50,27 +37,22 @@ async def open_environment(
     sandbox: GuardingSandbox,
     packages: Packages,
     *,
-    actor: str = "local",
-    stop: asyncio.Event | None = None,
+    stop: asyncio.Event | None,
 ) -> AsyncGenerator[PreparedToolchain]:
     """Yield the toolchain of a program with its packages (`task.work.packages`), installed first if necessary.
 
     `toolchain` is that of the program without packages. Raises PackagesError with the reason and the remedy, and
     EngineError as sandboxes do.
     """
-    if not task.work.packages:
-        yield PreparedToolchain(toolchain)
-        return
     files = {file.path: file.data for file in task.work.files if file.data is not None}
     wanted = WantedPackages(
         task.work.runtime,
         task.work.packages,
         {name: files[name] for name in (PACKAGE_FILE, LOCK_FILE) if name in files},
-        actor,
+        task.actor,
     )
-    search = ToolchainSearch.of_machine(
-        toolchains.environ, sandbox.user(task.first_grants), untrusted=(task.workspace,)
-    )
+    user = sandbox.user(task.first_grants)
+    search = ToolchainSearch.of_machine(toolchains.environ, user, untrusted=(task.workspace,))
     interpreter = PackageInterpreter(
         executable=toolchain.executable,
         readable=toolchain.prefixes,
@@ -79,34 +61,26 @@ async def open_environment(
         has_workspace=task.terms.grants.access != "none",
     )
     async with packages.provide(wanted, interpreter, sandbox, task.open_hosts, stop) as provided:
-        if wanted.installer == "uv":
-            yield await _use_python(task, toolchains, sandbox, provided)
-        else:
-            yield _use_node(toolchain, provided)
-
-
-async def _use_python(
-    task: ProgramTask, toolchains: Toolchains, sandbox: GuardingSandbox, provided: Provided
-) -> PreparedToolchain:
-    found = await toolchains.find(
-        task.recipe,
-        user=sandbox.user(task.first_grants),
-        # Also in a workspace that contains the store: no program may write there, because it is Paddock's own.
-        untrusted=(),
-        names=task.terms.grants.executables,
-        environment=Environment(provided.folder, "packages", inside=False),
-    )
-    if isinstance(found, MissingToolchain):
-        raise PackagesError(f"the environment with the packages cannot be used: {found.reason}", found.remedy)
-    return PreparedToolchain(_add_to_path(found, provided.folder / SCRIPTS), facts=provided.facts)
-
-
-def _use_node(toolchain: Toolchain, provided: Provided) -> PreparedToolchain:
-    modules = provided.folder / _MODULES
-    with_modules = replace(toolchain, prefixes=(*toolchain.prefixes, provided.folder))
-    return PreparedToolchain(
-        _add_to_path(with_modules, modules / ".bin"), {_MODULES: modules}, provided.facts
-    )
+        if wanted.installer == "npm":
+            modules = provided.folder / _MODULES
+            toolchain = replace(toolchain, prefixes=(*toolchain.prefixes, provided.folder))
+            yield PreparedToolchain(
+                _add_to_path(toolchain, modules / ".bin"), {_MODULES: modules}, provided.facts
+            )
+            return
+        found = await toolchains.find(
+            task.recipe,
+            user=user,
+            # Also in a workspace that contains the store: no program may write there, because it is Paddock's own.
+            untrusted=(),
+            names=task.terms.grants.executables,
+            environment=Environment(provided.folder, "packages", inside=False),
+        )
+        if isinstance(found, MissingToolchain):
+            raise PackagesError(
+                f"the environment with the packages cannot be used: {found.reason}", found.remedy
+            )
+        yield PreparedToolchain(_add_to_path(found, provided.folder / SCRIPTS), facts=provided.facts)
 
 
 def _add_to_path(toolchain: Toolchain, folder: Path) -> Toolchain:

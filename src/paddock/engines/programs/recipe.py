@@ -59,7 +59,7 @@ def find_executable_runtime(executable: str, known: Mapping[str, Recipe]) -> str
     return next((name for name, recipe in known.items() if executable in recipe.candidates), None)
 
 
-def is_compiled(runtime: str, added: Mapping[str, Recipe] | None = None) -> bool:
+def is_compiled(runtime: str, added: Mapping[str, Recipe]) -> bool:
     """Return whether programs of a runtime may have a compile step."""
     recipe = recipes(added).get(runtime)
     return recipe is not None and any(variant.compile for variant in recipe.variants)

@@ -54,7 +54,8 @@ def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> CopyR
     """Copy a file or a directory that a program made to `target`, which must not exist.
 
     Only `owner`, by default this process's user, can read, write and run the files, the latter if it was possible
-    before. Raises TreeError for a link, a device, a file with several names or too much data; OSError if copying fails.
+    before. Raises SafeCopyError for a link, a device, a file with several names or too much data, and OSError if
+    copying fails.
     """
     finish = None if owner is None else partial(_hand_over, owner=owner)
     return _walk_tree(os.fspath(source), os.fspath(target), owner, partial(_copy_one, finish=finish))
@@ -71,7 +72,7 @@ def keep(source: StrPath, target: StrPath) -> CopyReport:
 def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool = True) -> CopyReport:
     """Give `owner` a tree that `keep` made: each file as a hard link if `owner` cannot change it, else as a copy.
 
-    Checksums of contents take longer than copying them. Raises TreeError and OSError as `copy` does.
+    Checksums of contents take longer than copying them. Raises SafeCopyError and OSError as `copy` does.
     """
     return _walk_tree(
         os.fspath(source), os.fspath(target), owner, partial(_lend_one, owner=owner, checked=checked)

@@ -21,6 +21,8 @@ _VARIABLE = "PYTHONPATH"
 _SHOWN = ("display", "text", "program")
 """Files of `python_display/` that are one module in scratch, one after the other."""
 _MAX_BYTES = 32 * MIB
+_LIBRARY_PATTERN = re.compile(r"\b(?:matplotlib|plotly|bokeh|PIL|IPython|webbrowser)\b")
+_IMPORT_PATTERN = re.compile(r"(?:^|[;:])[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
 def may_show(code: str | None) -> bool:
@@ -61,10 +63,6 @@ def read_shown(scratch: Path) -> bytes:
         return read_below(scratch, f"{_FOLDER}/{_FILE}", _MAX_BYTES)
     except (OSError, ValueError):
         return b""
-
-
-_LIBRARY_PATTERN = re.compile(r"\b(?:matplotlib|plotly|bokeh|PIL|IPython|webbrowser)\b")
-_IMPORT_PATTERN = re.compile(r"(?:^|[;:])[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
 @cache

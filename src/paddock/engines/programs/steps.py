@@ -16,7 +16,7 @@ from pathlib import PurePath
 from paddock.engines.programs.styles import prepare_program
 from paddock.engines.programs.toolchain import Toolchain, fill_placeholders
 from paddock.model.limits import MIB
-from paddock.policy.settings.recipes import PLACEHOLDER_PATTERN, RecipeVariant
+from paddock.policy.settings.recipes import PLACEHOLDER_PATTERN
 
 _HEAP_SHARE = 3, 4
 """Share of a program's memory for a heap; stacks, code and the runtime itself need the rest."""
@@ -127,9 +127,10 @@ def steps(
         return StepRunner(
             run=alone, files={name: text for name, text in variant.files.items() if f"/{name}" in named}
         )
-    program = prepare_program(
-        recipe.style, code, recipe.extensions[0], _find_stem(variant, file) or recipe.stem
-    )
+    stem = PurePath(file).stem
+    if not _PLAIN_NAME_PATTERN.fullmatch(stem) or any(PurePath(name).stem == stem for name in variant.files):
+        stem = recipe.stem  # without a file, and if a tool gives its stem a meaning
+    program = prepare_program(recipe.style, code, recipe.extensions[0], stem)
     placeholders = {"main": program.main}
     run = _make_step(toolchain, variant.run, placeholders, arguments)
     return StepRunner(
@@ -140,13 +141,6 @@ def steps(
         compile=_make_step(toolchain, variant.compile, placeholders) if variant.compile else None,
         run=replace(run, variables={**run.variables, **unbuffered}),
     )
-
-
-def _find_stem(variant: RecipeVariant, file: str) -> str:
-    """Return the stem of a program's own file, or "" without one and if a tool gives the stem a meaning."""
-    stem = PurePath(file).stem
-    taken = any(PurePath(name).stem == stem for name in variant.files)
-    return stem if _PLAIN_NAME_PATTERN.fullmatch(stem) and not taken else ""
 
 
 def hello(toolchain: Toolchain) -> str:
@@ -163,11 +157,14 @@ def _make_step(
         **({} if "warm" in toolchain.placeholders else {"cold": ""}),
     }
     kept = _select_words(tuple(words), "cold" if "cold" in known else "warm")
-    spread = [
-        part
-        for word in kept
-        for part in (_expand_pattern(fill_placeholders(word, known)) if "*" in word else [word])
-    ]
+    spread: list[str] = []
+    for word in kept:
+        if "*" not in word:
+            spread.append(word)
+            continue
+        # `-r:/x/*.dll` becomes one word for each file.
+        option, colon, pattern = fill_placeholders(word, known).rpartition(":")
+        spread += [f"{option}{colon}{match}" for match in sorted(glob.glob(pattern))]
     return ProgramStep(
         words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments)
     )
@@ -179,9 +176,3 @@ def _select_words(words: tuple[str, ...], state: str) -> tuple[str, ...]:
     return tuple(
         word for word in words if {"warm", "cold"}.intersection(PLACEHOLDER_PATTERN.findall(word)) <= {state}
     )
-
-
-def _expand_pattern(word: str) -> list[str]:
-    """Return the words for a pattern: `-r:/x/*.dll` becomes one word for each file."""
-    option, colon, pattern = word.rpartition(":")
-    return [f"{option}{colon}{match}" for match in sorted(glob.glob(pattern))]

@@ -31,10 +31,6 @@ def prepare_program(style: Style, code: str, extension: str, stem: str = "code")
     return _STYLES[style](code.removeprefix("\ufeff"), f"{stem}{extension}")
 
 
-def _prepare_plain(code: str, name: str) -> PreparedProgram:
-    return PreparedProgram(name, code)
-
-
 # Strings and comments. An unclosed one ends with its line or the file: searching for its end again from every later
 # position would let a program of a megabyte block Paddock for an hour.
 _SILENT = r'"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n])*+\'?|//[^\n]*+|/\*(?:(?!\*/).)*+(?:\*/)?'
@@ -47,10 +43,6 @@ def _prepare_php(code: str, name: str) -> PreparedProgram:
     """Add `<?php` unless the program has it; one in a string or comment does not count, unlike in a page."""
     text = _PHP_SILENT.sub(" ", code) if _PHP_STATEMENT.match(code) else code
     return PreparedProgram(name, code if _PHP_OPEN.search(text) else f"<?php {code}")
-
-
-def _prepare_csharp(code: str, name: str) -> PreparedProgram:
-    return PreparedProgram(name, _without_interpreter(code))
 
 
 def _without_interpreter(code: str) -> str:
@@ -128,7 +120,6 @@ def _prepare_kotlin(code: str, name: str) -> PreparedProgram:
 
 
 def _outside_braces(text: str) -> str:
-    """Return the text outside of braces."""
     depth, kept = 0, list[str]()
     for part in _BRACE_PATTERN.split(text):
         if part in ("{", "}"):
@@ -161,8 +152,8 @@ def _find_prefix(package: re.Match[str] | None) -> str:
 
 _STYLES: Mapping[Style, Callable[[str, str], PreparedProgram]] = MappingProxyType(
     {
-        "plain": _prepare_plain,
-        "csharp": _prepare_csharp,
+        "plain": lambda code, name: PreparedProgram(name, code),
+        "csharp": lambda code, name: PreparedProgram(name, _without_interpreter(code)),
         "php": _prepare_php,
         "java": _prepare_java,
         "kotlin": _prepare_kotlin,

@@ -1,13 +1,15 @@
-"""The interface between the engine of programs and the gate: a task and the sinks of its output."""
+"""The interface between the engine of programs and the gate: a task with its limits, and the sinks of its output."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.confinement.sandbox.protocol import HostProxy, Listener, OpenHosts
 from paddock.model.errors import EngineError
-from paddock.model.process import ProcessGrants
-from paddock.model.program import ProgramTerms
+from paddock.model.limits import KIB, MIB
+from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.program import ProgramLimits, ProgramTerms
 from paddock.model.request import RuntimeRun
 
 if TYPE_CHECKING:
@@ -18,6 +20,19 @@ if TYPE_CHECKING:
 
 Sink = Callable[[bytes], None]
 """Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
+
+PROCESSORS = os.cpu_count() or 1
+
+_OUTPUT_END_BYTES = 8 * KIB
+"""Size of the output's head and tail that are searched for the reason of a failure. The sinks keep all output."""
+_COMPILER_BYTES = 8 * MIB
+"""Maximum output of a compiler on each stream, in bytes. It is reported if the compiler fails."""
+
+
+def compute_cpu_ms(limits: ProgramLimits, timeout_ms: int) -> int:
+    """Return the CPU time that a program may use in so much wall time, which is the limit unless one is given."""
+    whole = timeout_ms * PROCESSORS + 1000
+    return whole if limits.cpu_ms is None else min(limits.cpu_ms, whole)
 
 
 def _refuse_hosts(_: "HostGrant") -> HostProxy:
@@ -72,6 +87,36 @@ class ProgramTask(NamedTuple):
             network=given.network,
             readable=toolchain.prefixes if toolchain else (),
             still=toolchain.still if toolchain and given.access == "workspace-write" else (),
+        )
+
+    def limit_run(self, timeout_ms: int) -> ProcessLimits:
+        """Return the limits of the program's process if it has `timeout_ms` left."""
+        limits = self.terms.limits
+        usual = ProcessLimits(
+            timeout_ms=timeout_ms,
+            cpu_ms=compute_cpu_ms(limits, timeout_ms),
+            memory_bytes=limits.memory_bytes,
+            stack_bytes=limits.stack_bytes,
+            kept_bytes=_OUTPUT_END_BYTES,
+        )
+        if limits.output_bytes is None:
+            return usual
+        # `stdout_bytes` of a process ends it; `stdout_bytes` of a program's limits is what its answer keeps.
+        stdout, stderr = (min(limits.output_bytes, most) for most in (usual.stdout_bytes, usual.stderr_bytes))
+        return usual.replace(stdout_bytes=stdout, stderr_bytes=stderr)
+
+    def limit_compiler(self) -> ProcessLimits:
+        """Return the limits of a compile step: its own, or those of its program."""
+        limits = self.terms.limits
+        timeout_ms = limits.compile_timeout_ms or limits.timeout_ms
+        cpu_ms = compute_cpu_ms(limits if limits.compile_timeout_ms is None else ProgramLimits(), timeout_ms)
+        return ProcessLimits(
+            timeout_ms=timeout_ms,
+            cpu_ms=cpu_ms,
+            memory_bytes=limits.compile_memory_bytes or limits.memory_bytes,
+            stdout_bytes=_COMPILER_BYTES,
+            stderr_bytes=_COMPILER_BYTES,
+            kept_bytes=_OUTPUT_END_BYTES,
         )
 
 

@@ -199,20 +199,32 @@ def use(recipe: Recipe, variant: RecipeVariant, found: Path, search: ToolchainSe
         programs.append(tool)
         placeholders |= _list_placeholders(name, tool)
     for name, patterns in variant.requires.items():
-        placeholders[name] = _find_newest(
-            [fill_placeholders(pattern, placeholders) for pattern in patterns], executable
+        places = [fill_placeholders(pattern, placeholders) for pattern in patterns]  # absolute patterns
+        matches = [match for place in places for match in glob.glob(place)]
+        if not matches:
+            raise UnusableError(f"{executable} exists, but {' or '.join(places)} does not")
+        placeholders[name] = max(
+            matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)]
         )
     identity = _hash_identity(recipe, variant, [Path(value) for value in placeholders.values()])
     warm = search.warm / recipe.name / identity if variant.warm and search.warm else None
     if warm is not None and is_ours(warm) and reachable(warm, search.user):
         placeholders["warm"] = str(warm)
+    folders = dict.fromkeys(str(Path(program).parent) for program in (placeholders["executable"], *programs))
+    path = [folder for folder in folders if folder not in _DEFAULT_PATH]
+    environment = {"PATH": os.pathsep.join((*path, *_DEFAULT_PATH))} if path else {}
+    environment |= {
+        name: word
+        for name, word in variant.environment.items()
+        if "{warm}" not in word or "warm" in placeholders
+    }
     return Toolchain(
         recipe=recipe,
         variant=variant,
         executable=executable,
         placeholders=placeholders,
         prefixes=_list_grants(variant, placeholders, search),
-        environment=_make_environment(variant, placeholders, programs),
+        environment=environment,
         identity=identity,
     )
 
@@ -241,32 +253,27 @@ def _resolve_shim(variant: RecipeVariant, found: Path, search: ToolchainSearch) 
     question = (*words, found.stat().st_mtime_ns)
     printed = search.answers.get(question)
     if printed is None or not Path(fill_placeholders(variant.shim.path, {"printed": printed})).is_file():
-        printed = search.answers[question] = _ask_stand_in(words, found)
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's PATH is trusted
+                words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=_SHIM_TIMEOUT_S,
+                cwd="/",
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise UnusableError(
+                f"{found} is a stand-in for another program and does not print which ({error})"
+            ) from None
+        printed = search.answers[question] = done.stdout.strip()
     real = Path(fill_placeholders(variant.shim.path, {"printed": printed}))
     if not real.is_file() or search.distrusts(real):
         raise UnusableError(f"{found} is a stand-in for {real}, which cannot be used")
     if not reachable(real, search.user):
         raise UnusableError(f"{real} cannot be reached by the user that programs run as")
     return real
-
-
-def _ask_stand_in(words: Sequence[str], found: Path) -> str:
-    """Return the output of a stand-in. Raises UnusableError if it fails."""
-    try:
-        done = subprocess.run(  # noqa: S603 - the user's PATH is trusted
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_SHIM_TIMEOUT_S,
-            cwd="/",
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UnusableError(
-            f"{found} is a stand-in for another program and does not print which ({error})"
-        ) from None
-    return done.stdout.strip()
 
 
 def _is_stand_in(found: Path) -> bool:
@@ -278,13 +285,6 @@ def _is_stand_in(found: Path) -> bool:
         return True
     with found.open("rb") as file:
         return file.read(len(_SCRIPT_MAGIC)) == _SCRIPT_MAGIC
-
-
-def _find_newest(patterns: Sequence[str], executable: Path) -> str:
-    matches = [match for pattern in patterns for match in glob.glob(pattern)]  # absolute patterns
-    if not matches:
-        raise UnusableError(f"{executable} exists, but {' or '.join(patterns)} does not")
-    return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
 def _list_grants(
@@ -318,22 +318,6 @@ def _list_grants(
 def reachable_to_read(path: Path, user: int | None) -> bool:
     """Return whether a user can enter the directory of `path`."""
     return reachable(path if path.is_dir() else path.parent, user)
-
-
-def _make_environment(
-    variant: RecipeVariant, placeholders: Mapping[str, str], programs: Sequence[Path]
-) -> dict[str, str]:
-    folders = dict.fromkeys(
-        [str(Path(placeholders["executable"]).parent), *(str(tool.parent) for tool in programs)]
-    )
-    path = [folder for folder in folders if folder not in _DEFAULT_PATH]
-    values = {"PATH": os.pathsep.join((*path, *_DEFAULT_PATH))} if path else {}
-    own = {
-        name: word
-        for name, word in variant.environment.items()
-        if "{warm}" not in word or "warm" in placeholders
-    }
-    return {**values, **own}
 
 
 def _hash_identity(recipe: Recipe, variant: RecipeVariant, files: Sequence[Path]) -> str:

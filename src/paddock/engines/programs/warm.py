@@ -64,31 +64,24 @@ def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
         (scratch / name).write_text(text, encoding="utf-8")
     (scratch / "tmp").mkdir()
     variables = {**toolchain.environment, **variant.environment}
+    own = {"HOME": str(scratch), "TMPDIR": str(scratch / "tmp"), "LANG": "C.UTF-8", "PATH": os.defpath}
+    failure = f"the warm start of {toolchain.recipe.title} cannot be made"
     for words in variant.warm.commands:
-        _run_command(
-            ProgramStep(words=words, variables=variables, known=toolchain.placeholders),
-            paths,
-            toolchain.recipe.title,
-        )
-
-
-def _run_command(step: ProgramStep, paths: StepPaths, title: str) -> None:
-    tmp = str(Path(paths.scratch, "tmp"))
-    own = {"HOME": paths.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
-    command, environment = step.fill_in(paths)
-    try:
-        done = subprocess.run(  # noqa: S603 - a recipe's command, with a recipe's program
-            command,
-            env={**own, **environment},
-            cwd=paths.scratch,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            timeout=_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"the warm start of {title} cannot be made: {error}") from error
-    if done.returncode:
-        output = done.stdout[-_MAX_QUOTED_CHARS:].decode(errors="replace").strip()
-        raise EngineError(f"the warm start of {title} cannot be made: {output}")
+        step = ProgramStep(words=words, variables=variables, known=toolchain.placeholders)
+        command, environment = step.fill_in(paths)
+        try:
+            done = subprocess.run(  # noqa: S603 - a recipe's command, with a recipe's program
+                command,
+                env={**own, **environment},
+                cwd=scratch,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
+                timeout=_TIMEOUT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EngineError(f"{failure}: {error}") from error
+        if done.returncode:
+            output = done.stdout[-_MAX_QUOTED_CHARS:].decode(errors="replace").strip()
+            raise EngineError(f"{failure}: {output}")

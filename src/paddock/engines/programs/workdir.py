@@ -15,7 +15,7 @@ from paddock.confinement.sandbox.child import permissions
 from paddock.confinement.sandbox.child.hiding import find_hidden
 from paddock.confinement.sandbox.child.paths import open_itself
 from paddock.foundation.files import write_below
-from paddock.model.work_files import INPUT_BYTES, InputFile, check_relative
+from paddock.model.work_files import INPUT_BYTES, check_relative
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import GuardingSandbox
@@ -26,8 +26,6 @@ WORKDIR = "work"
 """Its name in scratch."""
 VARIABLE = "PADDOCK_WORKDIR"
 """Environment variable with its path."""
-
-
 _MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
 """Maximum number of entries that are examined, and maximum nesting of directories."""
 _IGNORED_FOLDERS = frozenset({"__pycache__"})
@@ -59,18 +57,14 @@ def make_workdir(
             "the workspace"
         )
     try:
-        _write_all(files, scratch)
+        folders = {PurePath(WORKDIR)}.union(*(PurePath(WORKDIR, path).parents for path in files))
+        for folder in sorted(folders - {PurePath()}):
+            make_folder(scratch, folder)
+        write_files(files, scratch / WORKDIR)
     except OSError as error:
         raise InputFileError(f"the files cannot be written: {error.strerror}") from None
     files |= {name: text.encode("utf-8", "surrogatepass") for name, text in own.items()}
     return {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
-
-
-def _write_all(files: Mapping[str, bytes], scratch: Path) -> None:
-    folders = {PurePath(WORKDIR)}.union(*(PurePath(WORKDIR, path).parents for path in files))
-    for folder in sorted(folders - {PurePath()}):
-        make_folder(scratch, folder)
-    write_files(files, scratch / WORKDIR)
 
 
 def make_folder(scratch: Path, folder: PurePath | str) -> None:
@@ -151,45 +145,36 @@ def _find_listed(path: str, root: int) -> str:
 
 def _read_files(task: "ProgramTask", sandbox: "GuardingSandbox") -> dict[str, bytes]:
     """Return the content of each input file by its path. Raises InputFileError."""
-    hidden = _find_hidden(task, sandbox) if any(file.workspace for file in task.work.files) else []
-    return {file.path: _read_file(file, task, sandbox, hidden) for file in task.work.files}
+    hidden: list[str] = []
+    if any(file.workspace for file in task.work.files):
+        grants = task.grants()
+        granted = spec.list_granted(grants)
+        try:
+            found = find_hidden(spec.list_searched(grants, granted), sandbox.hiding, granted)
+        except OSError as error:
+            raise InputFileError(f"files of the workspace cannot be copied: {error}") from None
+        hidden = [each.path for each in found]
+    contents: dict[str, bytes] = {}
+    for file in task.work.files:
+        if file.data is not None:
+            contents[file.path] = file.data
+            continue
+        assert file.workspace is not None
+        try:
+            contents[file.path] = _read_workspace_file(task, file.workspace, sandbox, hidden)
+        except OSError as error:
+            raise InputFileError(
+                f"{file.workspace} of the workspace cannot be copied: {error.strerror}"
+            ) from None
+    return contents
 
 
-def _find_hidden(task: "ProgramTask", sandbox: "GuardingSandbox") -> list[str]:
-    """Return the paths that are hidden from the program. Raises InputFileError."""
-    grants = task.grants()
-    granted = spec.list_granted(grants)
-    try:
-        found = find_hidden(spec.list_searched(grants, granted), sandbox.hiding, granted)
-    except OSError as error:
-        raise InputFileError(f"files of the workspace cannot be copied: {error}") from None
-    return [each.path for each in found]
-
-
-def _read_file(
-    file: InputFile, task: "ProgramTask", sandbox: "GuardingSandbox", hidden: Sequence[str]
+def _read_workspace_file(
+    task: "ProgramTask", path: str, sandbox: "GuardingSandbox", hidden: Sequence[str]
 ) -> bytes:
-    if file.data is not None:
-        return file.data
-    assert file.workspace is not None
-    try:
-        return _read_below(task.workspace, file.workspace, sandbox, sandbox.user(task.grants()), hidden)
-    except OSError as error:
-        raise InputFileError(
-            f"{file.workspace} of the workspace cannot be copied: {error.strerror}"
-        ) from None
-
-
-def _read_below(
-    workspace: Path, path: str, sandbox: "GuardingSandbox", user: int | None, hidden: Sequence[str]
-) -> bytes:
-    """Return a file of the workspace, if the program, which runs as `user`, could read it and it is not `hidden`."""
-    root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        found = open_itself(path, root)
-    finally:
-        os.close(root)
-    try:
+    """Return a file of the workspace, if the program could read it and it is not `hidden`."""
+    user = sandbox.user(task.grants())
+    with open_in_workspace(task.workspace, path) as found:
         facts, real = os.fstat(found), os.readlink(f"/proc/self/fd/{found}")
         if not stat.S_ISREG(facts.st_mode):
             raise InputFileError(f"{path} of the workspace is not a regular file")
@@ -215,8 +200,15 @@ def _read_below(
             )
         with open(f"/proc/self/fd/{found}", "rb") as stream:
             return stream.read(INPUT_BYTES + 1)
-    finally:
-        os.close(found)
+
+
+@contextmanager
+def open_in_workspace(workspace: Path, path: str) -> Generator[int]:
+    """Open an entry of the workspace (O_PATH). Raises OSError."""
+    with _close_at_end(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
+        found = open_itself(path, root)
+    with _close_at_end(found):
+        yield found
 
 
 def walk_files(folder: Path) -> "Iterator[LeftFile]":
@@ -244,7 +236,13 @@ def _walk_regular(root: int) -> Iterator[tuple[str, int]]:
     while pending:
         prefix = pending.pop()
         folders: list[str] = []
-        for name in _list_names(prefix, root):
+        names: list[str] = []  # none of a directory that cannot be read
+        with (
+            suppress(OSError),
+            _close_at_end(open_itself(prefix or ".", root, flags=os.O_DIRECTORY)) as folder,
+        ):
+            names = sorted(os.listdir(f"/proc/self/fd/{folder}"))
+        for name in names:
             entries += 1
             if entries > _MAX_ENTRIES:
                 return
@@ -267,13 +265,6 @@ def _open_root(folder: Path) -> Generator[int]:
     """Open a directory that programs may have replaced by a link. Raises OSError, also for a link."""
     with _close_at_end(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as root:
         yield root
-
-
-def _list_names(path: str, root: int) -> list[str]:
-    """Return the names in a directory; none for one that cannot be read."""
-    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as folder:
-        return sorted(os.listdir(f"/proc/self/fd/{folder}"))
-    return []
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -104,9 +104,16 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
     except ScriptToolError as problem:
         return [ToolFinding("error", str(problem))]
     manifest = tool.manifest
-    found = [
-        ToolFinding("error", text) for text in _find_missing(directory, manifest.script, manifest.working_dir)
-    ]
+    found: list[ToolFinding] = []
+    try:
+        # `Path` would raise for a name that is too long.
+        if not os.path.isfile(inside(directory, manifest.script)):
+            found.append(ToolFinding("error", f"Script not found: {manifest.script}"))
+        folder = manifest.working_dir
+        if folder is not None and not os.path.isdir(inside(directory, folder)):
+            found.append(ToolFinding("error", f"Working directory not found: {folder}"))
+    except ScriptToolError as problem:
+        found.append(ToolFinding("error", str(problem)))
     if manifest.runtime != "auto" and manifest.runtime not in runtimes:
         message = (
             f"{MANIFEST_NAME}: there is no runtime {manifest.runtime}; there are auto, {', '.join(runtimes)}"
@@ -122,14 +129,3 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
         message = f"{manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
         found.append(ToolFinding("warning", f"{MANIFEST_NAME}: {message}"))
     return found
-
-
-def _find_missing(directory: Path, script: str, working_dir: str | None) -> Iterator[str]:
-    try:
-        # `Path` would raise for a name that is too long.
-        if not os.path.isfile(inside(directory, script)):
-            yield f"Script not found: {script}"
-        if working_dir is not None and not os.path.isdir(inside(directory, working_dir)):
-            yield f"Working directory not found: {working_dir}"
-    except ScriptToolError as problem:
-        yield str(problem)

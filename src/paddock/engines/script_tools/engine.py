@@ -222,7 +222,19 @@ class ToolEngine:
         tool, terms = task.tool, task.terms
         sandbox = await self._sandbox()
         runtime = self._choose_runtime(tool, script)
-        grants = _process_grants(task, _working_directory(tool))
+        # The tool's own directory for reading, and the declared needs that policy allows. Without a granted workspace,
+        # the directory takes its place: a process with a workspace may run as the workspace's owner, who can also read
+        # the directory.
+        is_alone, own = terms.access == "none", (tool.directory,)
+        grants = ProcessGrants(
+            workspace=tool.directory if is_alone else task.workspace,
+            access="read-only" if is_alone else terms.access,
+            cwd=_find_working_directory(tool),
+            network=terms.network,
+            readable=() if is_alone else own,
+            fixed=own,
+            searched=own,
+        )
         try:
             command = await self._runtimes.make_command(
                 runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
@@ -240,7 +252,15 @@ class ToolEngine:
         # UTF-8 cannot encode a lone surrogate; with a backslash it becomes the escape that JSON has for it.
         stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
-        limits = _process_limits(terms, len(stdin))
+        limits = ProcessLimits(
+            timeout_ms=terms.timeout_ms,
+            cpu_ms=terms.timeout_ms * 2,
+            memory_bytes=terms.memory_bytes,
+            stdout_bytes=terms.output_bytes,
+            stderr_bytes=terms.output_bytes,
+            kept_bytes=terms.output_bytes,
+            stdin_bytes=max(1, len(stdin)),
+        )
         slot = await sandbox.take_slot(grants, limits)
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
@@ -281,7 +301,7 @@ def _refuse_run(refused: _ToolRefusedError, ms: float) -> RawResult:
     return _raw_result(refused.status, end, Usage(), SandboxFacts(), refused.hint)
 
 
-def _working_directory(tool: ScriptTool) -> Path:
+def _find_working_directory(tool: ScriptTool) -> Path:
     name = tool.manifest.working_dir
     if name is None:
         return tool.directory
@@ -294,26 +314,6 @@ def _working_directory(tool: ScriptTool) -> Path:
     return path
 
 
-def _process_grants(task: ToolTask, cwd: Path) -> ProcessGrants:
-    """Return what the process may reach: its own directory for reading, and the declared needs that policy allows.
-
-    Without a granted workspace, the directory takes its place: a process with a workspace may run as the workspace's
-    owner, who can also read the directory.
-    """
-    directory, terms = task.tool.directory, task.terms
-    if terms.access == "none":
-        grants = ProcessGrants(workspace=directory, access="read-only", cwd=cwd, network=terms.network)
-    else:
-        grants = ProcessGrants(
-            workspace=task.workspace,
-            access=terms.access,
-            cwd=cwd,
-            network=terms.network,
-            readable=(directory,),
-        )
-    return grants.model_copy(update={"fixed": (directory,), "searched": (directory,)})
-
-
 def _write_files(files: Mapping[str, str], scratch: Path) -> None:
     owner = scratch.stat().st_uid
     for name, text in files.items():
@@ -322,20 +322,7 @@ def _write_files(files: Mapping[str, str], scratch: Path) -> None:
         os.chown(path, owner, -1)
 
 
-def _process_limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
-    return ProcessLimits(
-        timeout_ms=terms.timeout_ms,
-        cpu_ms=terms.timeout_ms * 2,
-        memory_bytes=terms.memory_bytes,
-        stdout_bytes=terms.output_bytes,
-        stderr_bytes=terms.output_bytes,
-        kept_bytes=terms.output_bytes,
-        stdin_bytes=max(1, stdin),
-    )
-
-
 def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
-    """Return the end of a run."""
     stdout, stderr = _decode_text(result.stdout), _decode_text(result.stderr)
     code, output = EXIT_REFUSED, None
     error: str | None = None
@@ -362,6 +349,8 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
             error = f"Spawn error: {result.reason or result.status.value}"
     if result.status is Status.FAILED and code == EXIT_REFUSED:
         error = f"Spawn error: {result.reason}"
+    if error is not None and (hint := explain_hidden(result, terms.access)):
+        error = f"{error.rstrip()}\nhint: {hint}"
     return ToolEnd(
         success=result.status is Status.OK,
         output=output,
@@ -369,15 +358,9 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
         stderr=stderr,
         exit_code=code,
         duration_ms=ms,
-        error=_add_hint(error, result, terms),
+        error=error,
         violations=result.violations,
     )
-
-
-def _add_hint(error: str | None, result: ProcessResult, terms: ToolTerms) -> str | None:
-    """Return the error of a run, with what it may have lacked."""
-    hint = "" if error is None else explain_hidden(result, terms.access)
-    return f"{(error or '').rstrip()}\nhint: {hint}" if hint else error
 
 
 def parse_output(stdout: str) -> Json:

@@ -4,18 +4,15 @@ Two things are stricter than in the compat format: all of JSON Schema 2020-12 ap
 whole number is a number.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from paddock.foundation.schema.check import CostlyValueError, Schema
 from paddock.model.base import Json
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import loads_finite
 from paddock.model.texts import ellipsis
-
-if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError
 
 _MAX_MESSAGE_CHARS = 300
 _MAX_ERRORS = 50
@@ -36,9 +33,21 @@ def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = Fa
 
     Unless `strict_nulls`, a null is accepted for any type: existing tools rely on it.
     """
-    normalised = _normalise_inputs(inputs, schema.document)
-    nulls: set[str] = set() if strict_nulls else {*_passing_nulls(normalised, schema.document)}
-    value = {name: each for name, each in normalised.items() if name not in nulls}
+    properties, required = properties_of(schema.document), {*list_required(schema.document)}
+    normalised: Inputs = {}
+    # Strings that stand for lists and objects are parsed, and empty ones left out.
+    for name, given in inputs.items():
+        if not isinstance(given, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
+            normalised[name] = given
+        elif given.strip() or name in required:
+            normalised[name] = _parse_text(given.strip(), given)
+    value = normalised
+    if not strict_nulls:
+        value = {
+            name: each
+            for name, each in normalised.items()
+            if each is not None or not types_of(properties.get(name))
+        }
     try:
         errors = _list_messages(schema, value, normalised)
     except CostlyValueError as problem:
@@ -89,21 +98,6 @@ def list_required(document: Mapping[str, Json]) -> list[str]:
     )
 
 
-def _normalise_inputs(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
-    """Return the inputs with strings parsed that stand for lists and objects, and empty ones left out."""
-    properties, required = properties_of(document), {*list_required(document)}
-    found: Inputs = {}
-    for name, value in inputs.items():
-        if not isinstance(value, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
-            found[name] = value
-            continue
-        text = value.strip()
-        if not text and name not in required:
-            continue
-        found[name] = _parse_text(text, value)
-    return found
-
-
 def _parse_text(text: str, otherwise: str) -> Json:
     if not text.startswith(("[", "{")):
         return otherwise
@@ -112,12 +106,6 @@ def _parse_text(text: str, otherwise: str) -> Json:
     except (ValueError, RecursionError):
         return otherwise
     return otherwise if is_deeper(value, MAX_DEPTH) else value
-
-
-def _passing_nulls(inputs: Inputs, document: Mapping[str, Json]) -> Iterator[str]:
-    for name, schema in properties_of(document).items():
-        if name in inputs and inputs[name] is None and types_of(schema):
-            yield name
 
 
 def _list_messages(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
@@ -133,29 +121,19 @@ def _list_messages(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, .
             case "required" if not path:
                 missing += [facts["property"]] if facts["property"] not in given else []
             case "type" if path:
-                place = places.get(str(path[0]), len(places))
-                types.append((place, _type_message(error, facts["types"])))
+                named = facts["types"]
+                expected = named if isinstance(named, str) else " | ".join(named)
+                text = f"Field '{_field_name(path)}': expected {expected}, got {json_type(error.instance)}"
+                types.append((places.get(str(path[0]), len(places)), text))
             case _:
-                others.append(_format_message(error))
+                text = ellipsis(error.message, _MAX_MESSAGE_CHARS)
+                others.append(f"Field '{_field_name(path)}': {text}" if path else text)
     required = {name: place for place, name in reversed([*enumerate(list_required(schema.document))])}
     missing.sort(key=lambda name: required.get(name, len(required)))
     absent = [f"Missing required field: {name}" for name in missing]
     return tuple(absent + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[
         :_MAX_ERRORS
     ]
-
-
-def _type_message(error: "ValidationError", types: str | list[str]) -> str:
-    document = error.instance
-    named = [types] if isinstance(types, str) else types
-    return (
-        f"Field '{_field_name(error.instance_path)}': expected {' | '.join(named)}, got {json_type(document)}"
-    )
-
-
-def _format_message(error: "ValidationError") -> str:
-    text = ellipsis(error.message, _MAX_MESSAGE_CHARS)
-    return f"Field '{_field_name(error.instance_path)}': {text}" if error.instance_path else text
 
 
 def _field_name(path: list[str | int]) -> str:

@@ -82,14 +82,6 @@ class BrokenTool:
     prompt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundScript:
-    """A directory with a `tool.yaml`."""
-
-    directory: Path
-    prompt: str
-
-
 @dataclass
 class ToolLibrary:
     """Tools by id, from `folders` in order; of two with one id the first is used.
@@ -113,11 +105,13 @@ class ToolLibrary:
         Tools of prompts come last: of two with one id, the first one runs and is listed.
         """
         now: dict[Path, tuple[Signature, ScriptTool | BrokenTool]] = {}
-        for place in (each for folder in self.folders for each in self._search_folder(folder)):
-            directory = place.directory
+        for directory, prompt in (each for folder in self.folders for each in self._search_folder(folder)):
             before = self._read.get(directory)
             if before is None or before[0] != _file_signature(directory, before[1]):
-                tool = _load_tool(place)
+                try:
+                    tool = load(directory, prompt=prompt)
+                except ScriptToolError as problem:
+                    tool = BrokenTool(directory.name.lower(), directory, str(problem), prompt)
                 before = (_file_signature(directory, tool), tool)
             now.setdefault(directory, before)
         self._read = now
@@ -159,8 +153,11 @@ class ToolLibrary:
             if tool.manifest.enabled
         ]
 
-    def _search_folder(self, folder: Path) -> Iterator[_FoundScript]:
-        """Yield the tool directories of a folder: its own, and those in `tools` beside a prompt at any depth."""
+    def _search_folder(self, folder: Path) -> Iterator[tuple[Path, str]]:
+        """Yield the tool directories of a folder: its own, and those in `tools` beside a prompt at any depth.
+
+        Each comes with the name of its prompt, or "".
+        """
         try:
             root = Path(os.path.realpath(folder))
         except OSError:  # a link on the path was replaced meanwhile
@@ -181,7 +178,7 @@ class ToolLibrary:
 
 
 def load(directory: Path, *, prompt: str = "") -> ScriptTool:
-    """Return the tool of a directory. Raises ToolError."""
+    """Return the tool of a directory. Raises ScriptToolError."""
     try:
         manifest = manifests.read(read_inside(directory, MANIFEST_NAME))
     except ManifestError as problem:
@@ -200,7 +197,7 @@ def load(directory: Path, *, prompt: str = "") -> ScriptTool:
 
 
 def read_inside(directory: Path, name: str) -> str:
-    """Return the text of a tool's file. Raises ToolError for one that is outside, not regular, or too large."""
+    """Return the text of a tool's file. Raises ScriptToolError for one that is outside, not regular, or too large."""
     path = inside(directory, name)
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -223,7 +220,7 @@ def read_inside(directory: Path, name: str) -> str:
 def inside(directory: Path, name: str) -> Path:
     """Return the path of `name` below a tool's directory, with links followed.
 
-    Raises ToolError if it is outside, and for a path that is not UTF-8.
+    Raises ScriptToolError if it is outside, and for a path that is not UTF-8.
     """
     try:
         root = os.path.realpath(directory)
@@ -237,13 +234,6 @@ def inside(directory: Path, name: str) -> Path:
     except UnicodeEncodeError:  # the request to start a process could not contain it
         raise ScriptToolError(f"the path of {name} is not UTF-8 text; rename its directories") from None
     return path
-
-
-def _load_tool(found: _FoundScript) -> ScriptTool | BrokenTool:
-    try:
-        return load(found.directory, prompt=found.prompt)
-    except ScriptToolError as problem:
-        return BrokenTool(found.directory.name.lower(), found.directory, str(problem), found.prompt)
 
 
 def _read_schema(directory: Path, name: str) -> dict[str, Json]:
@@ -260,12 +250,12 @@ def _read_schema(directory: Path, name: str) -> dict[str, Json]:
     return cast("dict[str, Any]", document)
 
 
-def _with_manifest(folder: Path, prompt: str) -> Iterator[_FoundScript]:
+def _with_manifest(folder: Path, prompt: str) -> Iterator[tuple[Path, str]]:
     if os.path.islink(folder):
         return
     for directory in _list_directories(folder):
         if _is_file(directory / MANIFEST_NAME):
-            yield _FoundScript(directory, prompt)
+            yield directory, prompt
 
 
 def _is_file(path: Path) -> bool:
@@ -274,7 +264,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_there(directory: Path, name: str) -> bool:
-    """Return whether a tool has a file. Raises ToolError if that cannot be determined."""
+    """Return whether a tool has a file. Raises ScriptToolError if that cannot be determined."""
     try:
         (directory / name).stat()
     except FileNotFoundError:

@@ -63,7 +63,24 @@ class Commands:
             raise SdkError(f"paddock.{name}: {problem}") from None
         argv[0], grants = await asyncio.to_thread(self._prepare_program, command, workspace)
         hosts = connect() if command.network == "hosts" else None
-        return _make_value(command, await self._run_process(command, argv, stdin, grants, hosts))
+        result = await self._run_process(command, argv, stdin, grants, hosts)
+        if result.status is not Status.OK:
+            raise SdkFailed(f"paddock.{name}: {_explain_end(result)}", result.status, _ERROR_NAME)
+        stdout = result.stdout.head + result.stdout.tail
+        if command.output == "text":
+            return stdout
+        if holds_more(stdout.encode("utf-8", "replace"), MAX_VALUES):
+            message = f"paddock.{name}: its output has more than {MAX_VALUES} values; print less at once"
+            raise SdkFailed(message, Status.FAILED, _ERROR_NAME)
+        try:
+            value = loads(stdout)
+        except (ValueError, RecursionError):
+            message = f"paddock.{name}: its output is not JSON: {stdout[:80]!r}"
+            raise SdkFailed(message, Status.FAILED, _ERROR_NAME) from None
+        if is_deeper(value, MAX_DEPTH):
+            message = f"paddock.{name}: its output is nested more than {MAX_DEPTH} levels deep"
+            raise SdkFailed(message, Status.FAILED, _ERROR_NAME)
+        return value
 
     async def _run_process(
         self,
@@ -93,7 +110,6 @@ class Commands:
             slot.release()
 
     def _prepare_program(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
-        """Return the path and the grants of the program."""
         from paddock.model.process import ProcessGrants
 
         program = self._find_program(command, workspace)
@@ -103,7 +119,11 @@ class Commands:
             workspace=workspace if command.access != "none" else None,
             access=command.access,
             network=command.network,
-            readable=tuple(sorted(path for path in readable if not _is_system(path))),
+            readable=tuple(
+                path
+                for path in sorted(readable)
+                if not any(path.is_relative_to(place) for place in SYSTEM_FOLDERS)
+            ),
             environment=self._make_environment(command),
         )
         return str(program), grants
@@ -138,30 +158,6 @@ class Commands:
 
 def _not_started(why: str) -> SdkFailed:
     return SdkFailed(why, Status.UNAVAILABLE, _ERROR_NAME)
-
-
-def _is_system(path: Path) -> bool:
-    return any(path.is_relative_to(place) for place in SYSTEM_FOLDERS)
-
-
-def _make_value(command: SdkCommand, result: "ProcessResult") -> Json:
-    stdout = result.stdout.head + result.stdout.tail
-    if result.status is not Status.OK:
-        raise SdkFailed(f"paddock.{command.name}: {_explain_end(result)}", result.status, _ERROR_NAME)
-    if command.output == "text":
-        return stdout
-    if holds_more(stdout.encode("utf-8", "replace"), MAX_VALUES):
-        message = f"paddock.{command.name}: its output has more than {MAX_VALUES} values; print less at once"
-        raise SdkFailed(message, Status.FAILED, _ERROR_NAME)
-    try:
-        value = loads(stdout)
-    except (ValueError, RecursionError):
-        message = f"paddock.{command.name}: its output is not JSON: {stdout[:80]!r}"
-        raise SdkFailed(message, Status.FAILED, _ERROR_NAME) from None
-    if is_deeper(value, MAX_DEPTH):
-        message = f"paddock.{command.name}: its output is nested more than {MAX_DEPTH} levels deep"
-        raise SdkFailed(message, Status.FAILED, _ERROR_NAME)
-    return value
 
 
 def _explain_end(result: "ProcessResult") -> str:

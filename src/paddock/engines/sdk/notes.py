@@ -168,16 +168,13 @@ def _make_conditions(wanted: NoteFilter) -> tuple[str, tuple[Json, ...], int]:
     """Return an SQL condition, its values, and the limit."""
     found = {"type = ?": wanted.type, "domain = ?": wanted.domain}
     if wanted.since is not None:
-        found["id >= ?"] = new_id(max(0.0, _parse_moment(wanted.since).timestamp()))[:10]
+        try:
+            since = parse_moment(wanted.since)
+        except ValueError as problem:
+            raise SdkError(f"since: {problem}") from None
+        found["id >= ?"] = new_id(max(0.0, since.timestamp()))[:10]
     given = {condition: value for condition, value in found.items() if value is not None}
     return " AND ".join(given) or "true", tuple(given.values()), wanted.limit
-
-
-def _parse_moment(since: str) -> datetime:
-    try:
-        return parse_moment(since)
-    except ValueError as problem:
-        raise SdkError(f"since: {problem}") from None
 
 
 def _make_signal(row: sqlite3.Row) -> dict[str, Json]:

@@ -150,16 +150,15 @@ def _read_option(name: str, value: Json) -> object:
         value = [{"path": path, "text": content} for path, content in files.items()]
     if not isinstance(value, list):
         raise SdkError(f"paddock.exec: files must be an object of texts by path, not {kind(value)}")
-    return [_read_file(file) for file in cast("list[Json]", value)]
-
-
-def _read_file(given: Json) -> InputFile:
-    try:
-        return GivenFile.model_validate(given).to_input_file()
-    except ValidationError as error:
-        path = cast("Mapping[str, Json]", given).get("path") if isinstance(given, Mapping) else None
-        named = f"files[{path!r}]" if isinstance(path, str) else "files"
-        raise SdkError(f"paddock.exec: {named}: {explain(error)[0]}") from None
+    files_read: list[InputFile] = []
+    for given in cast("list[Json]", value):
+        try:
+            files_read.append(GivenFile.model_validate(given).to_input_file())
+        except ValidationError as error:
+            path = cast("Mapping[str, Json]", given).get("path") if isinstance(given, Mapping) else None
+            named = f"files[{path!r}]" if isinstance(path, str) else "files"
+            raise SdkError(f"paddock.exec: {named}: {explain(error)[0]}") from None
+    return files_read
 
 
 def _read_computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
@@ -206,9 +205,7 @@ def _read_script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work,
     return script_run(arguments[0], parent.workspace, wishes, profile=parent.work.profile), limits
 
 
-def script_run(
-    name: str, workspace: Path, wishes: Mapping[str, Json], *, profile: Profile = "script"
-) -> GuestRun:
+def script_run(name: str, workspace: Path, wishes: Mapping[str, Json], *, profile: Profile) -> GuestRun:
     """Return the work of running a saved script, with `vars` and `input` of the options.
 
     Raises ScriptNotFound, and ValidationError for other options.

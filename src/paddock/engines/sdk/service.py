@@ -254,7 +254,13 @@ class Services:
         reject_unknown_options("output.query", wishes, ("cursor", "stream", *_QUERY_FIELDS))
         given = {_QUERY_FIELDS.get(name, name): value for name, value in wishes.items()}
         if isinstance(given.get("line_range"), list):
-            given["line_range"] = _line_range(given)
+            # `[first, last]`: lines of standard output, or of the given stream.
+            lines: list[Json] = given["line_range"]
+            if len(lines) != 2:
+                raise SdkError("paddock.output.query: lines must be [first, last], for example [10, 20]")
+            stream = given.get("stream", "both")
+            stream = "stdout" if stream == "both" else stream
+            given["line_range"] = {"stream": stream, "start_line": lines[0], "end_line": lines[1]}
         try:
             asked = OutputQuery.model_validate({"artifact_handle": handle, **given})
         except ValidationError as error:
@@ -311,7 +317,7 @@ class Services:
         self, request: ExecutionRequest, open_hosts: "OpenHosts", title: Json, body: Json
     ) -> Json:
         """Read `notify.send(title, body)`."""
-        from paddock.engines.sdk.notify import Notifier
+        from paddock.engines.sdk.notify import Tell, send_message
 
         names = {command.name for command in self._settings.sdk.commands}
 
@@ -325,10 +331,11 @@ class Services:
                 await self._webhooks.deliver_event(webhook, "notification", message)
             return len(found) or None
 
-        notifier = Notifier(
-            self._settings.sdk.notify, os.environ, lambda name: partial(run, name) if name in names else None
-        )
-        return await notifier.send_message(self._facts.hide(title), self._facts.hide(body), webhooks)
+        def find_channel(name: str) -> Tell | None:
+            return webhooks if name == "webhook" else partial(run, name) if name in names else None
+
+        title, body = self._facts.hide(title), self._facts.hide(body)
+        return await send_message(title, body, self._settings.sdk.notify, os.environ, find_channel)
 
     def _capture_signal(self, body: Json, options: Json = None) -> Json:
         text, wishes = _check_text("cir.capture", "body", body), options_of(options, "cir.capture")
@@ -407,15 +414,6 @@ _AGENT_NAMES = {
 _AGENT_NAME_PATTERN = re.compile("|".join(_AGENT_NAMES))
 
 
-def _line_range(given: Mapping[str, Json]) -> Json:
-    """Return `[first, last]` as a query's range: lines of standard output, or of the given stream."""
-    lines: list[Json] = given["line_range"]
-    if len(lines) != 2:
-        raise SdkError("paddock.output.query: lines must be [first, last], for example [10, 20]")
-    stream = given.get("stream", "both")
-    return {"stream": "stdout" if stream == "both" else stream, "start_line": lines[0], "end_line": lines[1]}
-
-
 def _one_object(work: SdkCall) -> Json:
     if len(work.arguments) > 1:
         raise SdkError(f"paddock.{work.method} takes one object with its arguments")
@@ -429,14 +427,10 @@ def _bind(work: SdkCall, method: Callable[..., object]) -> dict[str, Json]:
     try:
         return dict(own.bind(*work.arguments).arguments)
     except TypeError:
-        called = f"paddock.{work.method}({_list_parameters(own)})"
+        # The parameters in TypeScript notation.
+        listed = [name + ("" if each.default is each.empty else "?") for name, each in own.parameters.items()]
+        called = f"paddock.{work.method}({', '.join(listed)})"
         raise SdkError(f"{called}: wrong number of arguments ({len(work.arguments)})") from None
-
-
-def _list_parameters(own: Signature) -> str:
-    """Return the parameters of a method in TypeScript notation."""
-    found = own.parameters.values()
-    return ", ".join(each.name + ("" if each.default is each.empty else "?") for each in found)
 
 
 def _check_text(method: str, what: str, value: Json) -> str:

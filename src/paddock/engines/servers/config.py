@@ -27,7 +27,6 @@ from pydantic import (
 
 from paddock.engines.servers.auth.client_config import DEFAULT, OAuth, OAuthEntry
 from paddock.engines.servers.confinement import Confinement, MisplacedConfine, PaddockEntry
-from paddock.engines.servers.launchers import DOWNLOAD_MS, may_download
 from paddock.foundation.files import read_bounded
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber
@@ -37,12 +36,18 @@ from paddock.model.urls import render_origin
 from paddock.policy.redaction.known import NO_SECRETS, ServerSecrets, is_credential
 
 DEFAULT_TIMEOUT_MS = 60_000
+DOWNLOAD_MS = 300_000
+"""Default maximum start time of a server that may have to be downloaded, in milliseconds."""
 STATE_VOLUME = "paddock-state:/state"
 """The container volume for a workspace, as written by `paddock install --docker`."""
 
 _VARIABLE_PATTERN = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """Editors write `${env:NAME}`."""
 _FOREIGN_PATTERN = re.compile(r"\$\{(?:input|config|command):[^}]{0,60}\}")
+_LAUNCHERS = frozenset(
+    {"bun", "bunx", "deno", "docker", "npm", "npx", "pipx", "pnpm", "pnpx", "podman", "uv", "uvx", "yarn"}
+)
+"""Programs that download what they start. They take longer the first time and must not be interrupted."""
 _MIN_LITERAL_SECRET_CHARS = 8
 _MAX_ADDRESS_CHARS = 65_000
 """Maximum length of an address, in characters; the HTTP client accepts little more."""
@@ -211,7 +216,10 @@ def load_servers(
     hint = ""
     if isinstance(document, dict):
         keys = cast("dict[str, object]", document)
-        entries = keys.get("mcpServers", None if _is_elsewhere(keys) else {})
+        # A file without `mcpServers` has none, unless they are in `servers` (VS Code) or at the top level.
+        members = (cast("dict[str, object]", value) for value in keys.values() if isinstance(value, dict))
+        elsewhere = "servers" in keys or any({"command", "url"} & each.keys() for each in members)
+        entries = keys.get("mcpServers", None if elsewhere else {})
         hint = "Rename `servers` to that. " if isinstance(keys.get("servers"), dict) else ""
     if not isinstance(entries, dict):
         return _list_unusable(f"{path}: no object `mcpServers`. {hint}".rstrip())
@@ -257,6 +265,11 @@ def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, al
         {**first.absent, **{name: why for name, why in second.absent.items() if name not in named}},
         first.disabled | (second.disabled - named),
     )
+
+
+def may_download(command: str) -> bool:
+    """Return whether a command may have to download the server before it starts."""
+    return Path(command).name in _LAUNCHERS
 
 
 def is_paddock(entry: object) -> bool:
@@ -328,12 +341,6 @@ def _suggest_remedy(text: str, at: int) -> str:
     commas = _LAST_COMMA.finditer(text[start : at + _CONTEXT_CHARS])
     surplus = any(start + comma.start() <= at < start + comma.end() for comma in commas)
     return "Remove the comma after the last member. " if surplus else ""
-
-
-def _is_elsewhere(document: Mapping[str, object]) -> bool:
-    """Return whether a file without `mcpServers` has servers elsewhere: in `servers` (VS Code) or at the top level."""
-    entries = (cast("dict[str, object]", value) for value in document.values() if isinstance(value, dict))
-    return "servers" in document or any({"command", "url"} & entry.keys() for entry in entries)
 
 
 class _Interpolation:
@@ -461,15 +468,12 @@ def _http_server(name: str, address: str, entry: _ServerEntry, fill: _Interpolat
     except ValueError as error:
         fill.warn(f"`oauth`: {error}; skipped.")
         return None
+    query, passwords = parse_qsl(urlsplit(url).query), _list_password_forms(url)
     # Servers repeat `Bearer x` in parts, too, for example the token alone.
-    literal = {word for value in headers.values() for word in (value, *value.split())} | _list_credentials(
-        url
-    )
-    named = [value for key, value in headers.items() if is_credential(key, value)]
-    named += [value for key, value in parse_qsl(urlsplit(url).query) if is_credential(key, value)]
-    credentials = {word for value in named for word in (value, *value.split()[-1:])} | _list_password_forms(
-        url
-    )
+    literal = passwords | {word for value in headers.values() for word in (value, *value.split())}
+    literal |= {value for _, value in query if len(value) >= _MIN_LITERAL_SECRET_CHARS}
+    named = [value for key, value in (*headers.items(), *query) if is_credential(key, value)]
+    credentials = passwords | {word for value in named for word in (value, *value.split()[-1:])}
     return HttpServer(
         name=name,
         url=url,
@@ -507,13 +511,6 @@ def _explain_address(url: str) -> str:
     except ValueError:
         port = 0
     return "" if is_port(port) else f"names a port out of range: a port is 1 to {MAX_PORT}"
-
-
-def _list_credentials(url: str) -> set[str]:
-    """Return the secrets in an address: its password, and long values of its query."""
-    return _list_password_forms(url) | {
-        value for _, value in parse_qsl(urlsplit(url).query) if len(value) >= _MIN_LITERAL_SECRET_CHARS
-    }
 
 
 def _list_password_forms(url: str) -> set[str]:

@@ -42,7 +42,6 @@ class Confinement:
 
 
 def _read_network(value: object) -> tuple[Network, tuple[str, ...]]:
-    """Return the network and its hosts. Raises ValueError."""
     for word in _WORDS:
         if value == word:
             return word, ()

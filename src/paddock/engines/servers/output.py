@@ -120,7 +120,6 @@ class ServerOutput(asyncio.Protocol):
             self._extend_line(rest)
 
     def _extend_line(self, part: bytes) -> None:
-        """Extend the current line, within its limits."""
         if self._dropped is not None:
             start, end, why = self._dropped
             self._dropped = start, (end + part)[-_LINE_END_BYTES:], why

@@ -37,7 +37,7 @@ MAX_DEFINITION_CHARS = 128 * 1024
 MAX_APPROVED = 8
 """Maximum number of approved definitions of a tool. A further approval replaces the oldest."""
 _MANY_DEFINITIONS = 3
-"""From this number of different definitions on, a tool is said to differ at each start."""
+"""From this number of different definitions on, a note says that a tool differs at each start."""
 _FIELD_NAMES = {
     "description": "text",
     "inputSchema": "input schema",
@@ -256,8 +256,10 @@ class Pins:
         pinned: dict[str, Any] = entry["tools"]
         for name, tool in listed.items():
             if name not in pinned:
-                hides = has_invisible(_dump_definition(tool.definition))
-                pinned[name] = _spell_out_pin(tool.definition) if hides else tool.make_pin()
+                text = _dump_definition(tool.definition)
+                # Invisible characters are never pinned: the pin spells them out.
+                spelled = spell_invisible_in_json(text) if has_invisible(text) else None
+                pinned[name] = (tool if spelled is None else _Listed.of(json.loads(spelled))).make_pin()
         pending: dict[str, Any] = {}
         for name, pin in pinned.items():
             tool = listed.get(name)
@@ -285,7 +287,18 @@ class _Listed:
 
     @classmethod
     def from_tool(cls, tool: ToolInfo) -> "_Listed":
-        definition = _make_definition(tool)
+        return cls.of(
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.input_schema,
+                "outputSchema": tool.output_schema,
+                "annotations": tool.annotations,
+            }
+        )
+
+    @classmethod
+    def of(cls, definition: Mapping[str, Json]) -> "_Listed":
         return cls(definition, _hash_json(definition), _hash_json(_sort_definition(definition)))
 
     @classmethod
@@ -353,12 +366,6 @@ def _make_change(
 def _count_differences(one: Mapping[str, Json], other: Mapping[str, Json]) -> int:
     one, other = _sort_definition(one), _sort_definition(other)
     return sum(one.get(field) != other.get(field) for field in _FIELD_NAMES)
-
-
-def _spell_out_pin(definition: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the pin of a definition, with its invisible characters spelled out."""
-    spelled: dict[str, Json] = json.loads(spell_invisible_in_json(_dump_definition(definition)))
-    return _Listed(spelled, _hash_json(spelled), _hash_json(_sort_definition(spelled))).make_pin()
 
 
 def _differs_invisibly(pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool:
@@ -439,7 +446,6 @@ def _hash_identity(server: Server) -> str:
 
 
 def _differs_from_entry(entry: Mapping[str, Any], listed: Mapping[str, _Listed]) -> bool:
-    """Return whether a listing differs from the recorded one."""
     pinned, pending = entry["tools"], entry["pending"]
     if not listed.keys() <= pinned.keys():
         return True
@@ -456,16 +462,6 @@ def _differs_from_entry(entry: Mapping[str, Any], listed: Mapping[str, _Listed])
         if not same:
             return True
     return False
-
-
-def _make_definition(tool: ToolInfo) -> dict[str, Json]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": tool.input_schema,
-        "outputSchema": tool.output_schema,
-        "annotations": tool.annotations,
-    }
 
 
 def _sort_definition(definition: Mapping[str, Json]) -> dict[str, Json]:

@@ -1,8 +1,9 @@
-"""The result of a tool call: the raw result, and its value for a program."""
+"""Tools and results of upstream servers, as values that all parts share; the value of a result for a program."""
 
 import json
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from paddock.engines.servers.output import MAX_DEPTH
@@ -66,6 +67,34 @@ class ToolInfo(NamedTuple):
     input_schema: dict[str, Json]
     output_schema: dict[str, Json] | None
     annotations: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTool:
+    """A tool of an upstream server in the catalog."""
+
+    server: str
+    tool: ToolInfo
+    changed: bool = False
+    """The server's current definition differs from the pin; this is the pinned definition."""
+    hides: bool = False
+    """It was `changed` from the start: its definition contains invisible characters, which a person must accept."""
+    alias: str = ""
+    """A second name that is an identifier; empty if there is none."""
+
+    @property
+    def name(self) -> str:
+        """Its name for people and programs: `server.tool`."""
+        return f"{self.server}.{self.tool.name}"
+
+    @property
+    def warning(self) -> str:
+        """Warning for readers of its definition; empty if there is none."""
+        if not self.hides and not has_hidden(self.tool):
+            return ""
+        return (
+            f"{spell_invisible(self.name)} has invisible characters in its definition; they are spelled out"
+        )
 
 
 def has_hidden(tool: ToolInfo) -> bool:

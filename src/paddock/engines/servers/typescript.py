@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import find_wrapped
+from paddock.engines.servers.result import CatalogTool, find_wrapped
 from paddock.foundation.schema.inline_refs import unfold_schema
 from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible
@@ -72,7 +71,11 @@ def render_signature(entry: CatalogTool, observed: Mapping[str, Json] | None = N
         _TypePrinter(compact=True).print_type(unfold_schema(schema)) if schema is not None else "unknown"
     )
     result = f": {returns}" if returns != "unknown" and len(returns) <= _MAX_SIGNATURE_CHARS // 2 else ""
-    about = _first_sentence(entry.tool.description)
+    line = _render_comment(entry.tool.description.strip().partition("\n")[0], _MAX_NOTE_CHARS)
+    sentence = _SENTENCE_PATTERN.match(line)
+    about = sentence[1] if sentence else line
+    if len(about) > _MAX_SIGNATURE_CHARS // 2:
+        about = about[: _MAX_SIGNATURE_CHARS // 2 - 3].rstrip() + "..."
     server = (
         entry.server if _IDENTIFIER_PATTERN.match(entry.server) else f"servers[{_render_key(entry.server)}]"
     )
@@ -189,7 +192,7 @@ class _TypePrinter:
             members.append("[name: string]: unknown;")
         if self._compact:
             return "{ " + " ".join(members).removesuffix(";") + " }"
-        return "{\n" + "\n".join(_indent_lines(member, 2) for member in members) + "\n}"
+        return "{\n" + "\n".join(f"  {line}" for member in members for line in member.splitlines()) + "\n}"
 
     def _print_member(self, name: str, schema: Json, required: bool, depth: int) -> str:
         text = f"{_render_key(name)}{'' if required else '?'}: {self.print_type(schema, depth + 1)};"
@@ -261,7 +264,6 @@ def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) ->
 
 
 def _needs_arguments(schema: Json) -> bool:
-    """Return whether a tool must be called with arguments."""
     if not isinstance(schema, dict):
         return False
     fields = cast("dict[str, Json]", schema)
@@ -353,14 +355,8 @@ def _join_union(types: Iterable[str]) -> str:
 
 def _add_parentheses(text: str, operator: str) -> str:
     """Return a type in parentheses if it contains an operator with a lower precedence."""
-    return f"({text})" if operator in text and not _is_closed(text) else text
-
-
-def _is_closed(text: str) -> bool:
-    """Return whether a type is one pair of braces, so that its content needs no parentheses."""
-    if not text.startswith("{"):
-        return False
-    return text.endswith("}") and text.count("{") == 1
+    is_one_object = text.startswith("{") and text.endswith("}") and text.count("{") == 1
+    return f"({text})" if operator in text and not is_one_object else text
 
 
 def _render_key(name: str) -> str:
@@ -377,21 +373,6 @@ def _render_comment(text: str, max_chars: int) -> str:
     line = spell_invisible(text[: max_chars * 4])
     line = _SPACE_PATTERN.sub(" ", line).strip().replace("*/", "* /")
     return ellipsis(line, max_chars).encode("utf-8", "replace").decode()
-
-
-def _first_sentence(text: str) -> str:
-    line = _render_comment(text.strip().partition("\n")[0], _MAX_NOTE_CHARS)
-    found = _SENTENCE_PATTERN.match(line)
-    sentence = found[1] if found else line
-    return (
-        sentence
-        if len(sentence) <= _MAX_SIGNATURE_CHARS // 2
-        else sentence[: _MAX_SIGNATURE_CHARS // 2 - 3].rstrip() + "..."
-    )
-
-
-def _indent_lines(text: str, by: int) -> str:
-    return "\n".join(" " * by + line for line in text.splitlines())
 
 
 def _as_list(value: Json) -> list[Json]:

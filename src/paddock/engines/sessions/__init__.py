@@ -2,5 +2,5 @@
 
 `table` is the heart: who owns a session, how many there are, when they end. `registry` has those of languages, `guests`
 those of JavaScript. One execution: `interpreter` -> `channel` -> a driver (`languages` names it, `drivers` has it) ->
-`bundles`, which checks what the driver says that the program shows. `background` is what may run in between.
+`bundles`, which checks what the driver says that the program shows. Where policy grants it, programs run in between.
 """

@@ -22,7 +22,7 @@ class GuestSession(OpenSession):
     grants: Grants
 
     @property
-    def executor(self) -> HeldWorker:
+    def process(self) -> HeldWorker:
         return self.worker
 
     @property
@@ -59,12 +59,27 @@ async def run_guest(
 
     Setting `stop`, or cancelling the task, interrupts the program. Raises EngineError if no worker can start.
     """
-    actor = task.actor
-    run = partial(_run_in, table, engine, task=task, host=host, on_console=on_console, stop=stop)
+    actor, grants = task.actor, task.grants
+
+    async def run(session: GuestSession) -> RawResult:
+        async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:
+            timeout_ms = min(task.limits.timeout_ms, left_ms)
+            limited = replace(task, limits=task.limits.model_copy(update={"timeout_ms": timeout_ms}))
+            result = await engine.run_held(
+                session.worker, number, limited, host=host, on_console=on_console, stop=stop
+            )
+            return result, ()
+
+        covers = grants.jit or not session.grants.jit
+        async with table.turn(session, covers=covers, stop=stop) as refused:
+            return refused if refused is not None else await table.execute(session, execute)
+
+    def make(handle: str, actor: str, ends_at: float, worker: HeldWorker) -> GuestSession:
+        return GuestSession(handle, actor, ends_at, worker, grants)
+
     handle = task.work.session or NEW
     if handle == NEW:
-        start = partial(engine.hold, jit=task.grants.jit)
-        opened = await table.open(actor, start, partial(_make_session, task.grants))
+        opened = await table.open(actor, partial(engine.hold, jit=grants.jit), make)
         if isinstance(opened, RawResult):
             return opened
         try:
@@ -77,35 +92,3 @@ async def run_guest(
     found = table.find_open(actor, handle)
     assert isinstance(found, GuestSession)
     return await run(found)
-
-
-async def _run_in(
-    table: SessionTable,
-    engine: GuestEngine,
-    session: GuestSession,
-    *,
-    task: GuestTask,
-    host: Host,
-    on_console: OnConsole | None,
-    stop: asyncio.Event | None,
-) -> RawResult:
-    covers = task.grants.jit or not session.grants.jit
-    async with table.turn(session, covers=covers, stop=stop) as refused:
-        if refused is not None:
-            return refused
-
-        async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:
-            timeout_ms = min(task.limits.timeout_ms, left_ms)
-            limited = replace(task, limits=task.limits.model_copy(update={"timeout_ms": timeout_ms}))
-            result = await engine.run_held(
-                session.worker, number, limited, host=host, on_console=on_console, stop=stop
-            )
-            return result, ()
-
-        return await table.execute(session, execute)
-
-
-def _make_session(
-    grants: Grants, handle: str, actor: str, ends_at: float, worker: HeldWorker
-) -> GuestSession:
-    return GuestSession(handle, actor, ends_at, worker, grants)

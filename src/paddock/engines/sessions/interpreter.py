@@ -17,22 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from paddock.engines.programs.engine import HeldProgram, RuntimeEngine
-from paddock.engines.programs.limits import compute_cpu_ms
-from paddock.engines.programs.task import ProgramTask, Sinks
+from paddock.engines.programs.task import ProgramTask, Sinks, compute_cpu_ms
 from paddock.engines.programs.workdir import WORKDIR, add_files, walk_files
 from paddock.engines.sessions import bundles
-from paddock.engines.sessions.background import Background
 from paddock.engines.sessions.channel import ChannelClosed, ChannelError, DriverChannel
 from paddock.engines.sessions.languages import SessionDriver
 from paddock.foundation.cancellation import call_when_set, run_shielded
 from paddock.model.base import Json
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import Ceiling, ProcessResult, ProcessUsage
-from paddock.model.program import CapturedStream
+from paddock.model.program import CapturedStream, ProgramLimits
 from paddock.model.session import Result
 from paddock.policy.settings.schema import SessionSettings
 
 if TYPE_CHECKING:
+    from paddock.confinement.sandbox.process import RunningProcess
     from paddock.record.output.work_files import LeftFile
 
 GRACE_MS = 500
@@ -44,6 +43,8 @@ _MAX_MESSAGE_CHARS = 2000
 _MAX_QUICK_BYTES = 4 * 1024
 """Maximum size of a frame whose value is searched for secrets in less time than a thread takes."""
 _END_S = 2.0
+_MAX_OUTPUT_CHARS = 64 * 1024
+"""Maximum length of the output in the background that the next execution reports."""
 
 _BY_STOP: dict[str, tuple[Status, Ceiling | None]] = {
     "wall": (Status.TIMEOUT, "wall"),
@@ -89,6 +90,56 @@ class _InterpreterTurn:
         self.stopped_by = ""
         """Why it was interrupted: `wall`, `cpu`, `stdout` or `cancelled`."""
         self.killing: asyncio.TimerHandle | None = None
+
+
+class Background:
+    """What runs in a session between two executions, where policy grants it. The process is paused at first.
+
+    A turn in the background is a turn without a text: the supervisor measures and limits it as every turn. It ends with
+    the next execution, or at its first limit of CPU time or output, and then the session is paused as any other. Other
+    limits kill.
+    """
+
+    def __init__(self, process: "RunningProcess", limits: ProgramLimits, lifetime_ms: int) -> None:
+        """Limit each turn as one execution with `limits`, but for its wall time."""
+        self._process = process
+        self._lifetime_ms = lifetime_ms
+        self.memory_bytes = limits.memory_bytes
+        """Memory that the process may take."""
+        self._cpu_ms = compute_cpu_ms(limits, limits.timeout_ms)
+        self._running = False
+        self._pausing: asyncio.Future[ProcessUsage | None] | None = None
+        self._output = ""
+
+    def resume(self) -> None:
+        """Let the process run on. Does nothing while it does, and after its end."""
+        if self._running or self._process.result.done():
+            return
+        self._running = True
+        self._process.begin_output(None, self._on_limit)
+        self._process.begin_turn(self._lifetime_ms, self._cpu_ms)
+
+    async def pause(self) -> None:
+        """Stop the process. Does nothing while it is paused, and after its end."""
+        if not self._running:
+            return
+        usage = await asyncio.shield(self._begin_pause())
+        self._running, self._pausing = False, None
+        if usage is not None:
+            self._output = (self._output + self._process.end_output().text)[-_MAX_OUTPUT_CHARS:]
+
+    def take_output(self) -> bytes:
+        """Return what was written since the last call, or its end."""
+        output, self._output = self._output, ""
+        return output.encode()
+
+    def _on_limit(self, _limit: str) -> None:
+        self._begin_pause()
+
+    def _begin_pause(self) -> "asyncio.Future[ProcessUsage | None]":
+        if self._pausing is None:
+            self._pausing = asyncio.ensure_future(self._process.end_turn())
+        return self._pausing
 
 
 class Interpreter:
@@ -148,7 +199,7 @@ class Interpreter:
             granted = task.terms.grants.background
             background = Background(held.process, task.terms.limits, settings.max_ms) if granted else None
             made = cls(held, channel, driver, read, background)
-            with call_when_set(stop, held.process.cancel):
+            with call_when_set(stop, held.process.kill):
                 why = await made._wait_until_ready(task)
             if why is not None:
                 return why
@@ -172,17 +223,17 @@ class Interpreter:
             )
             first = reading.result()[0] if reading.done() and reading.exception() is None else None
             if first is not None and "lacks" in first and self._driver.needs:
-                self._process.cancel()
+                self._process.kill()
                 why = f"this session needs {self._driver.needs}, which its interpreter does not have"
                 error = ErrorInfo(name="Unavailable", message=why, hint=self._driver.remedy, phase="decide")
                 return RawResult(status=Status.UNAVAILABLE, error=error)
-            if first is not None and await self._process.pause() is not None:
+            if first is not None and await self._process.end_turn() is not None:
                 self._held.process.end_output()
                 await asyncio.to_thread(lambda: [None for _ in self.walk_new_files()])
                 return None
         finally:
             reading.cancel()
-        self._process.cancel("wall")
+        self._process.kill("wall")
         ended = await asyncio.shield(self._process.result)
         return self._held.conclude(ended, task, message="The interpreter of the session did not start")
 
@@ -229,8 +280,10 @@ class Interpreter:
         request = self._driver.pack_request(task.work.code or "", number, task.work.stdin)
         timeout_ms = task.terms.limits.timeout_ms
         turn = self._turn = _InterpreterTurn(task)
-        self._process.begin_turn(sinks.stdout, self.interrupt, timeout_ms)
-        self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(task.terms.limits, timeout_ms))
+        self._process.begin_output(sinks.stdout, self.interrupt, timeout_ms)
+        self._process.begin_turn(
+            timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(task.terms.limits, timeout_ms)
+        )
         talking = asyncio.ensure_future(self._talk(request, turn))
         try:
             with call_when_set(stop, self.interrupt):
@@ -250,7 +303,7 @@ class Interpreter:
             return
         turn.stopped_by = reason
         self._process.interrupt()
-        turn.killing = asyncio.get_running_loop().call_later(GRACE_MS / 1000, self._process.cancel, reason)
+        turn.killing = asyncio.get_running_loop().call_later(GRACE_MS / 1000, self._process.kill, reason)
 
     async def _talk(self, request: bytes, turn: _InterpreterTurn) -> None:
         await self._channel.send(request)
@@ -283,7 +336,7 @@ class Interpreter:
         if turn.killing is not None:
             turn.killing.cancel()
         usage = None
-        if turn.end is not None and (usage := await self._process.pause()) is not None:
+        if turn.end is not None and (usage := await self._process.end_turn()) is not None:
             captured = self._process.end_output()
             if sinks.files is not None:
                 await asyncio.to_thread(sinks.files, self.walk_new_files(), {})
@@ -293,7 +346,7 @@ class Interpreter:
         if isinstance(fault, ChannelClosed):  # as when the process ends, which is reported a little later
             await asyncio.wait({self._process.result}, timeout=_END_S)
         if not self._process.result.done():
-            self._process.cancel("corrupted")
+            self._process.kill("corrupted")
             await asyncio.wait({self._process.result})
             message = f"The channel to the session's interpreter is of no use any more: {fault}"
         talking.cancel()

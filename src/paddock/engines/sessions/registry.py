@@ -47,7 +47,7 @@ class ProgramSession(OpenSession):
         return self.work.background
 
     @property
-    def executor(self) -> Interpreter:
+    def process(self) -> Interpreter:
         return self.interpreter
 
     def hold_still(self) -> AbstractAsyncContextManager[None]:
@@ -115,24 +115,13 @@ class ProgramSessions(SessionTable):
     async def _run_in(
         self, session: ProgramSession, task: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
     ) -> RawResult:
-        covers = _covers(task.terms.grants, session.grants)
-        async with self.turn(session, covers=covers, stop=stop) as refused:
-            return refused or await self._run_now(session, task, sinks, stop)
-
-    async def _run_now(
-        self, session: ProgramSession, task: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
-    ) -> RawResult:
-        if task.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
-            return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
-        if task.hosts is not None:
-            task.hosts.begin()
-        if session.used_at:
-            if task.work.env:
-                return refuse("`env` is given when a session is opened; set variables in its program")
-            try:
-                await asyncio.to_thread(session.interpreter.add_files, task)
-            except InputFileError as problem:
-                return refuse(str(problem))
+        now, opened = task.terms.grants, session.grants
+        covers = (
+            NETWORKS.index(now.network) >= NETWORKS.index(opened.network)
+            and now.hosts == opened.hosts
+            and ACCESSES.index(now.access) >= ACCESSES.index(opened.access)
+            and now.background >= opened.background
+        )
 
         async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:
             limits = task.terms.limits
@@ -140,7 +129,21 @@ class ProgramSessions(SessionTable):
             limited = task._replace(terms=task.terms.model_copy(update={"limits": limits}))
             return await session.interpreter.execute(limited, number, sinks, stop)
 
-        return await self.execute(session, execute, counts=bool((task.work.code or "").strip()))
+        async with self.turn(session, covers=covers, stop=stop) as refused:
+            if refused is not None:
+                return refused
+            if task.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
+                return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
+            if task.hosts is not None:
+                task.hosts.begin()
+            if session.used_at:
+                if task.work.env:
+                    return refuse("`env` is given when a session is opened; set variables in its program")
+                try:
+                    await asyncio.to_thread(session.interpreter.add_files, task)
+                except InputFileError as problem:
+                    return refuse(str(problem))
+            return await self.execute(session, execute, counts=bool((task.work.code or "").strip()))
 
     async def _open_session(
         self, actor: str, task: ProgramTask, stop: asyncio.Event | None
@@ -208,10 +211,3 @@ def _refuse_wrong_path(path: str) -> Generator[None]:
         raise RequestError(f"{path} is a link, or leads through one; links are not followed") from None
     except ValueError as error:
         raise RequestError(str(error)) from None
-
-
-def _covers(now: ProgramGrants, opened: ProgramGrants) -> bool:
-    """Return whether policy still grants what a session was opened with."""
-    network = NETWORKS.index(now.network) >= NETWORKS.index(opened.network) and now.hosts == opened.hosts
-    access = ACCESSES.index(now.access) >= ACCESSES.index(opened.access)
-    return network and access and now.background >= opened.background

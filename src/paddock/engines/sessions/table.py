@@ -1,7 +1,7 @@
 """The table of all open sessions: who owns them, how many there are, and when they end.
 
 A session ends when it was not used for a time, when it is old, when policy grants less than it has, when there are too
-many, when its executor is lost, or with Paddock. Its handle then stays known for a while, to say why.
+many, when its process is lost, or with Paddock. Its handle then stays known for a while, to say why.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _KEEP_PROCESS = (
 )
 
 
-class Executor(Protocol):
+class SessionProcess(Protocol):
     """What executes the programs of a session, and is paused between them."""
 
     @property
@@ -77,7 +77,7 @@ class OpenSession(ABC):
 
     @property
     @abstractmethod
-    def executor(self) -> Executor:
+    def process(self) -> SessionProcess:
         """What executes its programs."""
 
     @property
@@ -101,7 +101,7 @@ class OpenSession(ABC):
 
 
 S = TypeVar("S", bound=OpenSession)
-E = TypeVar("E", bound=Executor)
+P = TypeVar("P", bound=SessionProcess)
 
 
 class SessionTable:
@@ -130,21 +130,21 @@ class SessionTable:
     async def open(
         self,
         actor: str,
-        start: Callable[[], Awaitable[E | RawResult]],
-        make: Callable[[str, str, float, E], S],
+        start: Callable[[], Awaitable[P | RawResult]],
+        make: Callable[[str, str, float, P], S],
     ) -> S | RawResult:
-        """Start an executor and return its session, which `make` makes; or return why there can be none."""
+        """Start a process and return its session, which `make` makes; or return why there can be none."""
         if why := await self._make_room(actor):
             return why
         self._opening[actor] = self._opening.get(actor, 0) + 1
         try:
-            executor = await start()
+            process = await start()
         finally:
             self._opening[actor] -= 1
-        if isinstance(executor, RawResult):
-            return executor
+        if isinstance(process, RawResult):
+            return process
         ends_at = time.monotonic() + self._settings.max_ms / 1000
-        session = make(make_handle(self._mark), actor, ends_at, executor)
+        session = make(make_handle(self._mark), actor, ends_at, process)
         self._open[session.id] = session
         return session
 
@@ -158,8 +158,8 @@ class SessionTable:
         was opened with, or `stop` was set; with None for any other.
         """
         async with session.lock, session.hold_still():
-            if session.executor.lost:
-                await self.end(session, session.executor.loss)
+            if session.process.lost:
+                await self.end(session, session.process.loss)
             elif not covers:
                 await self.end(session, "policy grants less than it was opened with")
             if session.id not in self._open:  # it may have ended while this program waited
@@ -218,8 +218,8 @@ class SessionTable:
     async def _note_use(self, session: OpenSession) -> None:
         """Let a session expire from now on; end it if its interpreter is lost, or memory is short."""
         session.used_at = time.monotonic()
-        if session.executor.lost:
-            await self.end(session, session.executor.loss)
+        if session.process.lost:
+            await self.end(session, session.process.loss)
             return
         await self._free_memory()
         if session.id in self._open:
@@ -254,7 +254,7 @@ class SessionTable:
         while True:
             by_actor: dict[str, int] = {}
             for session in self._open.values():
-                used = session.executor.resident_bytes
+                used = session.process.resident_bytes
                 by_actor[session.actor] = by_actor.get(session.actor, 0) + used
             if sum(by_actor.values()) <= self._settings.memory_bytes:
                 return
@@ -267,7 +267,7 @@ class SessionTable:
     def interrupt(self, actor: str, handle: str) -> None:
         """Interrupt the program that a session executes now. Does nothing without one."""
         if (session := self.find_open(actor, handle)) is not None:
-            session.executor.interrupt()
+            session.process.interrupt()
 
     def describe_open(self, actor: str) -> tuple[SessionInfo, ...]:
         """Return the open sessions of an actor as they show them."""
@@ -279,11 +279,11 @@ class SessionTable:
                 executions=session.number,
                 running=not session.idle,
                 background=session.background,
-                memory_bytes=session.executor.resident_bytes,
+                memory_bytes=session.process.resident_bytes,
                 expires_in_s=round(max(0.0, self._compute_idle_s(session) - (now - session.used_at)), 3),
             )
             for session in self.list_open(actor)
-            if not session.executor.lost
+            if not session.process.lost
         )
 
     async def close_session(self, actor: str, handle: str) -> bool:
@@ -303,7 +303,7 @@ class SessionTable:
         self._ended[session.id] = session.actor, why
         while len(self._ended) > _MAX_REMEMBERED:
             self._ended.popitem(last=False)
-        await session.executor.close()
+        await session.process.close()
 
     def explain_end(self, actor: str, handle: str) -> str:
         """Return why there is no session of a handle."""

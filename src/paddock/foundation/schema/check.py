@@ -7,7 +7,7 @@ often at one value is refused (`paddock.foundation.schema.cost`), and error text
 import json
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.foundation.schema.cost import CostlyValueError, SchemaCost
 from paddock.foundation.schema.dialect import normalize_schema
@@ -58,6 +58,13 @@ class BrokenSchemaError(ValueError):
         self.path = path
 
 
+class Problem(NamedTuple):
+    """What is wrong with a value, and the path of the member at fault: `rows[0].id`."""
+
+    text: str
+    path: str = ""
+
+
 class Schema:
     """A JSON Schema (draft 2020-12 unless it names another); `nullable` of OpenAPI means what it says."""
 
@@ -91,14 +98,18 @@ class Schema:
 
         Each names the path, what is expected, and the nearest known name where one was misspelled.
         """
-        found: list[str] = []
+        return tuple(problem.text for problem in self.locate_problems(value))
+
+    def locate_problems(self, value: Json) -> "tuple[Problem, ...]":
+        """Return the same as `list_problems`, with the places."""
+        found: list[Problem] = []
         try:
             for error in self.iterate_errors(value):
                 found += self._describe_error(error)
                 if len(found) >= _MAX_PROBLEMS:
                     break
         except CostlyValueError as problem:
-            return (str(problem),)
+            return (Problem(str(problem)),)
         return tuple(found[:_MAX_PROBLEMS])
 
     def iterate_errors(self, value: Json) -> "Iterator[ValidationError]":
@@ -120,30 +131,32 @@ class Schema:
         # `is_valid` stops at the first error, before what the library cannot take.
         yield from self._validator.iter_errors(_make_readable(value) if readable is None else readable)
 
-    def _describe_error(self, error: "ValidationError") -> Iterator[str]:
+    def _describe_error(self, error: "ValidationError") -> "Iterator[Problem]":
         path = _render_path(error.instance_path)
         facts = error.kind.as_dict()
         match error.kind.name:
             case "required":
                 name = facts["property"]
                 about = self._describe_property(error, name) + self._find_misspelling(error, name)
-                yield f"`{_join_path(path, name)}` is missing{about}"
+                missing = _join_path(path, name)
+                yield Problem(f"`{missing}` is missing{about}", missing)
             case "additionalProperties" | "unevaluatedProperties":
                 known = list(self._find_subschema(error.schema_path[:-1]).get("properties", {}))
                 for name in facts["unexpected"][:_MAX_PROBLEMS]:
                     shown = ellipsis(_join_path(path, name), _MAX_VALUE_CHARS)
-                    yield f"`{shown}` is unknown{_suggest_names(name, known)}"
+                    yield Problem(f"`{shown}` is unknown{_suggest_names(name, known)}", shown)
             case "type":
                 expected = " or ".join(_TYPES.get(name, name) for name in _as_list(facts["types"]))
-                yield f"{_name_subject(path)} must be {expected}, not {_render_value(error.instance)}"
+                given = _render_value(error.instance)
+                yield Problem(f"{_name_subject(path)} must be {expected}, not {given}", path)
             case "enum":
                 options = [json.dumps(option) for option in facts["options"]]
                 near = _near_option(error.instance, facts["options"])
                 hint = f"; did you mean {near}?" if near else ""
                 listed, given = ellipsis(", ".join(options), _MAX_VALUE_CHARS), _render_value(error.instance)
-                yield f"{_name_subject(path)} must be one of {listed}, not {given}{hint}"
+                yield Problem(f"{_name_subject(path)} must be one of {listed}, not {given}{hint}", path)
             case _:
-                yield f"{_name_subject(path)}: {ellipsis(error.message, _MAX_NAMES_CHARS)}"
+                yield Problem(f"{_name_subject(path)}: {ellipsis(error.message, _MAX_NAMES_CHARS)}", path)
 
     def _describe_property(self, error: "ValidationError", name: str) -> str:
         """Return what the schema says about a missing property, in front of which stands a colon."""

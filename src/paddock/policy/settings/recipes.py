@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Literal, Self, cast
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.languages import ALIASES
@@ -184,8 +184,9 @@ class Recipe(Value):
     """Environment variables of Paddock that the toolchain depends on."""
     hello: str = Field(min_length=1)
     """Program that prints `hello from paddock`."""
-    output: str = ""
-    """When the output of a program leaves it if standard output is a pipe; for the documentation."""
+    output_flushed: str = Field(default="", validation_alias=AliasChoices("output_flushed", "output"))
+    """When the output of a program leaves it if standard output is a pipe; for the documentation. `output` is its
+    deprecated name."""
     output_buffered: str = ""
     """How a program buffers its output, which is faster; for the documentation."""
     install: tuple[Install, ...] = ()

@@ -2,13 +2,12 @@
 
 `root` finds the command; its table names the file of each. Shared by them:
 
-    in       options, program_options, server, variables, line_source, line_input, completions, opening, prestart
+    in       options, program_options, server, variables, line_input, completions, opening, prestart
     run      run_request, signals, interrupts
-    out      stream_output, streams, terminal, output_reply, output_files, record_facts, batch_progress, table, folding,
-             help, failure, repairs
+    out      stream_output, streams, terminal, output_files, table, folding, help, failure
 
 Commands: run, exec, repl, compute, batch, tool, tools, scripts, sequence, temporal, serve, sessions, tokens,
-servers, login, confine, provision, install, completion, vault, webhook, policy, approve, config, doctor, runtimes,
+servers, login, install, completions, vault, webhook, policy, approve, config, doctor, runtimes,
 packages, output, audit, cluster, cluster_record. `clients` edits the configuration files of MCP clients.
 """
 

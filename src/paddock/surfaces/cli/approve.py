@@ -72,37 +72,31 @@ def command(
         raise click.UsageError("Give an ID from the list that `paddock approve` prints.")
     settings = load(workspace, flags=flags).settings
     if id_ is None:
-        found = run_until_signal(_list_waiting(settings))
+
+        async def list_waiting() -> "list[WaitingQuestion]":
+            async with _open_questions(settings) as questions:
+                return await questions.list_waiting()
+
+        found = run_until_signal(list_waiting())
         newest = found[-(options.choose_limit(limit, everything=everything) or len(found)) :]
         options.report_hidden(len(newest), len(found) - len(newest))
         _print_waiting(newest, as_json=as_json)
         return
-    by = _find_name(settings)
-    waiting, verdict = run_until_signal(_answer(settings, id_, by, whole_run=whole_run, deny=deny))
+    # With a shared database, the record also names the machine at which a person answers.
+    by = find_actor() if settings.cluster.url is None else f"{find_actor()}@{settings.cluster.node}"
+
+    async def answer() -> "tuple[WaitingQuestion, Verdict]":
+        async with _open_questions(settings) as questions:
+            waiting = await questions.find_question(id_)
+            verdict = "denied" if deny else await _ask_verdict(waiting.question, whole_run=whole_run)
+            await questions.give_answer(waiting, verdict, by, at_terminal=True)
+            return waiting, verdict
+
+    waiting, verdict = run_until_signal(answer())
     if as_json:
         print_json({"id": id_, "verdict": verdict, "by": by})
     else:
         click.echo(f"{waiting.question.what}: {_VERDICT_TEXTS[verdict]}")
-
-
-def _find_name(settings: "Settings") -> str:
-    """Return who answers; with a shared database, also at which machine."""
-    return find_actor() if settings.cluster.url is None else f"{find_actor()}@{settings.cluster.node}"
-
-
-async def _list_waiting(settings: "Settings") -> "list[WaitingQuestion]":
-    async with _open_questions(settings) as questions:
-        return await questions.list_waiting()
-
-
-async def _answer(
-    settings: "Settings", id_: str, by: str, *, whole_run: bool, deny: bool
-) -> "tuple[WaitingQuestion, Verdict]":
-    async with _open_questions(settings) as questions:
-        waiting = await questions.find_question(id_)
-        verdict = "denied" if deny else await _ask_verdict(waiting.question, whole_run=whole_run)
-        await questions.give_answer(waiting, verdict, by, at_terminal=True)
-        return waiting, verdict
 
 
 @asynccontextmanager

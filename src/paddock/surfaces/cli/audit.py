@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import click
 
@@ -21,7 +21,6 @@ from paddock.record.ledger.verify import Finding, verify
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import PRINTED_KEY, CommandFailure
 from paddock.surfaces.cli.help import CommandGroup, render_examples
-from paddock.surfaces.cli.record_facts import render_facts
 from paddock.surfaces.cli.streams import with_controls
 from paddock.surfaces.cli.table import print_json, print_row, print_table, warn
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
 _POLL_INTERVAL_MS = 200
-"""Interval between checks for new records, in seconds."""
+"""Interval between checks for new records, in milliseconds."""
 _SLOW_BYTES = 32 * 1024 * 1024
 """Size of records that take about a second to index, in bytes."""
 
@@ -109,8 +108,17 @@ def tail(
     if follower is None:
         empty = "no records match" if wanted != RecordFilter() else f"nothing is recorded yet in {directory}"
         _print_records(newest, as_json=as_json, empty=empty)
-    else:
-        _follow_ledger(follower, newest, wanted, as_json=as_json)
+        return
+    # Print what follows, too, until Ctrl-C, or until standard output has no reader.
+    click.get_current_context().meta[PRINTED_KEY] = True
+    shown = {record.id for record in newest}
+    _print_lines(newest, as_json=as_json)
+    reader = select.poll()
+    reader.register(sys.stdout, 0)  # only errors are reported
+    while not reader.poll(_POLL_INTERVAL_MS):
+        new = (record for record in follower.new_records() if wanted.matches(record))
+        _print_lines((record for record in new if record.id not in shown), as_json=as_json)
+    raise BrokenPipeError
 
 
 @command.command(
@@ -328,21 +336,6 @@ class _AuditProgress:
         self._bar.update(done - self._bar.pos)
 
 
-def _follow_ledger(
-    follower: Follower, newest: list[AuditRecord], wanted: RecordFilter, *, as_json: bool
-) -> None:
-    """Print records and those that follow, until Ctrl-C, or until standard output has no reader."""
-    click.get_current_context().meta[PRINTED_KEY] = True
-    shown = {record.id for record in newest}
-    _print_lines(newest, as_json=as_json)
-    reader = select.poll()
-    reader.register(sys.stdout, 0)  # only errors are reported
-    while not reader.poll(_POLL_INTERVAL_MS):
-        new = (record for record in follower.new_records() if wanted.matches(record))
-        _print_lines((record for record in new if record.id not in shown), as_json=as_json)
-    raise BrokenPipeError
-
-
 def _print_lines(records: Iterable[AuditRecord], *, as_json: bool) -> None:
     for record in records:
         if as_json:
@@ -360,6 +353,16 @@ def _print_records(records: Iterable[AuditRecord], *, as_json: bool, empty: str 
 
 def _build_row(record: AuditRecord) -> tuple[str, ...]:
     return record.ts, record.event, record.request, render_facts(record)
+
+
+def render_facts(record: AuditRecord) -> str:
+    """Return the facts of a record for people; hashes are for programs (`--json`)."""
+    facts: dict[str, object] = {**({"parent": record.parent} if record.parent else {}), **record.fields}
+    return " ".join(
+        f"{name}={','.join(map(str, cast('tuple[object, ...]', value))) if isinstance(value, tuple) else value}"
+        for name, value in facts.items()
+        if value not in (None, "", ()) and not name.endswith(("_hash", "_sha256"))
+    )
 
 
 def _render_place(finding: Finding) -> str:

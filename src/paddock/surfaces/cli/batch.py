@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import select
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack, aclosing, suppress
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, aclosing, closing, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import click
 
@@ -19,10 +21,8 @@ from paddock.model.outcome import Status
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.batch_progress import BatchProgress, Tally
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.help import render_examples
-from paddock.surfaces.cli.line_source import read_lines
 from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE
 from paddock.surfaces.cli.signals import cancel_on_signals
@@ -32,6 +32,9 @@ EXIT_UNANSWERED = 1
 """Exit code if a line was invalid, or if nothing is known of a program: it was refused, unavailable or lost."""
 
 _MAX_LISTED_LINES = 20
+_CHUNK_BYTES = 256 * 1024
+_TERMINAL_S, _PIPE_S = 0.2, 10.0
+"""Time between two reports of progress, in seconds."""
 _UNANSWERED = frozenset(
     {Status.DENIED, Status.INVALID, Status.UNAVAILABLE, Status.LOST, Status.ERROR, Status.CANCELLED}
 )
@@ -92,6 +95,58 @@ def command(
     context.exit(EXIT_SIGNAL_BASE + number if number else batch.exit_code)
 
 
+class Tally(NamedTuple):
+    """How many programs were answered, and how."""
+
+    answered: int = 0
+    ok: int = 0
+    unanswered: int = 0
+    invalid: int = 0
+
+    def render(self) -> str:
+        """Return it as a line for a person."""
+        others = self.answered - self.ok - self.unanswered
+        parts = [f"{self.ok} ok", f"{others} failed"]
+        parts += [f"{self.unanswered} not run to an end"] if self.unanswered else []
+        parts += [count(self.invalid, "invalid line")] if self.invalid else []
+        return f"{count(self.answered, 'program')}: {', '.join(parts)}"
+
+
+class BatchProgress:
+    """Reports progress on standard error: one line that changes on a terminal, else a line now and then."""
+
+    def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._live = stream.isatty()
+        self._next = clock() + self._period
+        self._drawn = False
+
+    @property
+    def _period(self) -> float:
+        return _TERMINAL_S if self._live else _PIPE_S
+
+    def report(self, tally: Tally) -> None:
+        """Report progress, unless it was reported a moment ago."""
+        if self._clock() < self._next:
+            return
+        self._next = self._clock() + self._period
+        end = "" if self._live else "\n"
+        self._write(f"{tally.render()}{end}")
+        self._drawn = self._live
+
+    def end(self, tally: Tally, kept: int) -> None:
+        """Report the end."""
+        before = f"; {count(kept, 'answer')} kept from before" if kept else ""
+        self._write(f"{tally.render()}{before}\n")
+
+    def _write(self, text: str) -> None:
+        erase = "\r\x1b[K" if self._drawn else ""
+        with suppress(OSError):  # progress that nobody reads must not end the batch
+            self._stream.write(erase + text)
+            self._stream.flush()
+
+
 class _BatchRun:
     """One run over a file of programs."""
 
@@ -132,7 +187,9 @@ class _BatchRun:
         A file is read twice, so that whatever cannot run is answered before anything runs: first the lines that are no
         programs, and the programs whose language the gate will reject; then the others. A pipe is read once.
         """
-        begin = _find_position(file)
+        begin: int | None = None
+        with suppress(OSError):  # a pipe or a terminal has no position
+            begin = os.lseek(file.fileno(), 0, os.SEEK_CUR)
         for runnable in (None,) if begin is None else (False, True):
             if runnable and begin is not None:
                 os.lseek(file.fileno(), begin, os.SEEK_SET)
@@ -175,8 +232,13 @@ class _BatchRun:
 
     async def _write(self, line: bytes) -> None:
         if self._answers is None:
+
+            def print_line() -> None:
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
+
             # A reader that is slow must not stop the event loop, which watches the programs.
-            await asyncio.to_thread(_print_line, line)
+            await asyncio.to_thread(print_line)
             return
         try:
             self._answers.write(line)
@@ -184,13 +246,60 @@ class _BatchRun:
             raise CommandFailure(f"cannot write the answers: {problem.strerror}") from None
 
 
-def _find_position(file: IO[bytes]) -> int | None:
-    """Return where a file is read; None for a pipe or a terminal, which can be read only once."""
-    with suppress(OSError):
-        return os.lseek(file.fileno(), 0, os.SEEK_CUR)
-    return None
+class LineSource:
+    """Reads lines in a thread. Another thread can end a read that waits, which a buffered file does not allow."""
+
+    def __init__(self, file: IO[bytes], max_bytes: int) -> None:
+        """Cut lines that are longer than `max_bytes` to one byte more; the rest of such a line is dropped."""
+        self._file = file.fileno()
+        self._max_bytes = max_bytes
+        self._left = bytearray()
+        self._wake, self._waker = os.pipe2(os.O_CLOEXEC)
+
+    def read_line(self) -> bytes:
+        """Return the next line with its end; b"" at the end of the file, or after `interrupt`."""
+        searched = 0
+        line = bytearray()
+        while (end := self._left.find(b"\n", searched)) == -1:
+            if len(self._left) > self._max_bytes:
+                line = line or self._left[: self._max_bytes + 1]
+                self._left.clear()
+            searched = len(self._left)
+            chunk = self._read_chunk()
+            if not chunk:
+                end = len(self._left) - 1
+                break
+            self._left += chunk
+        line = line or self._left[: end + 1][: self._max_bytes + 1]
+        del self._left[: end + 1]
+        return bytes(line)
+
+    def _read_chunk(self) -> bytes:
+        ready, _, _ = select.select([self._file, self._wake], [], [])
+        return b"" if self._wake in ready else os.read(self._file, _CHUNK_BYTES)
+
+    def interrupt(self) -> None:
+        """End a read that waits."""
+        with suppress(OSError):
+            os.write(self._waker, b"\0")
+
+    def close(self) -> None:
+        """Close what this opened; the file stays open."""
+        os.close(self._wake)
+        os.close(self._waker)
 
 
-def _print_line(line: bytes) -> None:
-    sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
+async def read_lines(file: IO[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
+    """Yield the lines of a file, cut as `LineSource` does. Raises OSError."""
+    with closing(LineSource(file, max_bytes)) as source:
+        while True:
+            reading = asyncio.ensure_future(asyncio.to_thread(source.read_line))
+            try:
+                line = await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                source.interrupt()
+                await reading
+                raise
+            if not line:
+                return
+            yield line

@@ -98,9 +98,7 @@ def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """
     from paddock.cluster.database import Database
     from paddock.cluster.migrate import check_tables
-    from paddock.cluster.reseal import Resealed
-    from paddock.cluster.reseal import reseal as seal_rows
-    from paddock.cluster.seals import open_seals
+    from paddock.cluster.seals import Resealed, open_seals, reseal_rows
 
     settings = load(workspace, flags=flags).settings
     url = find_url(settings)
@@ -111,7 +109,7 @@ def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     async def run() -> Resealed:
         async with Database(url, name="paddock reseal") as database:
             await check_tables(database)
-            return await seal_rows(database, seals)
+            return await reseal_rows(database, seals)
 
     found = asyncio.run(run())
     if as_json:
@@ -145,7 +143,17 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     if as_json:
         print_json(found.model_dump(mode="json"))
     elif found.applied == found.newest:
-        _print_status(found)
+        print_table(
+            ("node", "state", "running", "last seen", "url"),
+            [
+                (each.id, each.state, str(each.running), f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-")
+                for each in found.nodes
+            ],
+            empty="no replica has used this database yet",
+        )
+        runs = ", ".join(f"{number} {state}" for state, number in found.runs.items()) or "none"
+        checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
+        click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
     if found.applied < found.newest:
         raise CommandFailure(
             f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
@@ -194,20 +202,6 @@ def runs(*, state: "State | None", limit: int, workspace: Path, flags: dict[str,
         ],
         empty="no such request",
     )
-
-
-def _print_status(found: "ClusterStatus") -> None:
-    print_table(
-        ("node", "state", "running", "last seen", "url"),
-        [
-            (each.id, each.state, str(each.running), f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-")
-            for each in found.nodes
-        ],
-        empty="no replica has used this database yet",
-    )
-    runs = ", ".join(f"{count} {state}" for state, count in found.runs.items()) or "none"
-    checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
-    click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
 
 
 def find_url(settings: "Settings") -> str:

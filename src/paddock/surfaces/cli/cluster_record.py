@@ -5,7 +5,7 @@ import json
 import select
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -23,14 +23,16 @@ from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.search import RecordFilter
 from paddock.surfaces.cli import options
+from paddock.surfaces.cli.audit import render_facts
 from paddock.surfaces.cli.cluster import find_url
 from paddock.surfaces.cli.failure import PRINTED_KEY, CommandFailure
-from paddock.surfaces.cli.record_facts import render_facts
 from paddock.surfaces.cli.table import print_json, print_row, print_table
 
 _POLL_INTERVAL_S = 0.5
 _PRINTED_ROWS = 1000
 """Maximum number of rows that are aligned as one table on a terminal."""
+_MAX_SHOWN_IDS = 10_000
+"""Maximum number of printed records that are recognized if they come again while the record is followed."""
 _COLUMNS = ("time", "node", "event", "request", "facts")
 
 
@@ -44,12 +46,24 @@ def print_tail(url: str, wanted: RecordFilter, *, limit: int, follow: bool, as_j
             follower = RecordFollower(database)
             await follower.start()
             async with open_record(database) as reader, aclosing(reader.read(wanted, limit=limit)) as found:
-                if follow:
-                    shown = await _print_lines(found, as_json=as_json, keep=limit)
-                else:
+                if not follow:
                     await _print_all(found, as_json=as_json, empty="no records match")
                     return
-            await _follow(follower, wanted, shown, as_json=as_json)
+                shown: deque[str] = deque(maxlen=min(limit, _MAX_SHOWN_IDS))
+                async for each in found:
+                    _print_line(each, as_json=as_json)
+                    shown.append(each.record.id)
+            # Print the records that come, until Ctrl-C, or until standard output has no reader.
+            known = set(shown)
+            output = select.poll()
+            output.register(sys.stdout, 0)  # only errors are reported
+            while not output.poll(0):
+                for new in await follower.read_new():
+                    if wanted.matches(new.record) and new.record.id not in known:
+                        _print_line(new, as_json=as_json)
+                sys.stdout.flush()
+                await asyncio.sleep(_POLL_INTERVAL_S)
+            raise BrokenPipeError
 
     asyncio.run(run())
 
@@ -113,21 +127,18 @@ def print_verdict(settings: Settings, keys: Sequence[str], known: Sequence[Path]
     if as_json:
         print_json(report.model_dump(mode="json"))
     else:
-        _print_report(report)
+        for kind, findings in (("note", report.notes), ("problem", report.problems)):
+            for finding in findings:
+                click.echo(f"{kind}: {render_finding(finding)}")
+        click.echo(
+            f"{'ok' if report.ok else 'changed'}: {count(report.records, 'record')} of "
+            f"{count(report.nodes, 'node')} in {count(report.chains, 'chain')}, "
+            f"{count(report.checkpoints, 'checkpoint')}"
+        )
+        if report.last is not None:
+            click.echo(f"last checkpoint: {report.last} of {report.time}, root {report.root}")
+        click.echo(f"not signed yet: {count(report.unsigned, 'record')}")
     click.get_current_context().exit(0 if report.ok else 1)
-
-
-def _print_report(report: RecordReport) -> None:
-    for kind, findings in (("note", report.notes), ("problem", report.problems)):
-        for finding in findings:
-            click.echo(f"{kind}: {render_finding(finding)}")
-    click.echo(
-        f"{'ok' if report.ok else 'changed'}: {count(report.records, 'record')} of {count(report.nodes, 'node')} "
-        f"in {count(report.chains, 'chain')}, {count(report.checkpoints, 'checkpoint')}"
-    )
-    if report.last is not None:
-        click.echo(f"last checkpoint: {report.last} of {report.time}, root {report.root}")
-    click.echo(f"not signed yet: {count(report.unsigned, 'record')}")
 
 
 def render_finding(finding: RecordFinding) -> str:
@@ -178,9 +189,15 @@ async def _chain(first: NodeRecord, others: AsyncIterator[NodeRecord]) -> AsyncI
 
 async def _print_all(found: AsyncIterator[NodeRecord], *, as_json: bool, empty: str) -> int:
     """Print records as they are read: rows, or one JSON array. Return their number."""
-    if as_json:
-        return await _print_array(found)
     number = 0
+    if as_json:
+        click.get_current_context().meta[PRINTED_KEY] = True
+        async for each in found:
+            click.echo("," if number else "[", nl=sys.stdout.isatty())
+            click.echo(json.dumps(each.dump()), nl=False)
+            number += 1
+        click.echo("]" if number else "[]")
+        return number
     rows: list[tuple[str, ...]] = []
     async for each in found:
         number += 1
@@ -191,40 +208,6 @@ async def _print_all(found: AsyncIterator[NodeRecord], *, as_json: bool, empty: 
     if rows or not number:
         print_table(_COLUMNS, rows, empty=empty)
     return number
-
-
-async def _print_array(found: AsyncIterator[NodeRecord]) -> int:
-    click.get_current_context().meta[PRINTED_KEY] = True
-    number = 0
-    async for each in found:
-        click.echo("," if number else "[", nl=sys.stdout.isatty())
-        click.echo(json.dumps(each.dump()), nl=False)
-        number += 1
-    click.echo("]" if number else "[]")
-    return number
-
-
-async def _print_lines(found: AsyncIterator[NodeRecord], *, as_json: bool, keep: int) -> set[str]:
-    """Print one line for each record; return the ids of the last `keep`."""
-    shown: deque[str] = deque(maxlen=min(keep, 10_000))
-    async for each in found:
-        _print_line(each, as_json=as_json)
-        shown.append(each.record.id)
-    return set(shown)
-
-
-async def _follow(follower: RecordFollower, wanted: RecordFilter, shown: set[str], *, as_json: bool) -> None:
-    """Print the records that come, until Ctrl-C, or until standard output has no reader."""
-    reader = select.poll()
-    reader.register(sys.stdout, 0)  # only errors are reported
-    while not reader.poll(0):
-        new: Iterable[NodeRecord] = await follower.read_new()
-        for each in new:
-            if wanted.matches(each.record) and each.record.id not in shown:
-                _print_line(each, as_json=as_json)
-        sys.stdout.flush()
-        await asyncio.sleep(_POLL_INTERVAL_S)
-    raise BrokenPipeError
 
 
 def _print_line(found: NodeRecord, *, as_json: bool) -> None:

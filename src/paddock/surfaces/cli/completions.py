@@ -1,4 +1,4 @@
-"""Shell completions: existing names for the typed prefix. Nothing is started, and no network is used.
+"""`paddock completion`, and the names that a shell completes. Nothing is started, and no network is used.
 
 Errors give no completions, because a shell cannot display them.
 """
@@ -13,6 +13,7 @@ import click
 from paddock.model.errors import PaddockError
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
+from paddock.surfaces.cli.help import render_examples
 
 _MAX_HANDLES = 50
 
@@ -64,3 +65,23 @@ runtimes = _complete_from(lambda settings, _workspace: settings.runtimes.languag
 servers = _complete_from(_list_servers)
 script_tools = _complete_from(_list_script_tools)
 handles = _complete_from(_list_handles)
+
+
+@click.command(
+    "completion",
+    epilog=render_examples(
+        'eval "$(paddock completion bash)"',
+        'paddock completion zsh > "${fpath[1]}/_paddock"',
+        "paddock completion fish > ~/.config/fish/completions/paddock.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print the completion script of a shell."""
+    from click.shell_completion import get_completion_class
+
+    from paddock.surfaces.cli import root  # imports this module to run the command
+
+    completion = get_completion_class(shell)
+    assert completion is not None
+    click.echo(completion(root.command, {}, "paddock", "_PADDOCK_COMPLETE").source())

@@ -12,7 +12,7 @@ import click
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import holds_more
-from paddock.model.outcome import Outcome, Status, write_outcome
+from paddock.model.outcome import Status, write_outcome
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import render_examples
@@ -55,7 +55,17 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     logging.getLogger("paddock").addHandler(logging.NullHandler())  # standard error is for the one line
     number = 0
     try:
-        outcome, number = _run_stdin_request(workspace, flags)
+        settings = load(workspace, flags=flags).settings
+        max_bytes = settings.limits.compute.frame_bytes
+        raw = sys.stdin.buffer.read(max_bytes + 1)
+        if len(raw) > max_bytes:
+            raise InvalidInput(f"invalid JSON: the request is larger than {max_bytes} bytes")
+        if holds_more(raw, values := settings.limits.compute.frame_values):
+            how = "send less, or raise `limits.compute.frame_values`"
+            raise InvalidInput(f"invalid JSON: the request has more than {values} values; {how}")
+        computation = _read_request(parse_json(raw))
+        request = computation.build_request(actor=find_actor(), surface="cli", workspace=workspace)
+        outcome, number = asyncio.run(carry_out(request, settings))
     except PaddockError as problem:
         outcome, answer = None, build_refused_envelope(problem)
     else:
@@ -76,22 +86,6 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         for warning in answer.warnings:
             warn(warning)
     click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer.ok))
-
-
-def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
-    """Run the request on standard input; return its outcome, and the interrupting signal. Raises PaddockError."""
-    settings = load(workspace, flags=flags).settings
-    max_bytes = settings.limits.compute.frame_bytes
-    raw = sys.stdin.buffer.read(max_bytes + 1)
-    if len(raw) > max_bytes:
-        raise InvalidInput(f"invalid JSON: the request is larger than {max_bytes} bytes")
-    if holds_more(raw, values := settings.limits.compute.frame_values):
-        how = "send less, or raise `limits.compute.frame_values`"
-        raise InvalidInput(f"invalid JSON: the request has more than {values} values; {how}")
-    request = _read_request(parse_json(raw)).build_request(
-        actor=find_actor(), surface="cli", workspace=workspace
-    )
-    return asyncio.run(carry_out(request, settings))
 
 
 def _read_request(body: Json) -> ComputationRequest:

@@ -1,11 +1,13 @@
 """`paddock config`: the settings in force."""
 
 import json
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import click
 
-from paddock.model.base import Json
 from paddock.model.texts import suggest
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.loader import load
@@ -45,21 +47,14 @@ def show(prefix: str, workspace: Path, flags: dict[str, str], *, as_json: bool) 
         groups = {key.rpartition(".")[0] for key in known}
         nearest = suggest(prefix, [*known, *groups])
         raise click.BadParameter(f"there is no setting {prefix}{nearest}", param_hint="PREFIX")
-    values = {key: _find_value(dumped, key) for key in keys}
+    values: dict[str, Any] = {key: reduce(getitem, key.split("."), dumped) for key in keys}
     if as_json:
         print_json({key: {"value": values[key], "source": merged.sources[key]} for key in keys})
     else:
         print_table(
             ("setting", "value", "source"),
-            [(key, _render_value(values[key]), merged.sources[key]) for key in keys],
+            [
+                (key, "" if values[key] is None else json.dumps(values[key]), merged.sources[key])
+                for key in keys
+            ],
         )
-
-
-def _find_value(tree: Json, key: str) -> Json:
-    for name in key.split("."):
-        tree = tree[name]
-    return tree
-
-
-def _render_value(value: Json) -> str:
-    return "" if value is None else json.dumps(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.model.outcome import SandboxFacts
-from paddock.model.sandbox import Examination, Layer, TierReport
+from paddock.model.sandbox import Examination
 from paddock.model.texts import install_command
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.schema import Settings
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
     from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
     from paddock.gate.state_check import PlaceReport
+
+
+_CHANGES = "long loops run 2 to 14 times faster, but bugs in V8's compilers become reachable for a program"
+_JIT = ("jit", "granted", f"a JavaScript program may be compiled on request: {_CHANGES}", "")
+_JITLESS = (
+    "jit",
+    "not granted",
+    f"JavaScript is interpreted. If compiled, {_CHANGES}",
+    "to allow it: jit = true under [grants] in the user's paddock.toml",
+)
 
 
 @click.command("doctor", epilog=render_examples("paddock doctor", "paddock doctor --json"))
@@ -111,9 +121,16 @@ def _print_report(
     *,
     jit: bool,
 ) -> None:
-    rows = [_build_layer_row(layer) for layer in found.layers] + [
-        _build_tier_row(tier) for tier in found.tiers
-    ]
+    rows: list[tuple[str, str, str, str]] = []
+    for layer in found.layers:
+        state, fix = ("available", "") if layer.available else ("missing", layer.fix)
+        rows.append((f"layer {layer.name}", state, layer.detail, fix))
+    for tier in found.tiers:
+        worked = [name for name, refused in tier.attempts.items() if not refused]
+        left = f"all refused except: {', '.join(worked)}" if worked else "all refused"
+        tried = f"{len(tier.attempts)} attacks tried, {left}"
+        state = "opt-in" if tier.tier == "unconfined" else "proved" if tier.proved else "not proved"
+        rows.append((f"tier {tier.tier}", state, tried if tier.proved else tier.why, tier.fix))
     rows += [(name, *_describe_toolchain(each)) for name, each in toolchains.items()]
     rows.append(("packages", *_describe_installer()))
     rows.append(_JIT if jit else _JITLESS)
@@ -128,26 +145,3 @@ def _print_report(
     print_lines(f"  not confined: {risk}" for risk in risks)
     if not found.sufficient:
         print_lines(["programs will not run: follow a fix above, or lower sandbox.minimum_tier"])
-
-
-_CHANGES = "long loops run 2 to 14 times faster, but bugs in V8's compilers become reachable for a program"
-_JIT = ("jit", "granted", f"a JavaScript program may be compiled on request: {_CHANGES}", "")
-_JITLESS = (
-    "jit",
-    "not granted",
-    f"JavaScript is interpreted. If compiled, {_CHANGES}",
-    "to allow it: jit = true under [grants] in the user's paddock.toml",
-)
-
-
-def _build_layer_row(layer: Layer) -> tuple[str, str, str, str]:
-    state = "available" if layer.available else "missing"
-    return f"layer {layer.name}", state, layer.detail, "" if layer.available else layer.fix
-
-
-def _build_tier_row(tier: TierReport) -> tuple[str, str, str, str]:
-    worked = [name for name, refused in tier.attempts.items() if not refused]
-    left = f"all refused except: {', '.join(worked)}" if worked else "all refused"
-    refused = f"{len(tier.attempts)} attacks tried, {left}"
-    state = "opt-in" if tier.tier == "unconfined" else "proved" if tier.proved else "not proved"
-    return f"tier {tier.tier}", state, refused if tier.proved else tier.why, tier.fix

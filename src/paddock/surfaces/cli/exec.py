@@ -6,12 +6,12 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import click
 from pydantic import ValidationError
 
-from paddock.engines.packages.progress import on_progress
+from paddock.engines.packages.interface import on_progress
 from paddock.foundation.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
@@ -42,7 +42,6 @@ from paddock.surfaces.cli.help import render_examples
 from paddock.surfaces.cli.interrupts import is_interrupt
 from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.output_files import LocalFiles, StoredFiles, save_files
-from paddock.surfaces.cli.output_reply import print_response
 from paddock.surfaces.cli.program_options import (
     add_program_options,
     explain_request,
@@ -51,7 +50,7 @@ from paddock.surfaces.cli.program_options import (
 )
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.surfaces.cli.server import ServerOptions, SessionRunner, add_server_options, check_server_options
-from paddock.surfaces.cli.stream_output import OutputStreamer
+from paddock.surfaces.cli.stream_output import OutputStreamer, print_response
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import decode_utf8
 from paddock.surfaces.rendering.program_response import list_notes, program_response
@@ -187,8 +186,9 @@ def command(
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         check_server_options(context, session, server)
         settings = None if session is not None else read_settings(workspace, flags, given)
-        program = _find_program(_Named(runtime, file, given["code"], context.meta[_REST_KEY]), settings)
-        work = _build_work(program, {**given, "workspace": workspace, "session": session})
+        del given["show"]  # a setting has it
+        program = _find_program(runtime, file, given.pop("code"), context.meta[_REST_KEY], settings)
+        work = _build_work(program, workspace=workspace, session=session, **given)
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
         on_server = SessionRunner(server, work, limits)
         runner = on_server if settings is None else _LocalRunner(settings, workspace, work, limits)
@@ -229,15 +229,6 @@ def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
     raise CommandFailure(message, exit_code=EXIT_NO_RUNTIME)
 
 
-class _Named(NamedTuple):
-    """What the command line names."""
-
-    runtime: str | None
-    file: str | None
-    code: str | None
-    args: Sequence[str]
-
-
 class _GivenProgram(NamedTuple):
     """What is run."""
 
@@ -247,18 +238,30 @@ class _GivenProgram(NamedTuple):
     args: Sequence[str]
 
 
-def _find_program(named: _Named, settings: Settings | None) -> _GivenProgram:
+def _find_program(
+    runtime: str | None, file: str | None, code: str | None, args: Sequence[str], settings: Settings | None
+) -> _GivenProgram:
     """Return the program, with its runtime where the command line leaves it out. None: a server has the settings.
 
     A single file is run by the runtime of its suffix. A command is run by the runtime whose executable it is, and any
     other command by `shell`. Raises UsageError without a program, and Failure for an unknown runtime.
     """
-    from paddock.engines.programs.recipe import recipes
+    from paddock.engines.programs.recipe import find_executable_runtime, recipes
 
     known = recipes({} if settings is None else settings.runtimes.recipes)
-    program = _find_command(named, known) or _find_file(named, known)
-    if program is None and named.runtime is not None:
-        program = _GivenProgram(read_language(named.runtime), *named[1:])
+    program: _GivenProgram | None = None
+    if runtime is None:
+        if code is None and args:
+            found = find_executable_runtime(args[0], known)
+            if found is None or found == "shell":  # a shell takes no arguments of its own
+                program = _GivenProgram("shell", None, 'exec "$@"', args)
+            else:
+                program = _GivenProgram(found, None, None, args[1:])
+    else:
+        language = read_language(runtime)
+        if file is None and code is None and language not in known:
+            program = _find_file(runtime, args, known)
+        program = program or _GivenProgram(language, file, code, args)
     if program is not None and settings is not None:
         require_runtime(program.runtime, settings.runtimes)
     if program is None or (program.code is None and program.file is None and not program.args):
@@ -266,27 +269,12 @@ def _find_program(named: _Named, settings: Settings | None) -> _GivenProgram:
     return program
 
 
-def _find_command(named: _Named, known: "Mapping[str, Recipe]") -> _GivenProgram | None:
-    """Return the program for a command line without a runtime, a file and code."""
-    from paddock.engines.programs.recipe import find_executable_runtime
-
-    if named.runtime is not None or named.code is not None or not named.args:
-        return None
-    runtime = find_executable_runtime(named.args[0], known)
-    if runtime is None or runtime == "shell":  # a shell takes no arguments of its own
-        return _GivenProgram("shell", None, 'exec "$@"', named.args)
-    return _GivenProgram(runtime, None, None, named.args[1:])
-
-
-def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _GivenProgram | None:
+def _find_file(file: str, args: Sequence[str], known: "Mapping[str, Recipe]") -> _GivenProgram | None:
     """Return the program for a file that stands where a runtime could. Raises UsageError for an unknown suffix."""
     from paddock.engines.programs.recipe import find_suffix_runtime
 
-    file = named.runtime
-    if file is None or read_language(file) in known or named.file is not None or named.code is not None:
-        return None
     if (runtime := find_suffix_runtime(Path(file), known)) is not None:
-        return _GivenProgram(runtime, file, None, named.args)
+        return _GivenProgram(runtime, file, None, args)
     if Path(file).is_file():
         what = f"{file}: no language has the suffix of this file; name one: paddock exec RUNTIME {file}"
         raise click.UsageError(what)
@@ -296,22 +284,10 @@ def _find_file(named: _Named, known: "Mapping[str, Recipe]") -> _GivenProgram | 
     return None
 
 
-def _build_work(program: _GivenProgram, given: dict[str, Any]) -> RuntimeRun:
-    runtime, file, code, args = program
-    if len(args) > MAX_ARGUMENTS:
-        raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
-    options: dict[str, Any] = {**given, "code": code}
-    del options["show"]  # a setting has it
-    fields = _read_options(runtime, file, **options)
-    return make_work(runtime, fields.pop("code"), {**fields, "args": args})
-
-
-def _read_options(
-    runtime: str,
-    file: str | None,
+def _build_work(
+    program: _GivenProgram,
     *,
     workspace: Path,
-    code: str | None,
     with_stdin: bool | None,
     access: Access | None,
     network: str | list[str] | None,
@@ -326,17 +302,22 @@ def _read_options(
     env: dict[str, str],
     session: str | None,
     **plain: str | None,
-) -> dict[str, Json]:
-    """Return the fields of a program's request that options set."""
+) -> RuntimeRun:
+    """Return the program's request, with the fields that options set."""
+    runtime, file, code, args = program
+    if len(args) > MAX_ARGUMENTS:
+        raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
     if code is not None and file is not None:
         raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
         raise click.UsageError("The program and --stdin cannot both come from standard input.")
     own_place = bool(file_in or outputs or session) or needs_own_folder(runtime, packages)
-    return {
+    if file is not None:
+        code = read_source(file)
+    fields: dict[str, Json] = {
         **plain,
+        "args": args,
         "access": access,
-        "code": code if file is None else read_source(file),
         "file": "" if own_place or file in (None, "-") else below(workspace, Path(file)),
         "files": [read_input(given) for given in file_in],
         "outputs": outputs or None,
@@ -351,6 +332,7 @@ def _read_options(
         "keep": not no_keep,
         "combined": combined,
     }
+    return make_work(runtime, code, fields)
 
 
 class ExecRunner(StoredFiles, Protocol):
@@ -373,14 +355,9 @@ class _LocalRunner(LocalFiles):
         super().__init__(settings, workspace)
         self.keeps_output = settings.artifacts.enabled
         self._settings = settings
-        fields = {
-            "actor": find_actor(),
-            "surface": "cli",
-            "workspace": workspace,
-            "work": work,
-            "limits": limits,
-        }
-        self._request = ExecutionRequest.model_validate(fields)
+        self._request = ExecutionRequest(
+            actor=find_actor(), surface="cli", workspace=workspace, work=work, limits=limits
+        )
 
     def run(self, on_output: "OnOutput | None") -> tuple[Outcome, int]:
         stop = asyncio.Event()
@@ -405,12 +382,11 @@ def _execute(
         if passing.broken is not None:
             raise passing.broken
         listed = save_files(outcome, runner, output_dir, exit_code=EXIT_OWN_FAILURE)
-        lost = "" if answered or not runner.keeps_output else _not_kept(outcome)
-        text = (
-            ""
-            if as_json
-            else "\n".join(filter(None, (explain_failure(outcome), *list_notes(outcome), lost, listed)))
-        )
+        # A person may look for the output later: report why it was not stored although it should be.
+        stores = runner.keeps_output and not answered
+        lost = outcome.program.not_kept if stores and outcome.program is not None else ""
+        notes = (explain_failure(outcome), *list_notes(outcome), lost, listed)
+        text = "" if as_json else "\n".join(filter(None, notes))
         passing.end(more=bool(text))
         if as_json or answered:
             response = program_response(outcome, work)
@@ -424,11 +400,6 @@ def _execute(
             what = f"cannot write the output: {error.strerror}"
             raise CommandFailure(what, exit_code=EXIT_OWN_FAILURE) from None
     return EXIT_SIGNAL_BASE + cut_short if cut_short else exit_code(outcome)
-
-
-def _not_kept(outcome: Outcome) -> str:
-    """Return why output was not stored although it should be, for a person who may look for it later; or ""."""
-    return outcome.program.not_kept if outcome.program else ""
 
 
 def explain_failure(outcome: Outcome) -> str:

@@ -16,9 +16,12 @@ class CommandGroup(click.Group):
     """A group of commands whose help has whole sentences. The error for an unknown command names the nearest one."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command, whatever its length."""
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, _first_sentence(found.help or "")) for name, found in commands if found is not None]
+        """Write the first sentence of each command, whatever its length, without its full stop."""
+        rows: list[tuple[str, str]] = []
+        for name in self.list_commands(ctx):
+            if (found := self.get_command(ctx, name)) is not None:
+                first = (found.help or "").partition("\n\n")[0].replace("\n", " ").split(". ")[0]
+                rows.append((name, " ".join(first.split()).removesuffix(".")))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
@@ -36,12 +39,6 @@ class CommandGroup(click.Group):
                 hint = f"See `{ctx.command_path} --help`."
             ctx.fail(f"No such command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
-
-
-def _first_sentence(text: str) -> str:
-    """Return the first sentence of a help text without its full stop, like click for short ones."""
-    first = text.partition("\n\n")[0].replace("\n", " ").split(". ")[0]
-    return " ".join(first.split()).removesuffix(".")
 
 
 _OPTIONS_ELSEWHERE = {

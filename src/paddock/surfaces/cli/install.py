@@ -1,11 +1,14 @@
 """`paddock install`: add Paddock to an MCP client's configuration, or remove it."""
 
+import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +31,14 @@ from paddock.surfaces.cli.clients.entry import (
     read_command,
     update_command,
 )
-from paddock.surfaces.cli.clients.files import FileDraft, check_drafts, read_draft, write_drafts
-from paddock.surfaces.cli.clients.presence import is_installed
-from paddock.surfaces.cli.clients.servers import draft_move, list_shared
+from paddock.surfaces.cli.clients.files import (
+    FileDraft,
+    check_drafts,
+    draft_move,
+    list_shared,
+    read_draft,
+    write_drafts,
+)
 from paddock.surfaces.cli.clients.table import CLIENTS, McpClient, Scope
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
@@ -42,6 +50,7 @@ ANY_CLIENT = "mcp-json"
 """Stands for every client that is not in the table."""
 _HELP_COLUMNS = 70
 """Width of the list of clients on the help page, in columns."""
+_BACKUP = re.compile(r"\.backup(?:\.[0-9]+)?\Z")
 
 
 class _InstallRequest(NamedTuple):
@@ -96,21 +105,18 @@ class _ClientName(click.Choice[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:
             return value
-        near = _find_nearest_clients(value.lower(), self.choices)
+        # Names like `value`, as a whole or by one of their words, those with the same beginning first.
+        typed = value.lower()
+        words = {word for name in self.choices for word in (name, *name.split("-"))}
+        similar = find_nearest(typed, words, limit=3)
+        nearest = max(similar, key=lambda word: word[:2] == typed[:2], default="")
+        near = [name for name in self.choices if nearest in (name, *name.split("-"))]
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise click.UsageError(
             f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "
             f"`paddock install {ANY_CLIENT}` prints the entry for any other.",
             ctx,
         )
-
-
-def _find_nearest_clients(value: str, names: Sequence[str]) -> list[str]:
-    """Return names like `value`, as a whole or by one of their words, those with the same beginning first."""
-    words = {word for name in names for word in (name, *name.split("-"))}
-    near = find_nearest(value, words, limit=3)
-    word = max(near, key=lambda word: word[:2] == value[:2], default="")
-    return [name for name in names if word in (name, *name.split("-"))]
 
 
 @click.command(
@@ -192,11 +198,19 @@ def command(
         return
     if client is None:
         raise click.UsageError("Missing argument 'CLIENT'. `paddock install --list` lists them.")
-    _check_together(client, scope, replace=replace, remove=remove, move_servers=move_servers)
+    given = {"--remove": remove, "--replace": replace, "--scope": scope, "--move-servers": move_servers}
+    surplus = next((option for option, value in given.items() if value), "")
+    if client == ANY_CLIENT and surplus:
+        raise click.UsageError(f"{ANY_CLIENT} prints an entry and changes no file; leave {surplus} out.")
+    if remove and move_servers:
+        raise click.UsageError(
+            "--move-servers is only possible when Paddock is added; leave --remove or --move-servers out."
+        )
     served = workspace if docker and is_absolute_elsewhere(workspace) else str(folder)
     if client == ANY_CLIENT:
         built = build_docker_command(docker, served) if docker else build_native_command(folder)
-        _print_entry({name: build_entry("plain", built)})
+        document = {"mcpServers": {name: build_entry("plain", built)}}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     scopes = CLIENTS[client].scopes
     if scope is not None and scope not in scopes:
@@ -207,29 +221,12 @@ def command(
     _write_drafts(wish, main, move, dry_run=dry_run, as_json=as_json)
 
 
-def _check_together(
-    client: str, scope: Scope | None, *, replace: bool, remove: bool, move_servers: bool
-) -> None:
-    """Raise UsageError for options that would have no effect."""
-    given = {"--remove": remove, "--replace": replace, "--scope": scope, "--move-servers": move_servers}
-    surplus = next((option for option, value in given.items() if value), "")
-    if client == ANY_CLIENT and surplus:
-        raise click.UsageError(f"{ANY_CLIENT} prints an entry and changes no file; leave {surplus} out.")
-    if remove and move_servers:
-        raise click.UsageError(
-            "--move-servers is only possible when Paddock is added; leave --remove or --move-servers out."
-        )
-
-
-def _list_clients() -> str:
-    """Return the names of the clients for the help page, which would break them at their hyphens."""
-    names = ", ".join((*CLIENTS, ANY_CLIENT))
-    lines = textwrap.wrap(names, _HELP_COLUMNS, break_on_hyphens=False)
-    return "\n    ".join(["\b", "CLIENT is one of:", *(f"  {line}" for line in lines)])
-
-
 assert command.help is not None
-command.help = command.help.replace("{clients}", _list_clients())
+# click would break the names at their hyphens.
+_names = textwrap.wrap(", ".join((*CLIENTS, ANY_CLIENT)), _HELP_COLUMNS, break_on_hyphens=False)
+command.help = command.help.replace(
+    "{clients}", "\n    ".join(["\b", "CLIENT is one of:", *(f"  {line}" for line in _names)])
+)
 
 
 def _find_folder(workspace: str, docker: str) -> Path:
@@ -330,8 +327,16 @@ def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run:
     file = wish.workspace / SHARED_SERVERS_FILE
     shared = read_draft(file, wish.workspace).find_same_file(main)
     names = list_shared(shared)
-    if not names or not (asked or _confirm_move(wish, file, names, dry_run=dry_run)):
+    if not names:
         return _ServersMove()
+    if not asked:
+        warn(
+            f"{wish.about.title} starts the servers of {file} itself, so its agent can call them without Paddock, "
+            f"too: {', '.join(names)}. To move them to {OWN_SERVERS_FILE}: {wish.write_command('--move-servers')}"
+        )
+        can_ask = sys.stdin.isatty() and sys.stderr.isatty() and not dry_run
+        if not (can_ask and click.confirm("Move them now?", err=True)):
+            return _ServersMove()
     own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).find_same_file(main, shared)
     if own is shared:
         raise CommandFailure(
@@ -344,22 +349,20 @@ def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run:
     return _ServersMove(moved, own, shared)
 
 
-def _confirm_move(wish: _InstallRequest, file: Path, names: Sequence[str], *, dry_run: bool) -> bool:
-    warn(
-        f"{wish.about.title} starts the servers of {file} itself, so its agent can call them without Paddock, too: "
-        f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: {wish.write_command('--move-servers')}"
-    )
-    at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    return at_terminal and not dry_run and click.confirm("Move them now?", err=True)
-
-
 def _write_drafts(
     wish: _InstallRequest, main: FileDraft, move: _ServersMove, *, dry_run: bool, as_json: bool
 ) -> None:
     """Write the drafts, unless it is a dry run, and print the result."""
     # The servers' new file is written first: after an interruption they are in both files, never in none.
     drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
-    backups = _warn_of_obstacles(drafts) if dry_run else write_drafts(drafts)
+    backups: list[Path] = []
+    if not dry_run:
+        backups = write_drafts(drafts)
+    else:
+        try:
+            check_drafts(drafts)
+        except ConfigurationError as error:  # the same error would prevent writing them
+            warn(str(error))
     difference = "\n".join(text for draft in drafts if (text := draft.render_diff()))
     if as_json:
         facts = {"file": str(main.file), "scope": wish.scope, "changed": bool(difference) and not dry_run}
@@ -378,15 +381,6 @@ def _write_drafts(
     _point_to_other_scope(wish, main)
 
 
-def _warn_of_obstacles(drafts: Sequence[FileDraft]) -> list[Path]:
-    """Warn of obstacles that would prevent writing the drafts."""
-    try:
-        check_drafts(drafts)
-    except ConfigurationError as error:
-        warn(str(error))
-    return []
-
-
 def _point_to_other_scope(wish: _InstallRequest, main: FileDraft) -> None:
     """Print where else the client has an entry with this name: the client decides which of the two counts."""
     for scope in wish.about.scopes:
@@ -397,24 +391,16 @@ def _point_to_other_scope(wish: _InstallRequest, main: FileDraft) -> None:
             there = draft.read_entries(wish.about.key).get(wish.name)
         except ConfigurationError:
             return
-        if there is not None and draft.file != main.file:
-            print_note(f"{draft.file} also has `{wish.name}`{_explain_other(wish, scope, there)}")
-
-
-def _explain_other(wish: _InstallRequest, scope: Scope, there: object) -> str:
-    """Return a description of an entry with the same name in another scope, and what to do."""
-    if read_command(there) is None:
-        return f", which is another server; {wish.about.title} uses one of the two. To have both, use --name."
-    serves = find_workspace(there)
-    replace = ["--replace"] if serves and not _is_same_place(serves, wish.served) else []
-    remove = wish.write_command("--scope", scope, "--remove", *replace)
-    return f"{f', serving {serves}' if serves else ''}; to remove it: {remove}"
-
-
-def _print_entry(entries: Mapping[str, Any]) -> None:
-    import json
-
-    click.echo(json.dumps({"mcpServers": entries}, indent=2, ensure_ascii=False))
+        if there is None or draft.file == main.file:
+            continue
+        if read_command(there) is None:
+            about = f", which is another server; {wish.about.title} uses one of the two. To have both, use --name."
+        else:
+            serves = find_workspace(there)
+            replace = ["--replace"] if serves and not _is_same_place(serves, wish.served) else []
+            remove = wish.write_command("--scope", scope, "--remove", *replace)
+            about = f"{f', serving {serves}' if serves else ''}; to remove it: {remove}"
+        print_note(f"{draft.file} also has `{wish.name}`{about}")
 
 
 def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
@@ -422,14 +408,19 @@ def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for client, about in CLIENTS.items():
         files = {scope: about.locate(scope, workspace) for scope in about.scopes}
-        served = {scope: _find_served(about, file, name) for scope, file in files.items()}
+        served: dict[str, str] = {}
+        for scope, file in files.items():
+            with suppress(ConfigurationError):  # a file that cannot be read counts as none
+                there = read_draft(file, None).read_entries(about.key).get(name)
+                if read_command(there) is not None:
+                    served[scope] = find_workspace(there)
         rows.append(
             {
                 "client": client,
                 "title": about.title,
-                "installed": is_installed(about),
+                "installed": _is_installed(about),
                 "files": {scope: str(file) for scope, file in files.items()},
-                "serves": {scope: where for scope, where in served.items() if where is not None},
+                "serves": served,
             }
         )
     if as_json:
@@ -449,10 +440,37 @@ def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
     )
 
 
-def _find_served(about: McpClient, file: Path, name: str) -> str | None:
-    """Return the workspace that an entry serves; None without an entry, or without a readable file."""
+def _is_installed(client: McpClient) -> bool:
+    """Return whether the client's command, or a file that the client has written, exists.
+
+    `paddock install` may have created a client's directory itself. Therefore a configuration file with only Paddock in
+    it, and the backups beside it, do not count.
+    """
+    if client.program and shutil.which(client.program) is not None:
+        return True
+    if not client.sign:
+        return False
+    configured = {
+        Path.home() / name: about
+        for about in CLIENTS.values()
+        for names in about.user.values()
+        for name in names
+    }
+    for folder, _, names in os.walk(Path.home() / client.sign):
+        for name in names:
+            about = configured.get(Path(folder, _BACKUP.sub("", name)))
+            if about is None or not _holds_paddock_alone(Path(folder, name), about):
+                return True
+    return False
+
+
+def _holds_paddock_alone(file: Path, client: McpClient) -> bool:
+    """Return whether a configuration file has only entries of Paddock; a backup counts like its original."""
+    if _BACKUP.search(file.name):
+        return True
     try:
-        there = read_draft(file, None).read_entries(about.key).get(name)
+        draft = read_draft(file, None)
+        entries = draft.read_entries(client.key)
     except ConfigurationError:
-        return None
-    return None if read_command(there) is None else find_workspace(there)
+        return False
+    return draft.holds_only(client.key) and all(read_command(entry) is not None for entry in entries.values())

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from paddock.engines.servers.config import HttpServer
     from paddock.gate.servers import ServerService
     from paddock.model.base import Json
-    from paddock.policy.settings.schema import Settings
 
 
 @click.command(
@@ -65,7 +64,31 @@ def login(
     file, and renews them. With `grant` = `client_credentials` no address is opened; the command asks for the secret.
     """
     settings = load(workspace, flags=flags).settings
-    made = run_until_signal(_log_in(settings, workspace, server, scope, wait_ms, browser=browser))
+    from paddock.engines.servers.auth.client_config import MACHINE_GRANT, is_scope
+    from paddock.engines.servers.auth.code_flow import (
+        log_in,
+        log_in_machine,
+        save_login,
+    )  # importing it takes most of a second
+
+    if scope and not is_scope(scope):
+        raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
+
+    async def run() -> "Login":
+        async with open_for_command(settings, workspace) as opened:
+            entry = _find_http_server(opened.servers, server)
+            keeper = opened.servers.logins.find_keeper(entry)
+            if entry.oauth.grant != MACHINE_GRANT:
+                visit = _AddressPrinter(browser=browser).visit
+                return await log_in(entry, keeper, visit, scope=scope, wait_ms=wait_ms)
+            if entry.oauth.client_secret or entry.oauth.private_key:
+                return await log_in_machine(entry, entry.oauth.client_secret)
+            secret = vault.ask_secret(f"Secret of the client {entry.oauth.client_id}")
+            made = await log_in_machine(entry, secret)
+            await save_login(keeper, made)
+            return made
+
+    made = run_until_signal(run())
     issuer = str(made.metadata.get("issuer", ""))
     if as_json:
         facts: dict[str, Json] = {"server": server, "issuer": issuer, "scope": made.scope}
@@ -83,57 +106,34 @@ def login(
 @options.as_json
 def logout(server: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Remove the login at a server, here and at its authorization server. Exit code: 1 if there was none."""
-    deleted = run_until_signal(_log_out(load(workspace, flags=flags).settings, workspace, server))
+    settings = load(workspace, flags=flags).settings
+
+    async def run() -> bool:
+        async with open_for_command(settings, workspace) as opened:
+            keeper = opened.servers.logins.find_keeper(_find_http_server(opened.servers, server))
+            made = keeper.read_login()
+            async with keeper.hold_lock():
+                deleted = keeper.delete_login()
+            if made is not None:
+                from paddock.engines.servers.auth.code_flow import (
+                    log_out,
+                )  # importing it takes most of a second
+                from paddock.engines.servers.auth.tokens import LoginFailed
+
+                try:
+                    await log_out(made)
+                except LoginFailed as error:
+                    warn(
+                        "the login is removed here, but may still be valid at its authorization server: "
+                        f"{error}"
+                    )
+            return deleted
+
+    deleted = run_until_signal(run())
     if as_json:
         print_json({"server": server, "deleted": deleted})
     if not deleted:
         raise CommandFailure(f"there is no login at {server}; paddock servers list shows where there is one")
-
-
-async def _log_in(
-    settings: "Settings", workspace: Path, name: str, scope: str, wait_ms: int, *, browser: bool
-) -> "Login":
-    from paddock.engines.servers.auth.client_config import MACHINE_GRANT, is_scope
-    from paddock.engines.servers.auth.code_flow import (
-        log_in,
-        log_in_machine,
-        save_login,
-    )  # importing it takes most of a second
-
-    if scope and not is_scope(scope):
-        raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
-    async with open_for_command(settings, workspace) as opened:
-        server = _find_http_server(opened.servers, name)
-        keeper = opened.servers.logins.find_keeper(server)
-        if server.oauth.grant != MACHINE_GRANT:
-            return await log_in(
-                server, keeper, _AddressPrinter(browser=browser).visit, scope=scope, wait_ms=wait_ms
-            )
-        if server.oauth.client_secret or server.oauth.private_key:
-            return await log_in_machine(server, server.oauth.client_secret)
-        secret = vault.ask_secret(f"Secret of the client {server.oauth.client_id}")
-        made = await log_in_machine(server, secret)
-        await save_login(keeper, made)
-        return made
-
-
-async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
-    async with open_for_command(settings, workspace) as opened:
-        keeper = opened.servers.logins.find_keeper(_find_http_server(opened.servers, name))
-        made = keeper.read_login()
-        async with keeper.hold_lock():
-            deleted = keeper.delete_login()
-        if made is not None:
-            from paddock.engines.servers.auth.code_flow import log_out  # importing it takes most of a second
-            from paddock.engines.servers.auth.tokens import LoginFailed
-
-            try:
-                await log_out(made)
-            except LoginFailed as error:
-                warn(
-                    f"the login is removed here, but may still be valid at its authorization server: {error}"
-                )
-        return deleted
 
 
 def _find_http_server(servers: "ServerService", name: str) -> "HttpServer":

@@ -1,4 +1,4 @@
-"""Open sessions for the commands."""
+"""Open Paddock for a command, with the person at the terminal as the one who is asked."""
 
 import os
 import pwd
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 def open_for_command(
     settings: Settings, workspace: Path, terminal: Terminal | None = None
 ) -> "AbstractAsyncContextManager[OpenPaddock]":
-    """Return a session for the person at the command line, who can be asked there.
+    """Open Paddock for one command; `async with` yields the gate and its engines.
 
-    A context may have its own opener.
+    The gate asks the person at the terminal, through `terminal` if the command prints beside questions.
     """
     from paddock.gate.open_paddock import open_paddock
 
+    # `prestart.run_prestarted` gives click an opener that uses the processes it has started, as `obj`.
     opener: Callable[..., AbstractAsyncContextManager[OpenPaddock]] = (
         click.get_current_context().obj or open_paddock
     )

@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from paddock.gate.stored_output import open_artifacts
-from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
+from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputQuery, Stream
 from paddock.model.capture import decode_stream
 from paddock.policy.settings.loader import load
 from paddock.record.output.artifacts import Artifacts, StoredArtifact
@@ -17,8 +17,7 @@ from paddock.record.output.query import OpenArtifact, query
 from paddock.surfaces.cli import completions, options
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.help import CommandGroup, render_examples
-from paddock.surfaces.cli.output_reply import print_excerpts
-from paddock.surfaces.cli.stream_output import TerminalStream
+from paddock.surfaces.cli.stream_output import TerminalStream, print_excerpts
 from paddock.surfaces.cli.streams import why_broken
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.rendering.terminal import make_encodable
@@ -119,8 +118,18 @@ def query_(
     found = query(_open_artifacts(workspace, flags), asked, workspace)
     if as_json:
         print_json(found.to_wire())
-    else:
-        _print_found(found)
+        return
+    # Excerpts go to standard output, and notes to standard error.
+    print_excerpts(found.to_wire()["excerpts"])
+    if found.match_status == "noMatchFallback":
+        click.echo("no match; these are the first lines" if found.excerpts else "no output", err=True)
+    if found.match_status == "lineRange" and not found.excerpts:
+        searched = " and ".join(found.searched_streams)
+        has = f"{searched} has {found.total_lines}" if searched else "there was no output on this stream"
+        click.echo(f"no such lines: {has}", err=True)
+    if (more := found.next_cursor) is not None:
+        option = " --stream stderr" if more.stream == "stderr" else ""
+        click.echo(f"there is more: --after {more.after_line}{option}", err=True)
 
 
 @command.command(
@@ -240,20 +249,6 @@ def gc(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 def _open_artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
     return open_artifacts(load(workspace, flags=flags).settings)
-
-
-def _print_found(found: OutputFound) -> None:
-    """Print excerpts; notes go to standard error."""
-    print_excerpts(found.to_wire()["excerpts"])
-    if found.match_status == "noMatchFallback":
-        click.echo("no match; these are the first lines" if found.excerpts else "no output", err=True)
-    if found.match_status == "lineRange" and not found.excerpts:
-        searched = " and ".join(found.searched_streams)
-        has = f"{searched} has {found.total_lines}" if searched else "there was no output on this stream"
-        click.echo(f"no such lines: {has}", err=True)
-    if (more := found.next_cursor) is not None:
-        stream = " --stream stderr" if more.stream == "stderr" else ""
-        click.echo(f"there is more: --after {more.after_line}{stream}", err=True)
 
 
 def _collect_facts(found: StoredArtifact) -> dict[str, object]:

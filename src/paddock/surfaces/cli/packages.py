@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from paddock.engines.packages.progress import on_progress
+from paddock.engines.packages.interface import on_progress
 from paddock.engines.packages.store import Store, StoreEntry
 from paddock.model.base import Json, count
 from paddock.model.limits import MIB
@@ -57,10 +57,15 @@ def list_environments(workspace: Path, flags: dict[str, str], *, as_json: bool) 
     entries = _find_store(load(workspace, flags=flags).settings.packages).list_entries()
     if as_json:
         print_json([_describe(entry) for entry in entries])
-    else:
-        print_table(
-            ("key", "language", "size", "last used", "packages"), [_render_row(each) for each in entries]
-        )
+        return
+    rows: list[tuple[str, ...]] = []
+    for entry in entries:
+        packages = entry.manifest.packages
+        more = f" and {len(packages) - _MAX_NAMED} more" if len(packages) > _MAX_NAMED else ""
+        size = f"{entry.manifest.size_bytes / MIB:.1f} MiB"
+        used, named = _format_time(entry.used_at), " ".join(packages[:_MAX_NAMED]) + more
+        rows.append((entry.key[:_SHOWN_KEY_CHARS], entry.manifest.language, size, used, named))
+    print_table(("key", "language", "size", "last used", "packages"), rows)
 
 
 @command.command(
@@ -194,17 +199,3 @@ def _describe(entry: StoreEntry) -> dict[str, Json]:
 
 def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _render_row(entry: StoreEntry) -> tuple[str, ...]:
-    packages = entry.manifest.packages
-    more = f" and {len(packages) - _MAX_NAMED} more" if len(packages) > _MAX_NAMED else ""
-    size = f"{entry.manifest.size_bytes / MIB:.1f} MiB"
-    named = " ".join(packages[:_MAX_NAMED])
-    return (
-        entry.key[:_SHOWN_KEY_CHARS],
-        entry.manifest.language,
-        size,
-        _format_time(entry.used_at),
-        named + more,
-    )

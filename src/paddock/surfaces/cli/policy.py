@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 
 import click
@@ -64,7 +65,7 @@ def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     merged = load(workspace, flags=flags)
     dumped = merged.settings.model_dump(mode="json")
     keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
-    values = {key: _find_value(dumped, key) for key in keys}
+    values: dict[str, Json] = {key: reduce(getitem, key.split("."), dumped) for key in keys}
     rules, hosts = merged.settings.policy.rule, merged.settings.network.rule
     if as_json:
         grants = {key: {"value": values[key], "source": merged.sources[key]} for key in keys}
@@ -148,7 +149,7 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     policy = _make_policy(settings)
     request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
     decision = policy.decide(request)
-    steps, hidden = _list_steps(request, settings), _find_hidden(request, settings)
+    steps, hidden = _list_steps(request, settings, decision), _find_hidden(request, settings)
     if as_json:
         print_json(
             {
@@ -185,7 +186,9 @@ def _find_hidden(request: ExecutionRequest, settings: Settings) -> list[str]:
     return [each.path.removeprefix(f"{workspace}/") for each in found]
 
 
-def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
+def _list_steps(
+    request: ExecutionRequest, settings: Settings, decision: Decision
+) -> list[tuple[str, list[str]]]:
     """Return the rules that are checked for a request, up to the first objection."""
     found: list[tuple[str, list[str]]] = []
     if isinstance(request.work, RuntimeRun):
@@ -195,7 +198,6 @@ def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str
             found.append((asks, [reason for _, reason in objections]))
             if objections:
                 return found
-    decision = _make_policy(settings).decide(request)
     objects = not decision.allowed and not decision.asks
     found.append(("rules and grants of the settings", list(decision.reasons) if objects else []))
     return found
@@ -278,9 +280,3 @@ def _build_verdict(decision: Decision) -> dict[str, Json]:
 def _render_rule(rule: Rule | NetworkRule) -> str:
     fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
     return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
-
-
-def _find_value(tree: Json, key: str) -> Json:
-    for name in key.split("."):
-        tree = tree[name]
-    return tree

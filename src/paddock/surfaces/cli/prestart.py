@@ -1,4 +1,8 @@
-"""Start the processes that a program needs while the rest of Paddock is imported."""
+"""Start the processes that a program needs while the rest of Paddock is imported.
+
+`main` calls this for `paddock run` and `paddock compute`. The command gets the started processes through its opener,
+which `opening.open_for_command` takes from click's context.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress

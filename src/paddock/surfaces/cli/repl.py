@@ -44,6 +44,7 @@ from paddock.surfaces.cli.program_options import (
     read_settings,
 )
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE
+from paddock.surfaces.cli.signals import ENDING_SIGNALS
 from paddock.surfaces.cli.stream_output import OutputStreamer
 from paddock.surfaces.cli.table import print_lines, warn
 from paddock.surfaces.client.loop_thread import OpenLoop, start_loop
@@ -72,7 +73,6 @@ _UNKNOWN_COMMAND = re.compile(r":[a-z]+")
 _WITH_COLONS = frozenset({"ruby", "shell"})
 """Languages in which a program may begin like a command of the prompt."""
 _ANEW = ":reset opens another one"
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(
@@ -423,7 +423,7 @@ class Repl:
 
         before = {
             number: signal.signal(number, on_signal)
-            for number in _ENDING_SIGNALS
+            for number in ENDING_SIGNALS
             if signal.getsignal(number) != signal.SIG_IGN  # nohup(1), background jobs of a script
         }
         try:

@@ -1,14 +1,17 @@
 """The root of the command line. A command's module is imported when it is called; `paddock --version` stays fast."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import click
 
 from paddock._version import __version__
+from paddock.foundation.own_files import has_repairs
 from paddock.model.errors import FlagError, PaddockError
 from paddock.surfaces.cli.failure import (
     PRINTED_KEY,
@@ -20,7 +23,6 @@ from paddock.surfaces.cli.failure import (
 from paddock.surfaces.cli.folding import fold_text
 from paddock.surfaces.cli.help import CommandGroup, render_examples, suggest_option
 from paddock.surfaces.cli.interrupts import is_interrupt
-from paddock.surfaces.cli.repairs import record_repairs
 from paddock.surfaces.cli.streams import EXIT_BROKEN_PIPE, find_output_error
 from paddock.surfaces.rendering.terminal import escape_text
 
@@ -52,7 +54,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "policy": ("policy", "Show what policy allows, and how it decides."),
     "doctor": ("doctor", "Show the confinement that this machine supports, tested by use."),
     "config": ("config", "Show the settings in force and their sources."),
-    "completion": ("completion", "Print the completion script of a shell."),
+    "completion": ("completions", "Print the completion script of a shell."),
 }
 """Module and short help of every command, in the order of the help page."""
 
@@ -105,7 +107,7 @@ class _Lazy(CommandGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            with record_repairs():
+            with _record_repairs():
                 return self._carry_out(ctx)
         except click.ClickException as error:
             if isinstance(error, click.NoSuchOption):
@@ -117,7 +119,10 @@ class _Lazy(CommandGroup):
                     print_json({"error": {"message": error.format_message()}})
                 except OSError:
                     find_output_error()  # standard error and the exit code report it, too
-            raise _fold_error(error) from None
+            if isinstance(error, click.UsageError) and type(error).show is click.UsageError.show:
+                text = fold_text(f"Error: {escape_text(error.format_message())}", sys.stderr)
+                error = click.UsageError(text.removeprefix("Error: "), ctx=error.ctx)
+            raise error from None
 
     def _carry_out(self, ctx: click.Context) -> object:
         try:
@@ -134,27 +139,34 @@ class _Lazy(CommandGroup):
         except BrokenPipeError:
             find_output_error()  # the reader closed the pipe
             ctx.exit(EXIT_BROKEN_PIPE)
+        except OSError as error:
+            raise (_build_write_failure(find_output_error()) or build_refusal_failure(error)) from None
         except Exception as error:
-            if (failure := _find_failure(error)) is None:
+            if isinstance(error, RuntimeError):
+                failure = build_thread_failure(error)
+            else:
+                failure = build_interrupt_failure() if is_interrupt(error) else None
+            if failure is None:  # a fault of Paddock, or of click
                 raise
             raise failure from None
 
 
-def _fold_error(error: click.ClickException) -> click.ClickException:
-    """Return a usage error with its lines broken for a terminal; any other exception unchanged."""
-    if not isinstance(error, click.UsageError) or type(error).show is not click.UsageError.show:
-        return error
-    text = fold_text(f"Error: {escape_text(error.format_message())}", sys.stderr).removeprefix("Error: ")
-    return click.UsageError(text, ctx=error.ctx)
+@contextmanager
+def _record_repairs() -> Generator[None]:
+    """At the end, record in the user's ledger the repairs of Paddock's own files that no other ledger has recorded.
 
+    Most commands record nothing else. If that ledger cannot be written, the warning that each repair logged must
+    suffice.
+    """
+    try:
+        yield
+    finally:
+        if has_repairs():
+            from paddock.policy.settings.loader import load
+            from paddock.record.ledger.writer import Ledger
 
-def _find_failure(error: Exception) -> CommandFailure | None:
-    """Return the failure behind another library's exception; None for a fault of Paddock, or of click."""
-    if isinstance(error, OSError):
-        return _build_write_failure(find_output_error()) or build_refusal_failure(error)
-    if isinstance(error, RuntimeError):
-        return build_thread_failure(error)
-    return build_interrupt_failure() if is_interrupt(error) else None
+            with suppress(PaddockError, OSError):
+                Ledger(load(Path()).settings.audit.directory).close()
 
 
 def _build_write_failure(error: OSError | None) -> CommandFailure | None:

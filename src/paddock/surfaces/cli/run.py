@@ -70,7 +70,13 @@ def command(
     """
     if program == "-" and input_text == "-":
         raise click.UsageError("The script and --input cannot both come from standard input.")
-    script = _read_script(program, workspace)
+    try:
+        if program == "-":
+            script = Script("stdin", text("standard input", whole("standard input", sys.stdin.buffer)))
+        else:
+            script = read(program, workspace)
+    except ScriptNotFound as problem:
+        raise CommandFailure(str(problem)) from None
     if jit:
         flags = {"grants.jit": "true", **flags}
     settings = load(workspace, flags=flags).settings
@@ -80,31 +86,14 @@ def command(
         workspace=workspace,
         jit=jit,
         limits=LimitOverrides(timeout_ms=timeout),
-        work=_build_guest_run(
-            script,
-            {**(read_variables(vars_file) if vars_file else {}), **variables},
-            None if input_text is None else read_input(input_text, settings.limits.script, "script"),
+        work=GuestRun(
+            source=script.source,
+            name=script.name,
+            language=script.language,
+            profile="script",
+            vars={**(read_variables(vars_file) if vars_file else {}), **variables},
+            input=None if input_text is None else read_input(input_text, settings.limits.script, "script"),
+            raw_results=script.raw_results,
         ),
     )
     execute_and_exit(request, settings, as_json=as_json)
-
-
-def _read_script(program: str, workspace: Path) -> Script:
-    try:
-        if program == "-":
-            return Script("stdin", text("standard input", whole("standard input", sys.stdin.buffer)))
-        return read(program, workspace)
-    except ScriptNotFound as problem:
-        raise CommandFailure(str(problem)) from None
-
-
-def _build_guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:
-    return GuestRun(
-        source=script.source,
-        name=script.name,
-        language=script.language,
-        profile="script",
-        input=value,
-        vars=variables,
-        raw_results=script.raw_results,
-    )

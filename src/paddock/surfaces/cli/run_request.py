@@ -14,12 +14,14 @@ from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import fold_text
 from paddock.surfaces.cli.opening import open_for_command
 from paddock.surfaces.cli.signals import cancel_on_signals
-from paddock.surfaces.cli.table import warn
+from paddock.surfaces.cli.table import print_output, warn
 from paddock.surfaces.cli.terminal import Terminal
 from paddock.surfaces.rendering import render
-from paddock.surfaces.rendering.terminal import escape_except_colour, make_encodable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.model.outcome import OnConsole
     from paddock.record.output.recorder import OnOutput
 
@@ -46,17 +48,20 @@ async def carry_out(
     *,
     on_console: "OnConsole | None" = None,
     on_output: "OnOutput | None" = None,
+    on_opened: "Callable[[OpenPaddock], None] | None" = None,
     stop: asyncio.Event | None = None,
     terminal: Terminal | None = None,
 ) -> tuple[Outcome | None, int]:
     """Run a request; return its outcome and the signal that interrupted it, if any.
 
-    The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is None
-    if the cancelled gate returned none.
+    `on_opened` may add listeners before the request runs; the others are those of `Gate.execute`. A signal sets `stop`,
+    or without it cancels the gate. The outcome is None if the cancelled gate returned none.
     """
     with cancel_on_signals(stop) as received:
         try:
             async with open_for_command(settings, request.workspace, terminal) as opened:
+                if on_opened is not None:
+                    on_opened(opened)
                 outcome = await opened.gate.execute(
                     request, on_console=on_console, on_output=on_output, stop=stop
                 )
@@ -111,16 +116,11 @@ class _ConsolePrinter:
                 for line in outcome.console:
                     warn(line.text)
             if outcome.ok and outcome.has_value:
-                _print_text(render.value_text(outcome.value))
+                print_output(render.value_text(outcome.value))
             for text in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
-                _print_text(fold_text(text, sys.stderr), err=True)
+                print_output(fold_text(text, sys.stderr), err=True)
 
     def _print_lines(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
         if not self._quiet and (rest := lines[self._printed :]):
-            _print_text("\n".join(map(render.console_text, rest)))
+            print_output("\n".join(map(render.console_text, rest)))
             self._printed = len(lines)
-
-
-def _print_text(text: str, *, err: bool = False) -> None:
-    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(make_encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences unchanged

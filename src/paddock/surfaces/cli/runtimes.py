@@ -98,14 +98,39 @@ def command(
     """
     if context.invoked_subcommand is not None:
         return
-    rows = run_until_signal(_inspect_runtimes(load(workspace, flags=flags).settings, workspace, check=check))
+    settings = load(workspace, flags=flags).settings
+
+    async def inspect() -> list[_RuntimeRow]:
+        async with open_for_command(settings, workspace) as opened:
+            sandbox = await opened.processes.open_sandbox()
+            tasks, toolchains = usual_tasks(settings, workspace), Toolchains(os.environ, settings.runtimes)
+            rows: list[_RuntimeRow] = []
+            for task, each in zip(tasks, await survey(sandbox, toolchains, tasks), strict=True):
+                row = (
+                    await _run_greeting(opened, workspace, each)
+                    if check and isinstance(each, InstalledToolchain)
+                    else _build_row(each)
+                )
+                notes = [each.reason for each in toolchains.find_passed_over(task, sandbox)]
+                notes.append(await _without_workspace(sandbox, toolchains, task, row))
+                rows.append(replace(row, note="; ".join(filter(None, (row.note, *notes)))))
+        return rows
+
+    rows = run_until_signal(inspect())
     if ray_resources:
         print_json(name_resources(row.runtime for row in rows if row.state in {"found", "works"}))
     elif as_json:
         print_json([asdict(row) for row in rows])
     else:
         columns = ("runtime", "state", "version", "ms", "executable", "note or remedy")
-        print_table(columns, [_render_cells(row) for row in rows])
+        cells = [
+            (
+                *(row.runtime, row.state, row.version, "" if row.ms is None else str(row.ms)),
+                *(row.executable, "; ".join(filter(None, (row.note, row.reason, row.remedy)))),
+            )
+            for row in rows
+        ]
+        print_table(columns, cells)
     if any(row.state == "fails" for row in rows):
         sys.exit(1)
 
@@ -181,32 +206,31 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 @options.as_json
 def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Build caches that make compilers start faster, such as Go's standard library and Java's class archives."""
-    made = run_until_signal(_warm_toolchains(load(workspace, flags=flags).settings, workspace, names))
+    settings = load(workspace, flags=flags).settings
+    made: dict[str, str] = {}
+
+    async def warm_each() -> None:
+        async with open_for_command(settings, workspace) as opened:
+            sandbox = await opened.processes.open_sandbox()
+        toolchains = Toolchains(os.environ, settings.runtimes)
+        for task in usual_tasks(settings, workspace):
+            name = task.work.runtime
+            if names and name not in names:
+                continue
+            found = await toolchains.for_task(task, sandbox)
+            if isinstance(found, Toolchain):
+                user = sandbox.user(task.first_grants)
+                ready = make_warm(found, directories.warm(user))
+                if ready is not None:
+                    made[name] = str(ready)
+            elif name in names:
+                raise CommandFailure(f"{found.recipe.title}: {found.reason}; {found.remedy}")
+
+    run_until_signal(warm_each())
     if as_json:
         print_json(made)
     else:
         print_table(("runtime", "warm start"), list(made.items()))
-
-
-async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
-
-    made: dict[str, str] = {}
-    async with open_for_command(settings, workspace) as opened:
-        sandbox = await opened.processes.open_sandbox()
-    toolchains = Toolchains(os.environ, settings.runtimes)
-    for task in usual_tasks(settings, workspace):
-        name = task.work.runtime
-        if names and name not in names:
-            continue
-        found = await toolchains.for_task(task, sandbox)
-        if isinstance(found, Toolchain):
-            user = sandbox.user(task.first_grants)
-            ready = make_warm(found, directories.warm(user))
-            if ready is not None:
-                made[name] = str(ready)
-        elif name in names:
-            raise CommandFailure(f"{found.recipe.title}: {found.reason}; {found.remedy}")
-    return made
 
 
 def usual_tasks(settings: Settings, workspace: Path) -> list[ProgramTask]:
@@ -220,24 +244,6 @@ def usual_tasks(settings: Settings, workspace: Path) -> list[ProgramTask]:
         terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, catalogue)
         tasks.append(ProgramTask(work, terms, workspace, workspace.resolve(), known[name]))
     return tasks
-
-
-async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool) -> list[_RuntimeRow]:
-
-    async with open_for_command(settings, workspace) as opened:
-        sandbox = await opened.processes.open_sandbox()
-        tasks, toolchains = usual_tasks(settings, workspace), Toolchains(os.environ, settings.runtimes)
-        rows: list[_RuntimeRow] = []
-        for task, each in zip(tasks, await survey(sandbox, toolchains, tasks), strict=True):
-            row = (
-                await _run_greeting(opened, workspace, each)
-                if check and isinstance(each, InstalledToolchain)
-                else _build_row(each)
-            )
-            notes = [each.reason for each in toolchains.find_passed_over(task, sandbox)]
-            notes.append(await _without_workspace(sandbox, toolchains, task, row))
-            rows.append(replace(row, note="; ".join(filter(None, (row.note, *notes)))))
-    return rows
 
 
 async def _without_workspace(
@@ -254,7 +260,6 @@ async def _without_workspace(
 
 
 def _build_row(each: InstalledToolchain | MissingToolchain) -> _RuntimeRow:
-
     if isinstance(each, MissingToolchain):
         recipe = each.recipe
         return _RuntimeRow(recipe.name, recipe.title, "missing", reason=each.reason, remedy=each.remedy)
@@ -281,8 +286,3 @@ async def _run_greeting(opened: "OpenPaddock", workspace: Path, each: InstalledT
     if outcome.error is None:
         return replace(row, state="fails", reason=f"its output was {printed!r}")
     return replace(row, state="fails", reason=outcome.error.message, remedy=outcome.error.hint)
-
-
-def _render_cells(row: _RuntimeRow) -> tuple[str, ...]:
-    last = "; ".join(text for text in (row.note, row.reason, row.remedy) if text)
-    return row.runtime, row.state, row.version, "" if row.ms is None else str(row.ms), row.executable, last

@@ -2,25 +2,24 @@
 
 import asyncio
 from pathlib import Path
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 import click
 
 from paddock.gate.sequences.engine import SKIPPED, StepRecord, listing
 from paddock.gate.sequences.sequence import Sequence, find, read
 from paddock.model.base import count
-from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.settings.loader import load
-from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import CommandGroup, render_examples
-from paddock.surfaces.cli.opening import find_actor, open_for_command
-from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
-from paddock.surfaces.cli.signals import cancel_on_signals
-from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
+from paddock.surfaces.cli.opening import find_actor
+from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out, value_of
+from paddock.surfaces.cli.table import print_json, print_table, print_text
 from paddock.surfaces.rendering.render import console_text, value_text
-from paddock.surfaces.rendering.terminal import escape_text, make_encodable
+
+if TYPE_CHECKING:
+    from paddock.gate.open_paddock import OpenPaddock
 
 
 @click.group(
@@ -97,28 +96,7 @@ def run(
         workspace=workspace,
         work=SdkCall(method="sequence.run", arguments=(name, {"vars": dict(variables)})),
     )
-    print_answer_and_exit(*asyncio.run(carry_out(request, settings)), as_json=as_json)
-
-
-async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
-    """Run a sequence; return its outcome and the signal that interrupted it. Its steps are printed as they end."""
-    with cancel_on_signals() as received:
-        try:
-            async with open_for_command(settings, request.workspace) as opened:
-                opened.flowing.flows.on_step = print_step
-                opened.flowing.flows.on_console = _print_line
-                outcome = await opened.gate.execute(request)
-            for text in opened.warnings:
-                warn(text)
-        except asyncio.CancelledError:
-            if not received:
-                raise
-            outcome = None
-    return outcome, received[0] if received else 0
-
-
-def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
-    """Print the answer of a sequence, or the error, and exit."""
+    outcome, number = asyncio.run(carry_out(request, settings, on_opened=print_steps))
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
@@ -128,17 +106,22 @@ def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool
         if "value" in ended[-1]:
             print_text(value_text(ended[-1]["value"]))
         else:
-            _print_text(
-                f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_explain_where(ended[-1])}"
-            )
+            size = count(ended[-1]["omitted_bytes"], "byte")
+            print_text(f"the value has {size}{_explain_where(ended[-1])}", err=True)
     click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
+
+
+def print_steps(opened: "OpenPaddock") -> None:
+    """Print the steps of sequences, and what their scripts print, as they end."""
+    opened.flowing.flows.on_step = print_step
+    opened.flowing.flows.on_console = lambda line: print_text(console_text(line), err=True)
 
 
 def print_step(record: StepRecord) -> None:
     """Print the end of a step to standard error."""
     took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
     why = f": {record['error']['message']}" if "error" in record else ""
-    _print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}")
+    print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}", err=True)
 
 
 def _explain_where(record: StepRecord) -> str:
@@ -146,11 +129,3 @@ def _explain_where(record: StepRecord) -> str:
     if "artifact" in record:
         return f"; read it with: paddock output show {record['artifact']}"
     return f"; {record['not_kept']}" if "not_kept" in record else ""
-
-
-def _print_line(line: ConsoleLine) -> None:
-    _print_text(console_text(line))
-
-
-def _print_text(text: str) -> None:
-    click.echo(make_encodable(escape_text(text)), err=True)

@@ -17,10 +17,9 @@ from paddock.surfaces.cli.signals import cancel_on_signals
 from paddock.surfaces.cli.table import warn
 
 if TYPE_CHECKING:
-    from paddock.engines.javascript.launch import Launcher
     from paddock.policy.settings.schema import Settings
-    from paddock.surfaces.http_server.endpoint import Endpoint, TlsFiles
-    from paddock.surfaces.mcp_server.service import SettingsOf, ToolNames
+    from paddock.surfaces.http_server.endpoint import Endpoint
+    from paddock.surfaces.mcp_server.service import ToolNames
 
 LEVELS = ("error", "warning", "info", "debug")
 _OLD_TOOL_NAMES = {"native": "default", "seed": "compat"}
@@ -113,29 +112,55 @@ def mcp(
     logs.start_logging(settings.log, log_level or settings.log.level)
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host require --http.")
-    endpoint = None if address is None else _open_endpoint(address, token_file, hosts)
+    endpoint: Endpoint | None = None
+    if address is not None:
+        from paddock.surfaces.http_server.endpoint import open_endpoint
+
+        token, made_up = _read_token(token_file)
+        endpoint = open_endpoint(address, token, hosts)
+        _announce(endpoint, token if made_up else None)
     from paddock.engines.javascript.launch import Launcher
 
     launcher = Launcher()
     names = tool_names or old_tool_names or "default"
+
+    async def serve() -> None:
+        from paddock.gate.cluster import open_cluster
+        from paddock.gate.open_paddock import open_paddock
+        from paddock.gate.questions import open_local_questions
+        from paddock.surfaces.mcp_server import service  # importing the protocol's library takes 0.8 s
+
+        stop, compatible = asyncio.Event(), names == "compat"
+        with cancel_on_signals(stop):
+            async with (
+                open_cluster(settings, has_namesakes=endpoint is None, is_peer=False) as cluster,
+                open_paddock(
+                    settings, workspace, launcher=launcher, compatible=compatible, cluster=cluster
+                ) as session,
+            ):
+                questions = open_local_questions(settings, cluster)
+                served = service.Service(
+                    session, settings, workspace, names, settings_of, questions=questions
+                )
+                restore_garbage_collection()
+                await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
+                for text in session.warnings:
+                    warn(text)
+
     try:
         with suppress(EngineError):  # the first program will try again and report the error
             launcher.prestart_fork_server("guest")
             launcher.prestart_parse_worker()  # they start while the protocol's library is imported
-        asyncio.run(_serve_mcp(settings, settings_of, workspace, names, launcher=launcher, endpoint=endpoint))
+        asyncio.run(serve())
     finally:
         launcher.close()
 
 
-def _open_endpoint(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Endpoint":
-    from paddock.surfaces.http_server.endpoint import open_endpoint
-
-    token, made_up = _read_token(token_file)
-    endpoint = open_endpoint(address, token, hosts)
-    if made_up:
-        click.echo(f"token: {token}", err=True)
+def _announce(endpoint: "Endpoint", made_up_token: str | None) -> None:
+    """Print the address, and the token if it was made now, to standard error."""
+    if made_up_token is not None:
+        click.echo(f"token: {made_up_token}", err=True)
     click.echo(f"listening on {endpoint.url}", err=True)
-    return endpoint
 
 
 def _read_token(token_file: Path | None) -> tuple[str, bool]:
@@ -146,39 +171,6 @@ def _read_token(token_file: Path | None) -> tuple[str, bool]:
         return read_token(token_file), False
     made_up = TOKEN_VARIABLE not in os.environ
     return check_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE), made_up
-
-
-async def _serve_mcp(
-    settings: "Settings",
-    settings_of: "SettingsOf",
-    workspace: Path,
-    tool_names: "ToolNames",
-    *,
-    launcher: "Launcher",
-    endpoint: "Endpoint | None",
-) -> None:
-    from paddock.gate.cluster import open_cluster
-    from paddock.gate.open_paddock import open_paddock
-    from paddock.gate.questions import open_local_questions
-    from paddock.surfaces.mcp_server import service  # importing the protocol's library takes 0.8 s
-
-    stop = asyncio.Event()
-    with cancel_on_signals(stop):
-        compatible = tool_names == "compat"
-        async with (
-            open_cluster(settings, has_namesakes=endpoint is None, is_peer=False) as cluster,
-            open_paddock(
-                settings, workspace, launcher=launcher, compatible=compatible, cluster=cluster
-            ) as session,
-        ):
-            questions = open_local_questions(settings, cluster)
-            served = service.Service(
-                session, settings, workspace, tool_names, settings_of, questions=questions
-            )
-            restore_garbage_collection()
-            await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
-            for text in session.warnings:
-                warn(text)
 
 
 @command.command(
@@ -239,7 +231,7 @@ def http(
     is stopped may end within mcp.shutdown_grace_ms.
     """
     from paddock.record.telemetry import logs
-    from paddock.surfaces.http_server.endpoint import TlsFiles
+    from paddock.surfaces.http_server.endpoint import TlsFiles, open_endpoint
 
     if (tls_cert is None) is not (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key are given together.")
@@ -250,31 +242,6 @@ def http(
     settings = settings_of(workspace)
     logs.start_logging(settings.log, log_level or settings.log.level)
     tls = TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None
-    endpoint, token = _open_api_endpoint(address, token_file, hosts, tls, behind_proxy=behind_proxy)
-    from paddock.engines.javascript.launch import Launcher
-
-    launcher = Launcher()
-    try:
-        with suppress(EngineError):  # as above
-            launcher.prestart_fork_server("guest")
-            launcher.prestart_parse_worker()
-        asyncio.run(
-            _serve_http(settings, settings_of, workspace, launcher=launcher, endpoint=endpoint, token=token)
-        )
-    finally:
-        launcher.close()
-
-
-def _open_api_endpoint(
-    address: str,
-    token_file: Path | None,
-    hosts: tuple[str, ...],
-    tls: "TlsFiles | None",
-    *,
-    behind_proxy: bool,
-) -> "tuple[Endpoint, str]":
-    from paddock.surfaces.http_server.endpoint import open_endpoint
-
     token, made_up = _read_token(token_file)
     endpoint = open_endpoint(address, "", hosts, path="", tls=tls)
     if not (endpoint.is_local or tls or behind_proxy):
@@ -283,32 +250,33 @@ def _open_api_endpoint(
             f"--http {address}: other machines can reach this address, and tokens would cross the network unencrypted. "
             "Give --tls-cert and --tls-key; or --behind-proxy, if a proxy in front of it encrypts."
         )
-    if made_up:
-        click.echo(f"token: {token}", err=True)
-    click.echo(f"listening on {endpoint.url}", err=True)
-    return endpoint, token
+    _announce(endpoint, token if made_up else None)
+    from paddock.engines.javascript.launch import Launcher
 
+    launcher = Launcher()
 
-async def _serve_http(
-    settings: "Settings",
-    settings_of: "SettingsOf",
-    workspace: Path,
-    *,
-    launcher: "Launcher",
-    endpoint: "Endpoint",
-    token: str,
-) -> None:
-    from paddock.gate.cluster import open_cluster
-    from paddock.record.telemetry.instrument import open_metrics
-    from paddock.surfaces.http_api.service import HttpService
-    from paddock.surfaces.tenants import Tenants
+    async def serve() -> None:
+        from paddock.gate.cluster import open_cluster
+        from paddock.record.telemetry.instrument import open_metrics
+        from paddock.surfaces.http_api.service import HttpService
+        from paddock.surfaces.tenants import Tenants
 
-    stop, metrics = asyncio.Event(), open_metrics(settings.telemetry)
-    with cancel_on_signals(stop):
-        async with (
-            open_cluster(settings) as cluster,
-            Tenants(settings, workspace, launcher, token=token, metrics=metrics, cluster=cluster) as tenants,
-        ):
-            served = HttpService(settings, workspace, tenants, settings_of, metrics, cluster=cluster)
-            restore_garbage_collection()
-            await served.serve(endpoint, stop)
+        stop, metrics = asyncio.Event(), open_metrics(settings.telemetry)
+        with cancel_on_signals(stop):
+            async with (
+                open_cluster(settings) as cluster,
+                Tenants(
+                    settings, workspace, launcher, token=token, metrics=metrics, cluster=cluster
+                ) as tenants,
+            ):
+                served = HttpService(settings, workspace, tenants, settings_of, metrics, cluster=cluster)
+                restore_garbage_collection()
+                await served.serve(endpoint, stop)
+
+    try:
+        with suppress(EngineError):  # as above
+            launcher.prestart_fork_server("guest")
+            launcher.prestart_parse_worker()
+        asyncio.run(serve())
+    finally:
+        launcher.close()

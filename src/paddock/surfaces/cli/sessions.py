@@ -41,28 +41,30 @@ def command() -> None:
 @options.as_json
 def list_sessions(server: ServerOptions, *, as_json: bool) -> None:
     """List the open sessions, the oldest first."""
-    found = asyncio.run(_list_sessions(server))
+
+    async def fetch() -> tuple[SessionInfo, ...]:
+        async with server.connect() as paddock:
+            return await paddock.sessions()
+
+    found = asyncio.run(fetch())
     if as_json:
         print_json([info.model_dump(mode="json") for info in found])
         return
-    titles = ("session", "language", "executions", "state", "memory", "closed in")
-    empty = "no session is open; paddock exec python --session new opens one"
-    print_table(titles, [_render_row(info) for info in found], empty=empty)
-
-
-async def _list_sessions(server: ServerOptions) -> tuple[SessionInfo, ...]:
-    async with server.connect() as paddock:
-        return await paddock.sessions()
-
-
-def _render_row(info: SessionInfo) -> tuple[str, ...]:
-    return (
-        info.id,
-        info.language,
-        str(info.executions),
-        "running" if info.running else "idle",
-        f"{info.memory_bytes // MIB} MiB",
-        f"{info.expires_in_s:.0f} s",
+    rows = [
+        (
+            info.id,
+            info.language,
+            str(info.executions),
+            "running" if info.running else "idle",
+            f"{info.memory_bytes // MIB} MiB",
+            f"{info.expires_in_s:.0f} s",
+        )
+        for info in found
+    ]
+    print_table(
+        ("session", "language", "executions", "state", "memory", "closed in"),
+        rows,
+        empty="no session is open; paddock exec python --session new opens one",
     )
 
 
@@ -72,26 +74,24 @@ def _render_row(info: SessionInfo) -> tuple[str, ...]:
 def close(handles: tuple[str, ...], server: ServerOptions) -> None:
     """Close sessions: end their processes and remove their files. Exit code 1 if one of them is not open."""
     handles = tuple(dict.fromkeys(handles))
-    faults = asyncio.run(_close_sessions(server, handles))
+    faults: list[str] = []
+
+    async def close_each() -> None:
+        async with server.connect() as paddock:
+            for handle in handles:
+                if handle == NEW or not is_handle(handle):
+                    faults.append(
+                        f"{handle[:64]}: not the handle of a session; paddock sessions list prints them"
+                    )
+                    continue
+                try:
+                    session = await paddock.session(id=handle)
+                    await session.close()
+                except PaddockError as error:
+                    faults.append(f"{handle}: {error}")
+
+    asyncio.run(close_each())
     if closed := len(handles) - len(faults):
         print_note(f"{count(closed, 'session')} closed")
     if faults:
         raise CommandFailure("\n".join(faults))
-
-
-async def _close_sessions(server: ServerOptions, handles: tuple[str, ...]) -> list[str]:
-    """Close sessions, and return what is wrong with those that cannot be closed."""
-    faults: list[str] = []
-    async with server.connect() as paddock:
-        for handle in handles:
-            if handle == NEW or not is_handle(handle):
-                faults.append(
-                    f"{handle[:64]}: not the handle of a session; paddock sessions list prints them"
-                )
-                continue
-            try:
-                session = await paddock.session(id=handle)
-                await session.close()
-            except PaddockError as error:
-                faults.append(f"{handle}: {error}")
-    return faults

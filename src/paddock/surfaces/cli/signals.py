@@ -10,7 +10,7 @@ from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.interrupts import end_at_next
 
 T = TypeVar("T")
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]
             stop.set()
 
     # An ignored signal stays ignored: nohup(1), background jobs of a script.
-    heeded = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    heeded = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, on_signal, number)
     try:
@@ -49,18 +49,14 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
 
     Work is cancelled, so that it ends its processes and removes its temporary directories.
     """
-    value, number = asyncio.run(_await_until_signal(work))
-    if number:
-        raise CommandFailure("Cancelled", exit_code=128 + number)
-    return value[0]
 
+    async def await_work() -> T:
+        with cancel_on_signals() as received:
+            try:
+                return await work
+            except (asyncio.CancelledError, Exception):
+                if not received:
+                    raise
+                raise CommandFailure("Cancelled", exit_code=128 + received[0]) from None
 
-async def _await_until_signal(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
-    """Return the value of `work`, or none and the signal that interrupted it."""
-    with cancel_on_signals() as received:
-        try:
-            return [await work], 0
-        except (asyncio.CancelledError, Exception):
-            if not received:
-                raise
-    return [], received[0]
+    return asyncio.run(await_work())

@@ -1,16 +1,20 @@
-"""Pass the output of a running program on: bytes to a pipe, escaped text to a terminal."""
+"""Print the output of a program: as it runs (bytes to a pipe, escaped text to a terminal), or excerpts of it."""
 
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, TextIO
 
+import click
+
+from paddock.model.base import Json, count
 from paddock.model.capture import decode_stream
 from paddock.surfaces.cli.streams import why_broken, write_escaped
 from paddock.surfaces.rendering.terminal import (
     NO_COLOUR,
+    escape_except_colour,
     escape_line,
     escape_piece,
     make_encodable,
@@ -101,3 +105,34 @@ class TerminalStream:
         """Write the withheld text, and reset the colours. Raises OSError."""
         self.file.write(escape_line(self._pending) + (NO_COLOUR if self._coloured else ""))
         self.file.flush()
+
+
+def print_excerpts(excerpts: Iterable[Json]) -> None:
+    """Print the excerpts of a response like `grep -n`, with stream and number before each line."""
+    for number, excerpt in enumerate(excerpts):
+        if number:
+            click.echo("--")
+        for line_number, line in enumerate(excerpt["content"].split("\n"), excerpt["lineStart"]):
+            _print_text(f"{excerpt['source']}:{line_number}: {line}")
+
+
+def print_response(response: Json) -> None:
+    """Print a response: standard error's part to standard error, and finally the command that shows the rest."""
+    if "outputBytes" in response:
+        _print_text(f"{response['status']}: {count(response['outputBytes'], 'byte')} of output")
+    for key, err in (("stdoutSummary", False), ("stderrSummary", True)):
+        if response.get(key):
+            _print_text(response[key], err=err)
+    for failure in response.get("digest", {}).get("failures", ()):
+        place = ":".join(str(failure[key]) for key in ("file", "line") if key in failure)
+        _print_text("  " + ": ".join(filter(None, (place, failure.get("name"), failure["message"]))))
+    print_excerpts(response.get("excerpts", ()))
+    if "notKept" in response:
+        _print_text(response["notKept"], err=True)
+    if response["artifactHandle"]:
+        click.echo(f"all of it: paddock output show {response['artifactHandle']}", err=True)
+
+
+def _print_text(text: str, *, err: bool = False) -> None:
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(make_encodable(shown), err=err)

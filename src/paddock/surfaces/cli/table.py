@@ -9,7 +9,7 @@ from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.surfaces.cli.failure import PRINTED_KEY
 from paddock.surfaces.cli.folding import INDENT, fold_text, print_note, wrap_line
-from paddock.surfaces.rendering.terminal import escape_text, make_encodable
+from paddock.surfaces.rendering.terminal import escape_except_colour, escape_text, make_encodable
 
 _MAX_COLUMNS = 100_000
 """Maximum width of a table, in columns."""
@@ -50,9 +50,17 @@ def print_json(value: Json) -> None:
     click.echo(dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
-def print_text(text: str) -> None:
+def print_text(text: str, *, err: bool = False) -> None:
     """Print an untrusted text, without control sequences that move the cursor."""
-    click.echo(make_encodable(escape_text(text)))
+    click.echo(make_encodable(escape_text(text)), err=err)
+
+
+def print_output(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print output of a program unchanged; for a terminal, control sequences except colours are escaped."""
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(
+        make_encodable(shown), nl=nl, err=err, color=True
+    )  # `color`: a pipe gets escape sequences unchanged
 
 
 def warn(text: str) -> None:

@@ -17,12 +17,11 @@ from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options, restore_garbage_collection
 from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.opening import find_actor, open_for_command
-from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, value_of
-from paddock.surfaces.cli.sequence import carry_out, print_step
+from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out, value_of
+from paddock.surfaces.cli.sequence import print_step, print_steps
 from paddock.surfaces.cli.signals import cancel_on_signals
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.table import print_json, print_table, print_text
 from paddock.surfaces.rendering.render import error_text
-from paddock.surfaces.rendering.terminal import escape_text, make_encodable
 
 if TYPE_CHECKING:
     from paddock.policy.settings.schema import Settings
@@ -62,14 +61,14 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 @options.as_json
 def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> Never:
     """Run the sequence of a schedule now. Exit code: 0 if it ran to its end, 1 otherwise."""
-    outcome, number = asyncio.run(
-        carry_out(_build_request(name, workspace), load(workspace, flags=flags).settings)
-    )
+    request = _build_request(name, workspace)
+    settings = load(workspace, flags=flags).settings
+    outcome, number = asyncio.run(carry_out(request, settings, on_opened=print_steps))
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
     elif problem := _explain_stop(answer):
-        _print_text(problem)
+        print_text(problem, err=True)
     sys.exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
 
 
@@ -101,9 +100,8 @@ async def _serve_schedules(workspace: Path, settings: "Settings", *, as_json: bo
                         print_json({**answer, "problem": _explain_problem(outcome)})
                         sys.stdout.flush()
                     else:
-                        _print_text(
-                            f"{name}: {_explain_problem(outcome) or outcome.value.get('skipped', 'ok')}"
-                        )
+                        end = _explain_problem(outcome) or outcome.value.get("skipped", "ok")
+                        print_text(f"{name}: {end}", err=True)
 
                 await opened.flowing.temporals.serve(workspace, fire_schedule)
         except asyncio.CancelledError:
@@ -125,7 +123,3 @@ def _explain_stop(answer: Json) -> str:
     if "error" in answer:
         return str(answer["error"].get("message", answer["error"]["name"]))
     return "" if answer["ok"] else "a failing step has stopped the sequence"
-
-
-def _print_text(text: str) -> None:
-    click.echo(make_encodable(escape_text(text)), err=True)

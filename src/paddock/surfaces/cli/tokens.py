@@ -135,7 +135,12 @@ def new(
     if any(each.name == name for each in settings.serve.token):
         raise CommandFailure(f"the settings have a token {name} already; choose another name")
     narrow_settings(settings, entry)
-    run_until_signal(_add(settings, entry))
+
+    async def add() -> None:
+        async with _open_tokens(settings) as tokens:
+            await tokens.add(entry)
+
+    run_until_signal(add())
     if as_json:
         print_json({**_describe(entry, "stored"), "token": token})
     else:
@@ -150,7 +155,25 @@ def new(
 @options.as_json
 def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """List the tokens, without the tokens themselves and without their hashes."""
-    found = _list_tokens(load(workspace, flags=flags).settings)
+    from paddock.surfaces.tenants.narrowing import narrow_settings
+
+    settings = load(workspace, flags=flags).settings
+
+    async def read() -> "tuple[StoredToken, ...]":
+        async with _open_tokens(settings) as tokens:
+            return await tokens.read()
+
+    found: list[dict[str, Json]] = []
+    for source, tokens in (("settings", settings.serve.token), ("stored", run_until_signal(read()))):
+        for entry in tokens:
+            described = _describe(entry, source)
+            try:
+                narrow_settings(settings, entry)
+            except ConfigurationError as problem:
+                described |= {"state": "refused", "reason": str(problem)}
+            if entry.expires is not None and entry.expires.timestamp() <= time.time():
+                described["state"] = "expired"
+            found.append(described)
     if as_json:
         print_json(found)
         return
@@ -179,7 +202,12 @@ def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
 def revoke(name: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Revoke a token. A running server ends what runs under it. Exit code: 1 if there was none."""
     settings = load(workspace, flags=flags).settings
-    revoked = run_until_signal(_remove(settings, name))
+
+    async def remove() -> bool:
+        async with _open_tokens(settings) as tokens:
+            return await tokens.remove(name)
+
+    revoked = run_until_signal(remove())
     if as_json:
         print_json({"name": name, "revoked": revoked})
     if revoked:
@@ -190,21 +218,6 @@ def revoke(name: str, *, workspace: Path, flags: dict[str, str], as_json: bool) 
             "names, and restart the server"
         )
     raise CommandFailure(f"there is no token {name!r}; paddock serve token list shows those that there are")
-
-
-async def _add(settings: "Settings", token: "StoredToken") -> None:
-    async with _open_tokens(settings) as tokens:
-        await tokens.add(token)
-
-
-async def _remove(settings: "Settings", name: str) -> bool:
-    async with _open_tokens(settings) as tokens:
-        return await tokens.remove(name)
-
-
-async def _read(settings: "Settings") -> "tuple[StoredToken, ...]":
-    async with _open_tokens(settings) as tokens:
-        return await tokens.read()
 
 
 @asynccontextmanager
@@ -223,24 +236,6 @@ async def _open_tokens(settings: "Settings") -> "AsyncGenerator[TokenStore]":
     from paddock.surfaces.tenants.token_file import TokenFile
 
     yield FileTokens(TokenFile(settings.serve.directory))
-
-
-def _list_tokens(settings: "Settings") -> list[dict[str, Json]]:
-    from paddock.surfaces.tenants.narrowing import narrow_settings
-
-    found: list[dict[str, Json]] = []
-    sources = (("settings", settings.serve.token), ("stored", run_until_signal(_read(settings))))
-    for source, tokens in sources:
-        for entry in tokens:
-            described = _describe(entry, source)
-            try:
-                narrow_settings(settings, entry)
-            except ConfigurationError as problem:
-                described |= {"state": "refused", "reason": str(problem)}
-            if entry.expires is not None and entry.expires.timestamp() <= time.time():
-                described["state"] = "expired"
-            found.append(described)
-    return found
 
 
 def _describe(entry: "ServeToken", source: str) -> dict[str, Json]:

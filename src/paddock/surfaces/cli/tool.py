@@ -5,7 +5,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -18,7 +18,6 @@ from paddock.gate.script_tool_service import find_tool, make_tool_run, open_libr
 from paddock.model.errors import ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
-from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
 from paddock.policy.settings.loader import load
@@ -29,14 +28,10 @@ from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.surfaces.cli.signals import run_until_signal
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.table import print_json, print_output, print_table
 from paddock.surfaces.cli.variables import decode_utf8, read_input, read_to_end
 from paddock.surfaces.rendering.program_response import list_notes
 from paddock.surfaces.rendering.render import tool_end
-from paddock.surfaces.rendering.terminal import escape_except_colour, make_encodable
-
-if TYPE_CHECKING:
-    from paddock.gate.open_paddock import OpenPaddock
 
 _NO_TOOLS = "there are no script tools here; create one: paddock tool new NAME"
 
@@ -64,19 +59,21 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     If two tools have the same id, the first one runs and the others are marked as hidden.
     """
     seen: set[str] = set()
-    found: list[tuple[ScriptTool | BrokenTool, str]] = []
+    facts: list[dict[str, Any]] = []
+    rows: list[tuple[str, ...]] = []
     for tool in _open_library(workspace, flags).all():
-        found.append((tool, _describe_state(tool, hidden=tool.id in seen)))
-        seen |= {tool.id} if isinstance(tool, ScriptTool) else set()
+        if isinstance(tool, BrokenTool):
+            state, text = "broken", tool.problem
+        else:
+            state = "disabled" if not tool.manifest.enabled else "hidden" if tool.id in seen else ""
+            text = tool.description
+            seen.add(tool.id)
+        facts.append({**_collect_facts(tool), "state": state})
+        rows.append((tool.id, state, text.strip().partition("\n")[0], str(tool.directory)))
     if as_json:
-        print_json([{**_collect_facts(tool), "state": state} for tool, state in found])
+        print_json(facts)
     else:
-        rows = [(tool.id, state, _first_line(tool), str(tool.directory)) for tool, state in found]
-        print_table(
-            ("tool", "state", "description", "directory"),
-            rows,
-            empty=_NO_TOOLS,
-        )
+        print_table(("tool", "state", "description", "directory"), rows, empty=_NO_TOOLS)
 
 
 @command.command("show", epilog=render_examples("paddock tool show word_count --json"))
@@ -215,7 +212,19 @@ def run(
         work=make_tool_run(library, name, values, env=variables),
     )
     outcome, number = asyncio.run(carry_out(request, settings))
-    (_print_json if as_json else _print_end)(outcome)
+    # Policy or an interrupt may have ended it before it ran.
+    end = ToolEnd(success=False, error="Cancelled") if outcome is None else tool_end(outcome)
+    if as_json:
+        click.echo(dumps(end.to_wire()))
+    else:
+        print_output(end.stdout, nl=False)
+        print_output(end.stderr, err=True, nl=False)
+        if end.error and end.error != end.stderr:
+            hint = outcome.error.hint if outcome and outcome.error else ""
+            print_output(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True, nl=False)
+        if outcome is not None and (notes := list_notes(outcome)):
+            print_output("\n" * bool(end.stderr and not end.stderr.endswith("\n")), err=True, nl=False)
+            print_output("\n".join([*notes, ""]), err=True, nl=False)
     failed = outcome is None or not outcome.ok
     click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(failed))
 
@@ -256,48 +265,38 @@ def fill_template(
     Each script runs once for the same inputs, with a timeout of five seconds. Policy and the ledger apply.
     """
     settings = load(workspace, flags=flags).settings
+
+    async def fill_in(given: str, values: dict[str, Any]) -> str:
+        async with open_for_command(settings, workspace) as opened:
+            library = opened.scripts.library
+
+            async def run_one(name: str, of_call: dict[str, Any]) -> ToolEnd | None:
+                try:
+                    work = make_tool_run(library, name, of_call, prompt=prompt)
+                except ToolNotFound:
+                    return None
+                request = ExecutionRequest(
+                    actor=find_actor(),
+                    surface="cli",
+                    workspace=workspace,
+                    limits=LimitOverrides(timeout_ms=TIMEOUT_MS),
+                    work=work,
+                )
+                return tool_end(await opened.gate.execute(request))
+
+            searched = [str(folder) for folder in library.folders]
+            return await fill(given, values, run_one, searched=searched)
+
     try:
         what = "standard input" if template is sys.stdin.buffer else template.name
         given = decode_utf8(what, read_to_end(what, template))
-        text = run_until_signal(
-            _fill_in_session(given, _read_object(inputs, settings), prompt, settings, workspace)
-        )
+        text = run_until_signal(fill_in(given, _read_object(inputs, settings)))
     except TemplateError as problem:
         raise CommandFailure(str(problem)) from None
     if as_json:
         print_json({"text": text})
     else:
-        _echo_text(text + "\n" * (not text.endswith("\n")))
-
-
-async def _fill_in_session(
-    template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
-) -> str:
-    async with open_for_command(settings, workspace) as opened:
-        return await _fill_with_tools(template, inputs, prompt, opened, workspace)
-
-
-async def _fill_with_tools(
-    template: str, inputs: dict[str, Any], prompt: str, opened: "OpenPaddock", workspace: Path
-) -> str:
-    library = opened.scripts.library
-
-    async def run_one(name: str, given: dict[str, Any]) -> ToolEnd | None:
-        try:
-            work = make_tool_run(library, name, given, prompt=prompt)
-        except ToolNotFound:
-            return None
-        request = ExecutionRequest(
-            actor=find_actor(),
-            surface="cli",
-            workspace=workspace,
-            limits=LimitOverrides(timeout_ms=TIMEOUT_MS),
-            work=work,
-        )
-        return tool_end(await opened.gate.execute(request))
-
-    searched = [str(folder) for folder in library.folders]
-    return await fill(template, inputs, run_one, searched=searched)
+        print_output(text + "\n" * (not text.endswith("\n")), nl=False)
 
 
 def _read_object(text: str, settings: Settings) -> dict[str, Any]:
@@ -305,33 +304,6 @@ def _read_object(text: str, settings: Settings) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--input")
     return cast("dict[str, Any]", values)
-
-
-def _print_json(outcome: Outcome | None) -> None:
-    click.echo(dumps(_build_end(outcome).to_wire()))
-
-
-def _print_end(outcome: Outcome | None) -> None:
-    end = _build_end(outcome)
-    _echo_text(end.stdout)
-    _echo_text(end.stderr, err=True)
-    if end.error and end.error != end.stderr:
-        hint = outcome.error.hint if outcome and outcome.error else ""
-        _echo_text(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
-    if outcome is not None and (notes := list_notes(outcome)):
-        _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")), err=True)
-        _echo_text("\n".join([*notes, ""]), err=True)
-
-
-def _echo_text(text: str, *, err: bool = False) -> None:
-    """Print the output of a script unchanged; for a terminal, control sequences are escaped."""
-    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(make_encodable(shown), nl=False, err=err, color=True)
-
-
-def _build_end(outcome: Outcome | None) -> ToolEnd:
-    """Return the end of a run, also of one that policy or an interrupt ended."""
-    return ToolEnd(success=False, error="Cancelled") if outcome is None else tool_end(outcome)
 
 
 def _open_library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:
@@ -345,18 +317,8 @@ def _find_directory(library: ToolLibrary, name: str) -> Path:
     return found.directory if found is not None else find_tool(library, name).directory
 
 
-def _describe_state(tool: ScriptTool | BrokenTool, *, hidden: bool) -> str:
-    if isinstance(tool, BrokenTool):
-        return "broken"
-    return "disabled" if not tool.manifest.enabled else "hidden" if hidden else ""
-
-
 def _collect_facts(tool: ScriptTool | BrokenTool) -> dict[str, Any]:
     facts: dict[str, Any] = {"id": tool.id, "directory": str(tool.directory)}
     if isinstance(tool, BrokenTool):
         return {**facts, "problem": tool.problem}
     return {**facts, "name": tool.manifest.name, "prompt": tool.prompt, "description": tool.description}
-
-
-def _first_line(tool: ScriptTool | BrokenTool) -> str:
-    return (tool.problem if isinstance(tool, BrokenTool) else tool.description).strip().partition("\n")[0]

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.engines.servers.catalog.queries import MAX_QUERIES
-from paddock.model.base import Json
 from paddock.model.errors import UnknownServer
 from paddock.policy.settings.loader import load
-from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, options
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
@@ -21,6 +19,8 @@ from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from paddock.engines.servers.catalog.catalog import ToolListing, UnmatchedName
     from paddock.engines.servers.catalog.search import Hit
     from paddock.engines.servers.config import ServersConfig
@@ -66,13 +66,40 @@ def search(
             f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
         )
     settings = load(workspace, flags=flags).settings
-    hits, listing, config = run_until_signal(_search_tools(settings, workspace, queries, server, limit))
+
+    async def run() -> "tuple[list[tuple[Hit, str]], ToolListing, ServersConfig]":
+        from paddock.engines.servers.typescript import render_signature
+
+        async with open_for_command(settings, workspace) as opened:
+            config, catalog = opened.servers.config, opened.servers.catalog
+            if server is not None and server not in config.servers:
+                unknown = UnknownServer(server, config.servers, config.absent)
+                raise CommandFailure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
+            hits, listing = await catalog.search_tools(queries, server=server, limit=limit)
+            return (
+                [(hit, render_signature(hit.tool, catalog.find_observed_type(hit.tool))) for hit in hits],
+                listing,
+                config,
+            )
+
+    hits, listing, config = run_until_signal(run())
     _print_notes(listing)
     for hit, _ in hits:
         if hit.tool.warning:
             warn(hit.tool.warning)
     if as_json:
-        print_json([{**_collect_facts(hit), "signature": line} for hit, line in hits])
+        print_json(
+            [
+                {
+                    "server": hit.tool.server,
+                    "tool": hit.tool.tool.name,
+                    "score": hit.score,
+                    "changed": hit.tool.changed,
+                    "signature": line,
+                }
+                for hit, line in hits
+            ]
+        )
     else:
         empty = _NO_RESULTS if config.servers else explain_no_servers(config)
         print_table(("tool",), [(line,) for _, line in hits], empty=empty)
@@ -93,16 +120,32 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     from paddock.engines.servers.catalog.catalog import UnmatchedName
 
     settings = load(workspace, flags=flags).settings
-    described, listing, config = run_until_signal(_describe_tools(settings, workspace, names))
+
+    async def run() -> "tuple[tuple[Described | UnmatchedName, ...], ToolListing, ServersConfig]":
+        async with open_for_command(settings, workspace) as opened:
+            described, listing, _ = await opened.servers.catalog.describe_tools(names)
+            return described, listing, opened.servers.config
+
+    described, listing, config = run_until_signal(run())
     _print_notes(listing)
     known = [each for each in described if not isinstance(each, UnmatchedName)]
     if as_json:
-        print_json([_build_description(each) for each in known])
+        print_json(
+            [
+                {
+                    "name": each.name,
+                    "declaration": each.declaration,
+                    "output": each.output,
+                    "changed": each.changed,
+                    "notes": list(each.notes),
+                }
+                for each in known
+            ]
+        )
     else:
         for each in known:
-            name = (
-                each.name if each.name.isprintable() else json.dumps(each.name)
-            )  # a line end would close the comment
+            # A line end would close the comment.
+            name = each.name if each.name.isprintable() else json.dumps(each.name)
             print_text(f"// {name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
             print_text(each.declaration)
             for note in each.notes:
@@ -122,9 +165,14 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
     A new tool with invisible characters is shown twice: with these characters escaped, and as its server sends it.
     Exit code: 1 if a server did not list its tools.
     """
-    changes, listing, config = run_until_signal(
-        _diff_tools(load(workspace, flags=flags).settings, workspace, server)
-    )
+    settings = load(workspace, flags=flags).settings
+
+    async def run() -> "tuple[tuple[DefinitionChange, ...], ToolListing, ServersConfig]":
+        async with open_for_command(settings, workspace) as opened:
+            listing = await opened.servers.catalog.list_tools(server)
+            return opened.servers.pins.list_changes(server), listing, opened.servers.config
+
+    changes, listing, config = run_until_signal(run())
     _print_notes(listing)
     _print_changes(changes, as_json=as_json)
     if not changes and not as_json and (reason := _explain_no_changes(config, listing, server)):
@@ -166,11 +214,26 @@ def approve(
     """
     settings = load(workspace, flags=flags).settings
     if unstable is not None:
-        run_until_signal(_accept_unstable_text(settings, workspace, server, tools, unstable=unstable))
+        if not tools:
+            raise click.UsageError(
+                f"Name the tools: paddock servers approve {server} TOOL... --unstable-text"
+            )
+
+        async def accept() -> "Mapping[str, str]":
+            async with open_for_command(settings, workspace) as opened:
+                return opened.servers.pins.accept_unstable_text(server, tools, unstable=unstable)
+
+        if faults := run_until_signal(accept()):
+            raise CommandFailure("\n".join(f"{server}.{tool}: {why}" for tool, why in faults.items()))
         if as_json:
             print_json([{"server": server, "tool": tool, "unstable_text": unstable} for tool in tools])
         return
-    approved = run_until_signal(_approve_changes(settings, workspace, server, tools))
+
+    async def run() -> "tuple[DefinitionChange, ...]":
+        async with open_for_command(settings, workspace) as opened:
+            return opened.servers.pins.approve_changes(server, tools or None)
+
+    approved = run_until_signal(run())
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
         raise CommandFailure(f"{server}: no change waits for approval: {', '.join(missing)}")
     if not approved:
@@ -178,41 +241,6 @@ def approve(
             f"{server}: no change waits for approval; paddock servers diff {server} looks for some"
         )
     _print_changes(approved, as_json=as_json)
-
-
-async def _search_tools(
-    settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
-) -> "tuple[list[tuple[Hit, str]], ToolListing, ServersConfig]":
-    from paddock.engines.servers.typescript import render_signature
-
-    async with open_for_command(settings, workspace) as opened:
-        config, catalog = opened.servers.config, opened.servers.catalog
-        if server is not None and server not in config.servers:
-            unknown = UnknownServer(server, config.servers, config.absent)
-            raise CommandFailure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
-        hits, listing = await catalog.search_tools(queries, server=server, limit=limit)
-        return (
-            [(hit, render_signature(hit.tool, catalog.find_observed_type(hit.tool))) for hit in hits],
-            listing,
-            config,
-        )
-
-
-async def _describe_tools(
-    settings: Settings, workspace: Path, names: tuple[str, ...]
-) -> "tuple[tuple[Described | UnmatchedName, ...], ToolListing, ServersConfig]":
-    async with open_for_command(settings, workspace) as opened:
-        described, listing, _ = await opened.servers.catalog.describe_tools(names)
-        return described, listing, opened.servers.config
-
-
-async def _diff_tools(
-    settings: Settings, workspace: Path, server: str | None
-) -> "tuple[tuple[DefinitionChange, ...], ToolListing, ServersConfig]":
-    """Return the changes that wait for approval, the listing, and the servers file."""
-    async with open_for_command(settings, workspace) as opened:
-        listing = await opened.servers.catalog.list_tools(server)
-        return opened.servers.pins.list_changes(server), listing, opened.servers.config
 
 
 def explain_no_servers(config: "ServersConfig") -> str:
@@ -235,24 +263,6 @@ def _explain_no_changes(config: "ServersConfig", listing: "ToolListing", only: s
     if not compared:
         return ""
     return f"nothing waits for approval: every tool of {', '.join(compared)} equals its pin"
-
-
-async def _approve_changes(
-    settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
-) -> "tuple[DefinitionChange, ...]":
-    async with open_for_command(settings, workspace) as opened:
-        return opened.servers.pins.approve_changes(server, tools or None)
-
-
-async def _accept_unstable_text(
-    settings: Settings, workspace: Path, server: str, tools: tuple[str, ...], *, unstable: bool
-) -> None:
-    if not tools:
-        raise click.UsageError(f"Name the tools: paddock servers approve {server} TOOL... --unstable-text")
-    async with open_for_command(settings, workspace) as opened:
-        faults = opened.servers.pins.accept_unstable_text(server, tools, unstable=unstable)
-    if faults:
-        raise CommandFailure("\n".join(f"{server}.{tool}: {why}" for tool, why in faults.items()))
 
 
 def _print_notes(listing: "ToolListing") -> None:
@@ -279,21 +289,6 @@ def _print_changes(changes: "tuple[DefinitionChange, ...]", *, as_json: bool) ->
             print_text(each.render_diff())
             if note := each.explain():
                 print_note(note)
-
-
-def _collect_facts(hit: "Hit") -> dict[str, Json]:
-    tool = hit.tool
-    return {"server": tool.server, "tool": tool.tool.name, "score": hit.score, "changed": tool.changed}
-
-
-def _build_description(each: "Described") -> dict[str, Json]:
-    return {
-        "name": each.name,
-        "declaration": each.declaration,
-        "output": each.output,
-        "changed": each.changed,
-        "notes": list(each.notes),
-    }
 
 
 def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing: "ToolListing") -> str:

@@ -38,7 +38,7 @@ def read_variables(path: Path) -> dict[str, str]:
                 return dict(
                     _parse_assignment(path, n, line)
                     for n, line in enumerate(text.splitlines(), 1)
-                    if _has_content(line)
+                    if line.strip() and not line.lstrip().startswith("#")
                 )
             case _:
                 raise CommandFailure(f"{path}: variables are read from .json, .toml and .env files")
@@ -119,10 +119,6 @@ def _render_scalars(path: Path, values: object) -> dict[str, str]:
                 f"{path}: {name} must be a text or a number; pass structured values with --input"
             )
     return variables
-
-
-def _has_content(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def _parse_assignment(path: Path, number: int, line: str) -> tuple[str, str]:

@@ -105,14 +105,9 @@ def rotate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
 
 def ask_secret(question: str) -> str:
     """Return a secret that a person types invisibly, twice, or that is piped in."""
-    if not sys.stdin.isatty():
-        return _read_piped()
-    typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
-    return typed
-
-
-def _read_piped() -> str:
-    """Return standard input without the newline that most programs append."""
+    if sys.stdin.isatty():
+        typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
+        return typed
     data = sys.stdin.buffer.read(VALUE_BYTES + 3)
     if len(data) > VALUE_BYTES + len("\r\n"):
         raise CommandFailure(f"a secret has 1 to {VALUE_BYTES} bytes, but standard input has more")
@@ -122,7 +117,7 @@ def _read_piped() -> str:
         raise CommandFailure(
             "the value on standard input is not UTF-8 text; encode it, for example with base64"
         ) from None
-    return text.removesuffix("\n").removesuffix("\r")
+    return text.removesuffix("\n").removesuffix("\r")  # most programs append a newline
 
 
 def _open_vault(workspace: Path, flags: dict[str, str]) -> Vault:

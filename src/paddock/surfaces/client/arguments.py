@@ -1,20 +1,25 @@
-"""Convert arguments from Python code to parts of a request; errors name the argument, its fault and what to pass."""
+"""Convert arguments from Python code; errors name the argument, its fault and what to pass."""
 
 import json
 import math
+import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, SupportsIndex, TypeVar, cast
 
 from pydantic import ValidationError
 
 from paddock.model.base import Json, Value
-from paddock.model.errors import RequestError
+from paddock.model.errors import ConfigurationError, RequestError
 from paddock.model.json_check import check_json
+from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import NumberTooLongError, read_finite, read_int
 from paddock.model.texts import explain
 from paddock.model.work_files import INPUT_BYTES, InputFile
+from paddock.policy.settings.loader import load
+from paddock.policy.settings.schema import Settings
 
 V = TypeVar("V", bound=Value)
 
@@ -93,7 +98,10 @@ def read_value(value: object, name: str) -> Json:
 
     `name` is the caller's name for it. Raises RequestError, with the path of a value that is not JSON.
     """
-    if value is None or isinstance(value, str | bool) or _is_json(value):
+    if value is None or isinstance(value, str | bool):
+        return value
+    with suppress(TypeError, ValueError, RecursionError):
+        check_json(value)
         return value
     try:
         return _convert_exactly(value, name)
@@ -116,14 +124,6 @@ def read_object(value: object, name: str) -> dict[str, Json]:
     if not isinstance(value, Mapping):
         raise RequestError(f"{name} must be a dict, but is {_describe_type(value)}")
     return cast("dict[str, Json]", read_value(dict(cast("Mapping[str, object]", value)), name))
-
-
-def _is_json(value: object) -> bool:
-    try:
-        check_json(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _convert_exactly(value: object, path: str) -> Json:
@@ -225,3 +225,46 @@ def _read_content(path: str, content: object) -> bytes:
                 return stream.read(INPUT_BYTES + 1)
         case _:
             raise RequestError(f"files[{path!r}] is {_describe_type(content)}; give bytes, text or a Path")
+
+
+def read_whole_number(name: str, value: object, minimum: int = 1) -> int | None:
+    """Return a whole number, also from `2.0`; None for None.
+
+    Raises RequestError for every other value, and for one below `minimum`.
+    """
+    if value is None:
+        return None
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise RequestError(f"`{name}` must be a whole number, not {value!r:.60}")
+    if (whole := number.__index__()) < minimum:
+        raise RequestError(f"`{name}` must be at least {minimum}, not {value!r:.60}")
+    return whole
+
+
+def read_limits(**limits: int | None) -> LimitOverrides:
+    """Return the limits that a request asks for, by their names there. Raises RequestError as `read_whole_number`."""
+    return LimitOverrides(**{name: read_whole_number(name, value) for name, value in limits.items()})
+
+
+def find_workspace(given: object) -> Path:
+    """Return the real path of a workspace. Raises ConfigurationError for one that is not a directory.
+
+    A missing workspace has no settings that could narrow anything.
+    """
+    check_type(given, (str, Path), "workspace", "a path")
+    try:
+        workspace = Path(os.path.realpath(Path(str(given)).expanduser()))
+        is_there = os.path.isdir(workspace)  # `Path` raises for an unreadable path
+    except (ValueError, RuntimeError):  # a character that no path has; a user without a home
+        raise ConfigurationError("the workspace is not a path") from None
+    if not is_there:
+        raise ConfigurationError(f"the workspace {workspace} is not a directory that can be read")
+    return workspace
+
+
+def choose_settings(settings: object, overrides: Mapping[str, Any] | None, workspace: Path) -> Settings:
+    """Return the given settings, or those of files and environment. Raises ConfigurationError."""
+    check_type(settings, (Settings, type(None)), "settings", "a Settings")
+    check_type(overrides, (Mapping, type(None)), "overrides", "a dict")
+    return settings if isinstance(settings, Settings) else load(workspace, flags=overrides).settings

@@ -9,9 +9,8 @@ from paddock.gate.batch.program import Program, ProgramResult
 from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.model.errors import RequestError
 from paddock.policy.settings.schema import Settings
-from paddock.surfaces.client.arguments import A_PROGRAM, check_programs, check_type
+from paddock.surfaces.client.arguments import A_PROGRAM, check_programs, check_type, read_whole_number
 from paddock.surfaces.client.requests import LibraryCaller, RunningSession
-from paddock.surfaces.client.whole_numbers import read_whole_number
 
 BatchEngine = Literal["local", "ray"]
 """What runs the programs of a batch."""
@@ -49,7 +48,7 @@ async def map_programs(
     if engine == "local":
         results = runner.map(checked, parallel)
     else:
-        from paddock.surfaces.client.ray.mapping import map_on_ray
+        from paddock.surfaces.client.ray.driver import map_on_ray
 
         results = map_on_ray(checked, sender.settings, origin, runner, parallel)
     async with aclosing(results):

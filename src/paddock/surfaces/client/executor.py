@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddock.policy.settings.schema import Settings
+from paddock.surfaces.client.arguments import read_whole_number
 from paddock.surfaces.client.loop_thread import start_loop
 from paddock.surfaces.client.paddock import Paddock
-from paddock.surfaces.client.whole_numbers import read_whole_number
 
 if TYPE_CHECKING:
     from paddock.gate.batch.program import Program, ProgramResult

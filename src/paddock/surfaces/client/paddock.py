@@ -26,21 +26,23 @@ from paddock.model.work_files import InputFile
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.arguments import (
     InputData,
+    choose_settings,
+    find_workspace,
     make_value,
     read_input_files,
+    read_limits,
     read_object,
     read_text,
     read_texts,
     read_value,
+    read_whole_number,
 )
 from paddock.surfaces.client.askers import adapt_asking
 from paddock.surfaces.client.found_tools import FoundTools, find_tools
 from paddock.surfaces.client.local_tools import add_function, make_local_server
-from paddock.surfaces.client.opening import choose_settings, find_workspace
 from paddock.surfaces.client.records import find_output, find_records
 from paddock.surfaces.client.requests import LibraryCaller, RunningSession, attach_readers, read_language
 from paddock.surfaces.client.sessions import InterpreterSession, LocalSessions, SessionOwner
-from paddock.surfaces.client.whole_numbers import read_limits, read_whole_number
 from paddock.surfaces.rendering.render import tool_end
 
 if TYPE_CHECKING:

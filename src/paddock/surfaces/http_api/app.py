@@ -16,7 +16,7 @@ from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.openapi import build_document
 from paddock.surfaces.http_api.running import explain_fault
 from paddock.surfaces.http_api.sandboxfusion import routes as sandboxfusion_routes
-from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
+from paddock.surfaces.http_api.sandboxfusion.models import PATHS as GRADING_PATHS
 from paddock.surfaces.http_server.problems import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
@@ -55,7 +55,14 @@ def build_api(server: ServerContext, routers: Sequence[APIRouter] = ROUTERS) -> 
     app.state.paddock = server
     for router in routers:
         app.include_router(router)
-    app.openapi = _cache_document(app)
+    document: dict[str, Any] = {}
+
+    def describe() -> dict[str, Any]:
+        if not document:
+            document.update(build_document(app, service_routes.OPEN_PATHS))
+        return document
+
+    app.openapi = describe
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(UnknownToken, _answer_revoked)
@@ -89,17 +96,6 @@ def _list_parameters(dependant: "Dependant") -> Iterator[str]:
         yield from _list_parameters(each)
 
 
-def _cache_document(app: FastAPI) -> Any:  # noqa: ANN401 - the signature of FastAPI
-    document: dict[str, Any] = {}
-
-    def describe() -> dict[str, Any]:
-        if not document:
-            document.update(build_document(app, service_routes.OPEN_PATHS))
-        return document
-
-    return describe
-
-
 async def _answer_problem(_request: Request, problem: Exception) -> Response:
     assert isinstance(problem, Problem)
     return problem.respond()
@@ -125,18 +121,13 @@ async def _answer_missing_path(request: Request, _error: Exception) -> Response:
 async def _answer_missing_method(routes: Sequence[Route], request: Request, _error: Exception) -> Response:
     path, method = request.url.path[:200], request.method[:20]
     text = f"{path!r} does not have the method {method}. /openapi.json lists all of them."
-    return Problem(METHOD_NOT_ALLOWED, text, headers={"Allow": _list_methods(routes, request)}).respond()
-
-
-def _list_methods(routes: Sequence[Route], request: Request) -> str:
-    """Return all methods of a path; Starlette names only those of the first route."""
-    found = {
+    allowed = {  # Starlette names only those of the first route
         method
         for route in routes
         if route.matches(request.scope)[0] is not Match.NONE
         for method in route.methods or ()
     }
-    return ", ".join(sorted(found))
+    return Problem(METHOD_NOT_ALLOWED, text, headers={"Allow": ", ".join(sorted(allowed))}).respond()
 
 
 async def _answer_fault(_request: Request, error: Exception) -> Response:

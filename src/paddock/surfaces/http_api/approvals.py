@@ -6,6 +6,7 @@ answers a question of their own: whoever runs something must not be the one who 
 
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Response
@@ -32,7 +33,6 @@ from paddock.surfaces.tenants import NotPermitted
 
 if TYPE_CHECKING:
     from paddock.model.approval import WaitingQuestion
-    from paddock.surfaces.tenants import Tenant
 
 _log = logging.getLogger("paddock.http")
 
@@ -49,7 +49,9 @@ async def list_approvals(call: ThisCall) -> Response:
     """Return the questions of this caller; and those of all others, if it may answer them."""
     tenant, now = call.tenant, time.time()
     try:
-        own = await _list_own(tenant)
+        own: list[WaitingQuestion] = []
+        with suppress(ApprovalError):  # questions cannot be kept at all
+            own = await tenant.list_own_questions()
         others = await tenant.list_questions() if tenant.may_approve else []
     except StoreUnavailable as error:
         raise _explain_unavailable(error) from None
@@ -63,14 +65,6 @@ async def list_approvals(call: ThisCall) -> Response:
         for each, may_answer in sorted(waiting, key=lambda pair: pair[0].question.id)
     ]
     return Response(dumps({"approvals": found}), media_type="application/json")
-
-
-async def _list_own(tenant: "Tenant") -> "list[WaitingQuestion]":
-    """Return the questions of a caller itself; none if they cannot be kept at all."""
-    try:
-        return await tenant.list_own_questions()
-    except ApprovalError:
-        return []
 
 
 @router.post(
@@ -99,7 +93,14 @@ async def answer(
     except StoreUnavailable as error:
         raise _explain_unavailable(error) from None
     except ApprovalError as error:
-        raise await _explain_refusal(call.tenant, id, body, error) from None
+        others = await call.tenant.list_questions()
+        waiting = next((each for each in others if each.question.id == id), None)
+        if waiting is None:
+            text = f"{error}. GET /v1/approvals lists the questions that wait."
+            raise Problem(NOT_FOUND, text) from None
+        if body.verdict == "run" and "run" not in waiting.question.scopes:
+            raise Problem(INVALID_REQUEST, f"{error}. Send the verdict `once`.") from None
+        raise Problem(ALREADY_ANSWERED, f"{error}.") from None
     given = {"id": id, "verdict": body.verdict, "by": call.tenant.actor}
     return Response(dumps(given), media_type="application/json")
 
@@ -109,12 +110,3 @@ def _explain_unavailable(error: StoreUnavailable) -> Problem:
     return Problem(
         UNAVAILABLE, "Questions cannot be read or answered just now. Send the request again later."
     )
-
-
-async def _explain_refusal(tenant: "Tenant", id_: str, body: AnswerBody, error: ApprovalError) -> Problem:
-    waiting = next((each for each in await tenant.list_questions() if each.question.id == id_), None)
-    if waiting is None:
-        return Problem(NOT_FOUND, f"{error}. GET /v1/approvals lists the questions that wait.")
-    if body.verdict == "run" and "run" not in waiting.question.scopes:
-        return Problem(INVALID_REQUEST, f"{error}. Send the verdict `once`.")
-    return Problem(ALREADY_ANSWERED, f"{error}.")

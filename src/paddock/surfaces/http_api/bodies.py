@@ -144,13 +144,19 @@ async def _read_json(body: bytes) -> tuple[Json, int]:
         raise Problem(MALFORMED_BODY, "The body is not UTF-8 (RFC 8259, section 8.1).") from None
     except NumberTooLongError as fault:
         raise Problem(MALFORMED_BODY, f"In the body, {fault}.") from None
+    except json.JSONDecodeError as fault:
+        why = f"{fault.msg} at line {fault.lineno}, column {fault.colno}"
+        raise Problem(MALFORMED_BODY, f"The body is not JSON: {why}.") from None
     except (ValueError, RecursionError) as fault:
-        raise Problem(MALFORMED_BODY, f"The body is not JSON: {_explain(fault)}.") from None
-    if b"\\ud" in body.lower() and _has_lone_surrogate(value):
-        raise Problem(
-            MALFORMED_BODY,
-            "A string of the body has half of a surrogate pair, which is not Unicode. Replace it by U+FFFD.",
-        )
+        raise Problem(MALFORMED_BODY, f"The body is not JSON: {str(fault)[:200]}.") from None
+    if b"\\ud" in body.lower():
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise Problem(
+                MALFORMED_BODY,
+                "A string of the body has half of a surrogate pair, which is not Unicode. Replace it by U+FFFD.",
+            ) from None
     return value, len(body) + _VALUE_BYTES * values
 
 
@@ -159,17 +165,3 @@ def _refuse_constant(name: str) -> Json:
 
 
 _DECODER = json.JSONDecoder(parse_float=read_finite, parse_int=read_int, parse_constant=_refuse_constant)
-
-
-def _explain(fault: Exception) -> str:
-    if isinstance(fault, json.JSONDecodeError):
-        return f"{fault.msg} at line {fault.lineno}, column {fault.colno}"
-    return str(fault)[:200]
-
-
-def _has_lone_surrogate(value: Json) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False

@@ -76,7 +76,7 @@ async def find_ended(call: HttpCall, id_: str) -> Response | None:
     """
     if call.server.cluster is None or find_mint_time(id_) is None:
         return None
-    from paddock.cluster.ended_runs import read_run
+    from paddock.cluster.status import read_run
 
     try:
         run = await read_run(call.server.cluster.database, call.tenant.actor, id_)

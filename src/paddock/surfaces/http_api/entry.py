@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from paddock.surfaces.http_api.sandboxfusion.errors import answer_problem
-from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
+from paddock.surfaces.http_api.sandboxfusion.models import PATHS as GRADING_PATHS
 from paddock.surfaces.http_api.service_routes import METRICS_PATH
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.endpoint import MCP_PATH

@@ -183,7 +183,9 @@ def make_send(kind: WorkKind, body: SessionExecutionBody, given: Mapping[str, An
     """
     fields = {name: value for name, value in given.items() if name not in {"kind", "stdin_base64"}}
     language: str | None = fields.pop("language", None)
-    _require(fields, *REQUIRED[kind])
+    missing = [(name, "this field is required") for name in REQUIRED[kind] if name not in fields]
+    if missing:
+        raise reject_fields(missing)
     if body.files:
         fields["files"] = read_files(body.files)
     if body.stdin_bytes is not None:
@@ -215,12 +217,6 @@ def read_files(files: Iterable[GivenFile]) -> list[InputFile]:
         return [file.to_input_file() for file in files]
     except ValidationError as problem:
         raise reject_invalid(problem) from None
-
-
-def _require(fields: Mapping[str, Any], *names: str) -> None:
-    missing = [(name, "this field is required") for name in names if name not in fields]
-    if missing:
-        raise reject_fields(missing)
 
 
 async def _stream(call: HttpCall, execution: RunningExecution) -> AsyncGenerator[bytes]:

@@ -30,8 +30,8 @@ from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_
 from paddock.surfaces.http_server.endpoint import MCP_PATH
 from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY
 from paddock.surfaces.http_server.problems import EXECUTION_LOST, SERVER_ENDING, UNAVAILABLE, Problem
-from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER
 from paddock.surfaces.mcp_server.http.inbound import FORWARDING_KEY
+from paddock.surfaces.mcp_server.http.sessions import SESSION_HEADER
 
 if TYPE_CHECKING:
     from paddock.cluster.peers import Peers

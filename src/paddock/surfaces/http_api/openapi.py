@@ -10,7 +10,7 @@ from paddock._version import __version__
 from paddock.model.outcome import Outcome
 from paddock.surfaces.http_api import models
 from paddock.surfaces.http_api.sandboxfusion import models as grading
-from paddock.surfaces.http_api.sandboxfusion.paths import PATHS as GRADING_PATHS
+from paddock.surfaces.http_api.sandboxfusion.models import PATHS as GRADING_PATHS
 from paddock.surfaces.http_server.problems import (
     FOREIGN_ORIGIN,
     INTERNAL_ERROR,
@@ -75,13 +75,10 @@ def describe_problems(*types: ProblemType) -> Responses:
     found: Responses = {}
     for kind in types:
         name = f"`{kind.name}`: {kind.title}."
-        entry = found.setdefault(kind.status, {"description": "", "content": _problem_content()})
+        content = {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(model="ProblemDocument")}}}
+        entry = found.setdefault(kind.status, {"description": "", "content": content})
         entry["description"] = f"{entry['description']} {name}".strip()
     return found
-
-
-def _problem_content() -> dict[str, Any]:
-    return {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(model="ProblemDocument")}}}
 
 
 def describe_body(model: "type[BaseModel]", *, required: bool = True) -> dict[str, Any]:

@@ -47,7 +47,6 @@ from paddock.surfaces.http_server.problems import (
     UNAUTHORIZED,
     UNAVAILABLE,
     Problem,
-    ProblemType,
 )
 from paddock.surfaces.mcp_server.requests import SERVER_ENDING as ENDING_TEXT
 from paddock.surfaces.mcp_server.requests import InFlightRequests
@@ -221,7 +220,7 @@ class Executions:
                 outcome = await self._send(execution, tenant, send)
                 _check_key(outcome, execution)
                 execution.replayed = outcome.id != execution.id
-                execution.outcome = _encode(outcome)
+                execution.outcome = write_outcome(outcome).encode("utf-8", "replace")
                 execution.status = outcome.status
             except asyncio.CancelledError:
                 execution.problem = Problem(
@@ -354,10 +353,6 @@ class _Asking:
             self._execution.question = None
 
 
-def _encode(outcome: Outcome) -> bytes:
-    return write_outcome(outcome).encode("utf-8", "replace")
-
-
 def _check_key(outcome: Outcome, execution: RunningExecution) -> None:
     """Raise Problem if a request with the same key on another replica leaves this one without an outcome.
 
@@ -390,22 +385,17 @@ def _explain_failure(
     if isinstance(error, AlreadyClaimed):  # by another process with the same ledger
         return explain_lost(execution.id, None)
     if isinstance(error, LedgerError):
-        return _explain_unrecorded(execution, hide_paths(str(error), workspace))
+        why = hide_paths(
+            str(error), workspace
+        )  # the record could not be written: before the start, or after it
+        if execution.keyed is None:
+            return Problem(RECORD_FAILED, f"{why} Whether it ran is not known.", execution=execution.id)
+        remedy = "Send it again with the same Idempotency-Key: it starts at most once."
+        return Problem(UNAVAILABLE, f"{why} {remedy}", execution=execution.id)
     if isinstance(error, PaddockError):
         return Problem(INVALID_REQUEST, hide_paths(str(error), workspace))
     _log.error("an execution failed", exc_info=error)
     return explain_fault(error)
-
-
-def _explain_unrecorded(execution: RunningExecution, why: str) -> Problem:
-    """Return the problem for a record that could not be written: before the start, or after it."""
-    kind: ProblemType = RECORD_FAILED if execution.keyed is None else UNAVAILABLE
-    remedy = (
-        "Whether it ran is not known."
-        if execution.keyed is None
-        else "Send it again with the same Idempotency-Key: it starts at most once."
-    )
-    return Problem(kind, f"{why} {remedy}", execution=execution.id)
 
 
 def explain_fault(error: Exception) -> Problem:

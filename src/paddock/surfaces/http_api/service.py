@@ -1,31 +1,34 @@
-"""Serve the API until a signal: executions that run then may end within a grace period."""
+"""Serve the API, and MCP beside it, until a signal: executions that run then may end within a grace period."""
 
 import asyncio
 import resource
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.foundation.cancellation import cancel_all
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_api.app import build_api
 from paddock.surfaces.http_api.bodies import BodyBuffer
 from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.downloads import Downloads
 from paddock.surfaces.http_api.entry import ApiEntry, respond
-from paddock.surfaces.http_api.mcp import McpServers
 from paddock.surfaces.http_api.running import Executions
 from paddock.surfaces.http_api.service_routes import OPEN_PATHS
-from paddock.surfaces.http_server.entry import HttpEntry
+from paddock.surfaces.http_server.entry import TENANT_KEY, HttpEntry
 from paddock.surfaces.http_server.idle_connections import IdleConnections
 from paddock.surfaces.http_server.serving import serve_application
+from paddock.surfaces.mcp_server.elicitation import ACTOR_KEY
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.service import Service, SettingsOf
 
 if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
+    from paddock.gate.open_paddock import OpenPaddock
     from paddock.record.telemetry.metrics import Metrics
     from paddock.surfaces.http_api.forwarding import Forwarding
-    from paddock.surfaces.http_server.asgi import App
+    from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
     from paddock.surfaces.http_server.endpoint import Endpoint
     from paddock.surfaces.tenants import Tenant, Tenants
 
@@ -40,6 +43,9 @@ _OPEN_FILES = 16_384
 usually starts it with 1024, and without a free one it can neither accept connections nor start programs."""
 _ANSWERS_S = 15.0
 """Maximum time in which cancelled executions end and are answered, in seconds."""
+
+
+MakeService = Callable[["Tenant"], Service]
 
 
 class HttpService:
@@ -68,12 +74,22 @@ class HttpService:
         forwarding = self._make_forwarding(settings, cluster)
         self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster, forwarding)
         mark = "" if cluster is None else cluster.node.mark
-        self._mcp = McpServers(partial(_make_mcp_service, workspace, settings_of, mark))
+
+        def make_service(tenant: "Tenant") -> Service:
+            own = tenant.opened, tenant.settings, workspace
+            return Service(
+                *own, "default", settings_of, admit=tenant.admit, questions=tenant.questions, mark=mark
+            )
+
+        self._mcp = McpServers(make_service)
         self._drain_s = settings.serve.drain_ms / 1000
 
     async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
         """Serve at an endpoint until `stop` is set, and let executions that run then end."""
-        _raise_open_files()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
         api_entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._server.forwarding)
         entry = HttpEntry(
@@ -123,13 +139,67 @@ class HttpService:
             await self._requests.wait_until_drained(_ANSWERS_S)
 
 
-def _raise_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+@dataclass
+class _Running:
+    """The MCP server of one session. Its task enters and leaves its contexts, as their library requires."""
+
+    tenant: "Tenant"
+    opened: "OpenPaddock"
+    service: Service
+    app: "asyncio.Future[App]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    task: "asyncio.Task[None] | None" = None
+
+    async def run(self) -> None:
+        try:
+            async with self.service.open_application() as app:
+                self.app.set_result(app)
+                await self.tenant.revoked.wait()
+        except Exception as error:
+            if self.app.done():
+                raise
+            self.app.set_exception(error)
 
 
-def _make_mcp_service(workspace: Path, settings_of: SettingsOf, mark: str, tenant: "Tenant") -> Service:
-    own = tenant.opened, tenant.settings, workspace
-    return Service(*own, "default", settings_of, admit=tenant.admit, questions=tenant.questions, mark=mark)
+class McpServers:
+    """An ASGI application that passes a request on to the MCP server of its caller."""
+
+    def __init__(self, make_service: MakeService) -> None:
+        self._make_service = make_service
+        self._running: dict[str, _Running] = {}
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer a request of MCP. Each token has its own server, as it has its own session."""
+        tenant: Tenant = scope[TENANT_KEY]
+        app = await asyncio.shield(self._find(tenant).app)
+        await app({**scope, ACTOR_KEY: tenant.actor}, receive, send)
+
+    def _find(self, tenant: "Tenant") -> _Running:
+        token = tenant.token.sha256
+        found = self._running.get(token)
+        if found is not None and found.opened is tenant.opened:
+            return found
+        if found is not None and found.task is not None:
+            found.task.cancel()
+        running = _Running(tenant, tenant.opened, self._make_service(tenant))
+        running.task = asyncio.create_task(running.run())
+        self._running[token] = running
+        running.task.add_done_callback(lambda _: self._forget(token, running))
+        return running
+
+    def holds_run(self, tenant: "Tenant", run: str) -> bool:
+        """Return whether a call of this caller waits here."""
+        found = self._running.get(tenant.token.sha256)
+        return found is not None and found.service.holds_run(run, tenant.actor)
+
+    def _forget(self, token: str, running: _Running) -> None:
+        """Forget a server that has ended: its token was revoked, or it could not start."""
+        if self._running.get(token) is running:
+            del self._running[token]
+
+    async def drain(self) -> None:
+        """Reject new requests of MCP, and let those in flight end."""
+        await asyncio.gather(*(each.service.drain() for each in self._running.values()))
+
+    async def close(self) -> None:
+        """End all MCP servers."""
+        await cancel_all([each.task for each in self._running.values() if each.task is not None])

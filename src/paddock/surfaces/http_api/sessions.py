@@ -43,7 +43,7 @@ from paddock.surfaces.rendering.render import explain_outcome
 from paddock.surfaces.tenants.tenant import SlotNeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from paddock.engines.sessions.table import OpenSession
     from paddock.surfaces.client.attached import AttachedPaddock
@@ -97,7 +97,9 @@ async def open_session(call: ThisCall, key: KeyHeader) -> Response:
 
     async def send(paddock: "AttachedPaddock") -> Outcome:
         if read_guest_language(language) == "javascript":
-            _refuse_options([name for name, item in given.items() if item])
+            if names := ", ".join(f"`{name}`" for name, item in given.items() if item):
+                text = f"A session of the V8 guest has no options. Leave out {names}, or choose `node`."
+                raise Problem(INVALID_REQUEST, text)
             return await paddock.execute("", session=NEW)
         return await paddock.exec(language, "", session=NEW, **given)
 
@@ -113,14 +115,6 @@ async def open_session(call: ThisCall, key: KeyHeader) -> Response:
             return elsewhere
         raise _explain_absence(tenant, session["id"])
     return _respond(info.model_dump(mode="json"), status=201, headers={"Location": f"/v1/sessions/{info.id}"})
-
-
-def _refuse_options(given: "Sequence[str]") -> None:
-    if given:
-        names = ", ".join(f"`{name}`" for name in given)
-        raise Problem(
-            INVALID_REQUEST, f"A session of the V8 guest has no options. Leave out {names}, or choose `node`."
-        )
 
 
 async def _run(
@@ -165,7 +159,7 @@ _KINDS = {
 def _find(tenant: "Tenant", handle: str) -> "OpenSession":
     """Return an open session of a caller. Raises Problem."""
     found = tenant.opened.programs.sessions.find_open(tenant.actor, handle)
-    if found is None or found.executor.lost:
+    if found is None or found.process.lost:
         raise _explain_absence(tenant, handle)
     return found
 

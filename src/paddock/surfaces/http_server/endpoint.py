@@ -59,9 +59,20 @@ def open_endpoint(
     is told. Raises ConfigurationError.
     """
     if tls is not None:
-        _check_certificate(tls)
+        import ssl  # few servers speak TLS themselves
+
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+        except (OSError, ValueError) as problem:
+            raise ConfigurationError(
+                f"{tls.certificate}: this certificate cannot be used with the key {tls.key}: {problem}. "
+                "Both are PEM files; the key has no password."
+            ) from None
     listener = _open_listener(address)
-    own, port = _list_own_names(listener), listener.getsockname()[1]
+    own_address, port = listener.getsockname()[:2]
+    own = [f"[{own_address}]" if ":" in own_address else own_address]
+    if ipaddress.ip_address(own_address).is_loopback:
+        own.append("localhost")
     scheme = "http" if tls is None else "https"
     try:
         known = HostNames.of(own, port, names, scheme=scheme)
@@ -69,19 +80,6 @@ def open_endpoint(
         listener.close()
         raise
     return Endpoint(listener, token, known, f"{scheme}://{own[0]}:{port}{path}", tls)
-
-
-def _check_certificate(tls: TlsFiles) -> None:
-    """Raise ConfigurationError for files with which no server can prove itself."""
-    import ssl  # few servers speak TLS themselves
-
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
-    except (OSError, ValueError) as problem:
-        raise ConfigurationError(
-            f"{tls.certificate}: this certificate cannot be used with the key {tls.key}: {problem}. "
-            "Both are PEM files; the key has no password."
-        ) from None
 
 
 def read_token(file: Path) -> str:
@@ -141,9 +139,3 @@ def _open_listener(address: str) -> socket.socket:
     except OSError as problem:
         raise ConfigurationError(f"--http {address}: cannot listen there: {problem.strerror}") from None
     return listener
-
-
-def _list_own_names(listener: socket.socket) -> list[str]:
-    address = listener.getsockname()[0]
-    names = [f"[{address}]" if ":" in address else address]
-    return [*names, "localhost"] if ipaddress.ip_address(address).is_loopback else names

@@ -8,6 +8,7 @@ from functools import partial
 from math import ceil
 
 import uvicorn
+from starlette.requests import ClientDisconnect
 
 from paddock.surfaces.http_server.asgi import App
 from paddock.surfaces.http_server.endpoint import Endpoint
@@ -18,10 +19,10 @@ _MUTED_LOG_LINES = {
     "mcp.shared.jsonrpc_dispatcher": ("shutdown error response ",),
     "mcp.server.streamable_http": (),
 }
-"""By logger: the beginnings of lines that are not logged. They report cancelled requests and disconnected clients."""
+"""By logger: the beginnings of lines that are not logged. They report cancelled requests and disconnected clients.
 
-_CLIENT_DISCONNECT = "ClientDisconnect"
-"""The exception of a library below the protocol's, which is not imported here, for a disconnected client."""
+The libraries give their lines neither a code nor a type that would tell them apart.
+"""
 
 
 @asynccontextmanager
@@ -61,7 +62,7 @@ async def serve_application(
 
 def _should_log(muted: tuple[str, ...], record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info is not None else None
-    ended = isinstance(error, asyncio.CancelledError) or type(error).__name__ == _CLIENT_DISCONNECT
+    ended = isinstance(error, asyncio.CancelledError | ClientDisconnect)
     return not ended and not record.getMessage().startswith(muted)
 
 

@@ -5,9 +5,9 @@ client -> stdio.py or http/ -> protocol.py -> toolbox.py (one table of tools) ->
 Read `service`, `protocol` and `toolbox` first; `tools` has the tools, `compat` those of the compat profile, `http` the
 other transport.
 
-    arguments    arguments, argument_errors, computation_request, exact_numbers, call_key
-    answers      replies, output_schemas, overflow, media, forwarded_results, query_reply
+    arguments    arguments, argument_errors, computation_request
+    answers      replies, output_schemas, overflow, forwarded_results
     a person     elicitation, pending_calls
     resources    resources, stored_output, prompts, prompts_resources
-    sessions     requests, list_changes, log, progress, stdio, version_probe
+    sessions     requests, list_changes, progress, stdio
 """

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from paddock.model.fields import list_fields, to_camel_case
 from paddock.model.outcome import Status
-from paddock.model.texts import FAULT_TEXTS, FieldFault, list_faults
+from paddock.model.texts import FAULT_TEXTS, list_faults
 from paddock.surfaces.mcp_server.arguments import to_snake_case
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, build_refusal
 
@@ -49,14 +49,10 @@ def _build_rejection(tool: str, texts: list[str]) -> ToolAnswer:
 
 
 def _describe_problems(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:
-    faults = list_faults(problem, messages=_MESSAGES, limit=_MAX_PROBLEMS)
-    return [_describe_fault(fault, names) for fault in faults]
-
-
-def _describe_fault(fault: FieldFault, names: Mapping[str, str]) -> str:
-    if not fault.path:
-        return fault.text
-    place = ".".join(part for part in fault.path if isinstance(part, str))
-    number = "".join(f"[{part}]" for part in fault.path if isinstance(part, int))
-    name = f"`{names.get(place, place)}{number}`"
-    return f"{name} {fault.text}" if fault.kind in _MESSAGES else f"{name}: {fault.text}"
+    texts: list[str] = []
+    for fault in list_faults(problem, messages=_MESSAGES, limit=_MAX_PROBLEMS):
+        place = ".".join(part for part in fault.path if isinstance(part, str))
+        number = "".join(f"[{part}]" for part in fault.path if isinstance(part, int))
+        name = f"`{names.get(place, place)}{number}`" if fault.path else ""
+        texts.append(f"{name}{' ' if fault.kind in _MESSAGES else ': '}{fault.text}" if name else fault.text)
+    return texts

@@ -184,25 +184,16 @@ def _adapt_to_version(request: InputRequest, version: str) -> InputRequest:
     params = request.params
     if not isinstance(params, ElicitRequestFormParams):
         return request
-    fields = {
-        name: _add_option_names(cast("dict[str, Json]", field))
-        for name, field in cast("dict[str, Json]", params.requested_schema["properties"]).items()
-    }
+    fields = cast("dict[str, dict[str, Json]]", {**params.requested_schema["properties"]})
+    for name, field in fields.items():
+        if options := cast("list[dict[str, Json]]", field.get("oneOf", [])):  # with titles
+            fields[name] = {
+                **{key: value for key, value in field.items() if key != "oneOf"},
+                "enum": [option["const"] for option in options],
+                "enumNames": [option["title"] for option in options],
+            }
     schema = {**params.requested_schema, "properties": fields}
     return ElicitRequest(params=params.model_copy(update={"mode": None, "requested_schema": schema}))
-
-
-def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
-    """Return a form's field with `enum` and `enumNames` in place of options with titles."""
-    options = cast("list[dict[str, Json]]", field.get("oneOf", []))
-    if not options:
-        return field
-    plain = {name: value for name, value in field.items() if name != "oneOf"}
-    return {
-        **plain,
-        "enum": [option["const"] for option in options],
-        "enumNames": [option["title"] for option in options],
-    }
 
 
 class ElicitationRounds:

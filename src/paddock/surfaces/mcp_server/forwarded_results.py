@@ -4,9 +4,10 @@ import re
 import sys
 from dataclasses import replace
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from paddock.model.base import Json
+from pydantic import ValidationError
+
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.model.texts import cut_text
@@ -14,6 +15,9 @@ from paddock.surfaces.mcp_server.replies import build_answer, compact
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.surfaces.rendering.render import console_text
 from paddock.surfaces.rendering.terminal import make_encodable
+
+if TYPE_CHECKING:
+    from paddock.model.base import Json
 
 _OWN = "(modelcontextprotocol|mcp)"
 _RESERVED_PATTERN = re.compile(
@@ -42,7 +46,11 @@ def build_result(outcome: Outcome, cap: int = sys.maxsize) -> ToolAnswer:
     blocks: list[dict[str, Json]] = []
     room = cap
     for part in raw["content"]:
-        block = part if _is_block(part) else text_block(compact(part))
+        try:
+            _content_block().validate_python(part, by_name=False)
+            block = cast("dict[str, Json]", part)
+        except ValidationError:  # some servers send blocks that are not of the protocol
+            block = text_block(compact(part))
         if isinstance(text := block.get("text"), str):
             block = {**block, "text": cut_text(text, room)}
             room = max(0, room - len(text))
@@ -51,21 +59,13 @@ def build_result(outcome: Outcome, cap: int = sys.maxsize) -> ToolAnswer:
     if structured is not None and len(text := compact(structured)) > cap:
         structured = None
         blocks = blocks or [text_block(cut_text(text, cap))]
-    return ToolAnswer(
-        blocks, structured, is_error=raw.get("isError") is True, meta=_filter_meta(raw.get("_meta"), cap)
-    )
-
-
-def _filter_meta(given: Json, cap: int) -> dict[str, Json]:
-    """Return a result's `_meta` without names that concern one connection, such as a task."""
-    if not isinstance(given, dict):
-        return {}
-    kept = {
-        name: value
-        for name, value in cast("dict[str, Json]", given).items()
-        if not _RESERVED_PATTERN.match(name)
-    }
-    return kept if len(compact(kept)) <= cap else {}
+    given = raw.get("_meta")
+    meta = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
+    # Reserved names concern one connection, such as a task.
+    meta = {name: value for name, value in meta.items() if not _RESERVED_PATTERN.match(name)}
+    if len(compact(meta)) > cap:
+        meta = {}
+    return ToolAnswer(blocks, structured, is_error=raw.get("isError") is True, meta=meta)
 
 
 def is_larger(outcome: Outcome, cap: int) -> bool:
@@ -80,26 +80,13 @@ def is_larger(outcome: Outcome, cap: int) -> bool:
 def render_result_text(outcome: Outcome) -> str:
     """Return a whole result as text for searches and line ranges: texts unchanged, everything else as JSON."""
     raw = cast("dict[str, Any]", outcome.value)
-    parts = [_render_block(part) for part in raw["content"]]
+    parts: list[str] = []
+    for part in raw["content"]:
+        text: object = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        parts.append(text if isinstance(text, str) else compact(part))
     if (structured := raw.get("structuredContent")) is not None:
         parts.append(dumps(structured, ensure_ascii=False, indent=1))
     return "\n".join(parts)
-
-
-def _render_block(part: Json) -> str:
-    text: object = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return text if isinstance(text, str) else compact(part)
-
-
-def _is_block(part: Json) -> bool:
-    """Return whether a block is one of the protocol's; some servers send others."""
-    from pydantic import ValidationError
-
-    try:
-        _content_block().validate_python(part, by_name=False)
-    except ValidationError:
-        return False
-    return True
 
 
 @cache

@@ -97,14 +97,23 @@ class PendingCall(Generic[T]):
 class PendingCalls:
     """The calls of one server that wait for `paddock approve`, and the answers that are not fetched yet."""
 
-    def __init__(self, questions: Questions, fetching: tuple[str, str], patience_s: float = _WAIT_S) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        fetching: tuple[str, str],
+        patience_s: float = _WAIT_S,
+        *,
+        has_users: bool = False,
+    ) -> None:
         """Keep questions in `questions`. `fetching` is the tool that clients should come back with, and its argument.
 
-        A client that comes back while its person decides waits up to `patience_s`.
+        A client that comes back while its person decides waits up to `patience_s`. `has_users`: the server knows its
+        users by their tokens, and each can be answered by another one over the HTTP API.
         """
         self.questions = questions
         self._fetching = fetching
         self._patience_s = patience_s
+        self._has_users = has_users
         self._calls: dict[str, PendingCall[ToolAnswer]] = {}
         self._clients: set[str] = set()
         self.running: set[asyncio.Task[ToolAnswer]] = set()
@@ -161,8 +170,12 @@ class PendingCalls:
         if call.task.cancelled():
             return _report_unknown_run(run)
         answer = await asyncio.shield(call.task)
-        known = self._calls.pop(run, None) is not None
-        return _convert_fetched_answer(answer) if known else _report_unknown_run(run)
+        if self._calls.pop(run, None) is None:  # another request fetched it in the meantime
+            return _report_unknown_run(run)
+        data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
+        if answer.structured is not None:
+            data["result"] = answer.structured
+        return ToolAnswer(answer.content, data, is_error=answer.is_error)
 
     async def close(self) -> None:
         """End all work that waits or runs."""
@@ -178,9 +191,14 @@ class PendingCalls:
         """Return that a call waits, why, and what client and person can do."""
         command = f"paddock approve {question.id}"
         tool, argument = self._fetching
+        who = f"Ask them to run in a terminal of this machine: {command}"
+        if self._has_users:
+            who = (
+                "You cannot answer it yourself. Ask another user whose token has `approve` to send "
+                f"POST /v1/approvals/{question.id}, or a person at a terminal of the server to run: {command}"
+            )
         text = (
-            f"A person must allow this: {question.what} ({'; '.join(question.reasons)}). "
-            f"Ask them to run in a terminal of this machine: {command}\n"
+            f"A person must allow this: {question.what} ({'; '.join(question.reasons)}). {who}\n"
             f'Then fetch the answer, once: {tool} {{"{argument}":"{question.run}"}}'
         )
         data: dict[str, Json] = {
@@ -206,11 +224,3 @@ def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | 
 def _report_unknown_run(run: str) -> ToolAnswer:
     text = f"this client has no answer to fetch for {run}; each answer is fetched once; the record shows what was done"
     return build_refusal(Status.INVALID, "UnknownRun", text)
-
-
-def _convert_fetched_answer(answer: ToolAnswer) -> ToolAnswer:
-    """Return an answer in the shape of the tool that fetches it."""
-    data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
-    if answer.structured is not None:
-        data["result"] = answer.structured
-    return ToolAnswer(answer.content, data, is_error=answer.is_error)

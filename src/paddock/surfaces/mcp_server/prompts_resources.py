@@ -41,22 +41,8 @@ def offer_prompts_and_resources(
     server: "Server[Any]", offers: PromptsAndResources, rounds: ElicitationRounds
 ) -> None:
     """Register a server's handlers for prompts, resources and completion."""
-    _offer_prompts(server, offers.prompts, rounds)
-    _offer_resources(server, offers.resources)
+    prompts, resources = offers
 
-    async def complete_reference(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
-        argument, begun = params.argument.name, params.argument.value
-        given = (params.context and params.context.arguments) or {}
-        if isinstance(params.ref, PromptReference):
-            values = offers.prompts.complete_argument(argument, begun)
-        else:
-            values = await offers.resources.complete_argument(params.ref.uri, argument, begun, given)
-        return {"completion": {"values": [*values], "hasMore": False}, **COMPLETE_RESULT}
-
-    server.add_request_handler("completion/complete", CompleteRequestParams, complete_reference)
-
-
-def _offer_prompts(server: "Server[Any]", prompts: Prompts, rounds: ElicitationRounds) -> None:
     async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         return build_page("prompts", prompts.list_entries(), params)
 
@@ -70,11 +56,6 @@ def _offer_prompts(server: "Server[Any]", prompts: Prompts, rounds: ElicitationR
         except UnknownPromptError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
 
-    server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
-    server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)
-
-
-def _offer_resources(server: "Server[Any]", resources: Resources) -> None:
     async def list_resources(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         try:
             entries, following = await resources.list_page(params.cursor)
@@ -95,9 +76,21 @@ def _offer_resources(server: "Server[Any]", resources: Resources) -> None:
             raise MCPError(code=code, message=str(error), data={"uri": params.uri[:1000]}) from None
         return {"contents": [contents], **COMPLETE_RESULT}
 
+    async def complete_reference(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
+        argument, begun = params.argument.name, params.argument.value
+        given = (params.context and params.context.arguments) or {}
+        if isinstance(params.ref, PromptReference):
+            values = prompts.complete_argument(argument, begun)
+        else:
+            values = await resources.complete_argument(params.ref.uri, argument, begun, given)
+        return {"completion": {"values": [*values], "hasMore": False}, **COMPLETE_RESULT}
+
+    server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
+    server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)
     server.add_request_handler("resources/list", PaginatedRequestParams, list_resources)
     server.add_request_handler("resources/templates/list", PaginatedRequestParams, list_templates)
     server.add_request_handler("resources/read", ReadResourceRequestParams, read_resource)
+    server.add_request_handler("completion/complete", CompleteRequestParams, complete_reference)
 
 
 def build_page(key: str, entries: list[dict[str, Json]], params: PaginatedRequestParams) -> dict[str, Json]:

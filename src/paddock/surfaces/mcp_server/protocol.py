@@ -1,6 +1,8 @@
 """The MCP protocol around the table of tools, both eras: 2025-11-25 with sessions, 2026-07-28 without."""
 
+import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -9,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import Server
-from mcp_types import CallToolRequestParams, Icon, PaginatedRequestParams
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolRequestParams, Icon, PaginatedRequestParams
 from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock._version import __version__
 from paddock.model.base import Json
-from paddock.surfaces.mcp_server.call_key import read_call_key
+from paddock.model.canonical import canonical
+from paddock.model.request import RequestKey
 from paddock.surfaces.mcp_server.elicitation import Context, ElicitationRounds, read_actor
 from paddock.surfaces.mcp_server.list_changes import AnnouncingServer, ChangeNotifier
-from paddock.surfaces.mcp_server.log import Logs
-from paddock.surfaces.mcp_server.progress import create_progress_sink, stream_console
+from paddock.surfaces.mcp_server.progress import Logs, create_progress_sink, stream_console
 from paddock.surfaces.mcp_server.prompts_resources import (
     COMPLETE_RESULT,
     PromptsAndResources,
@@ -41,6 +44,10 @@ _ICON = (
 )
 """A fence, on a grid of nine by nine."""
 _LINKS_SINCE = "2025-06-18"
+"""First protocol revision with links."""
+_KEY_FIELD = "paddock/key"
+"""The name of a call's key in `_meta` of `tools/call`."""
+_KEY_PATTERN = re.compile(r"[!-~]{1,255}", re.ASCII)
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
@@ -63,7 +70,7 @@ def build_protocol_server(
         return build_page("tools", [tool.entry for tool in await toolbox.list_tools()], params)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
-        key = read_call_key(context.meta, params.name, params.arguments)
+        key = _read_call_key(context.meta, params.name, params.arguments)
         work = partial(toolbox.call_tool, params.name, params.arguments, key=key)
         sinks = [logs.create_sink(context)]
         if (context.meta or {}).get("progress_token") is not None:
@@ -77,7 +84,14 @@ def build_protocol_server(
             return answer
         if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
             await announcer.announce_resources()
-        return _build_result(answer, context.protocol_version)
+        result, version = {**answer.to_result(), **COMPLETE_RESULT}, context.protocol_version
+        if version < _LINKS_SINCE:
+            result["content"] = [block for block in answer.content if block["type"] != "resource_link"]
+        if version not in MODERN_PROTOCOL_VERSIONS and not isinstance(
+            result.get("structuredContent", {}), dict
+        ):
+            del result["structuredContent"]  # up to 2025-11-25 structured data must be an object
+        return result
 
     kind: type[Server[Any]] = AnnouncingServer if announcer else Server
     server = kind(
@@ -140,21 +154,25 @@ def _seal_request_state(server: "Server[Any]", wait_ms: int, mark: str) -> None:
     server.middleware.append(seal_state)
 
 
+def _read_call_key(meta: Mapping[str, Any] | None, name: str, arguments: Json) -> RequestKey | None:
+    """Return the key of a call of a tool; None without one. Raises MCPError if it is not valid.
+
+    The same key starts at most once among all replicas of a cluster.
+    """
+    key = (meta or {}).get(_KEY_FIELD)
+    if key is None:
+        return None
+    if not isinstance(key, str) or not _KEY_PATTERN.fullmatch(key):
+        raise MCPError(
+            code=INVALID_PARAMS,
+            message=f"`{_KEY_FIELD}` is 1 to 255 printable ASCII characters without spaces. Send a new random one, "
+            "such as a UUID, for each new call.",
+        )
+    return RequestKey(name=key, digest=hashlib.sha256(canonical(["mcp", name, arguments])).digest())
+
+
 def _mark_state(result: HandlerResult, mark: str) -> HandlerResult:
     """Return a result with the mark before its `requestState`, if it has one."""
     if isinstance(result, Mapping) and isinstance(state := result.get("requestState"), str):
         return {**result, "requestState": f"{mark}{state}"}
-    return result
-
-
-def _build_result(answer: ToolAnswer, version: str) -> dict[str, Json]:
-    """Return an answer as the result of a call.
-
-    Up to 2025-11-25 structured data must be an object; before 2025-06-18 there were no links.
-    """
-    result = {**answer.to_result(), **COMPLETE_RESULT}
-    if version < _LINKS_SINCE:
-        result["content"] = [block for block in answer.content if block["type"] != "resource_link"]
-    if version not in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("structuredContent", {}), dict):
-        del result["structuredContent"]
     return result

@@ -6,21 +6,28 @@ ok · 142 ms · 12 calls (github 12) · run 01J...
 ...
 """
 
+import base64
+import binascii
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from paddock.model.base import Json, count
 from paddock.model.outcome import UNCERTAIN_ENDS, Frame, Outcome, PlannedCall, Status
 from paddock.model.session import SessionEnd
 from paddock.model.texts import cut_text
-from paddock.surfaces.mcp_server.media import lift_media, may_hold_media
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.surfaces.rendering import answers, render
 from paddock.surfaces.rendering.render import compact
 from paddock.surfaces.rendering.terminal import make_encodable
 
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
+
+MAX_MEDIA_BLOCKS = 16
+MAX_MEDIA_BYTES = 8 * 1024 * 1024
+"""Maximum characters of base64 in one answer, over all blocks."""
+_MAX_MEDIA_DEPTH = 32
+_MEDIA_FAMILIES = {"image": "image/", "audio": "audio/"}
 
 Effects = Literal["not_started", "no_calls", "calls_completed", "in_flight_unknown"]
 
@@ -70,7 +77,17 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAns
 
     `single` means that the outcome itself is one call, of a server's tool or of a script tool.
     """
-    data = _collect_facts(outcome)
+    data: CodeAnswer = {
+        "status": outcome.status.value,
+        "run": outcome.id,
+        "ms": round(outcome.usage.wall_ms),
+    }
+    if outcome.session is not None:
+        data["session"] = outcome.session.model_dump()
+    if outcome.redactions:
+        data["redactions"] = outcome.redactions
+    if outcome.calls:
+        data["calls"] = dict(Counter(call.server for call in outcome.calls))
     parts = [_build_headline(outcome), *render_session(outcome.session)]
     if not outcome.ok:
         explained = cut_text(render.explain_outcome(outcome), cap // 2)
@@ -83,8 +100,9 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAns
     blocks: list[dict[str, Json]] = []
     if outcome.has_value and outcome.ok:
         value, text = outcome.value, render_value_text(outcome.value)
-        if may_hold_media(text):
-            value, blocks = lift_media(value)
+        if any(f'"{kind}"' in text for kind in (*_MEDIA_FAMILIES, "resource")):  # fast, with false positives
+            media = _MediaCollector()
+            value, blocks = media.replace_media(value, 0), media.blocks
             text = render_value_text(value)
         shown = cut_text(text, room)
         parts.append(shown)
@@ -107,21 +125,6 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAns
         if lines != whole:
             data["truncated"] = True
     return ToolAnswer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
-
-
-def _collect_facts(outcome: Outcome) -> CodeAnswer:
-    data: CodeAnswer = {
-        "status": outcome.status.value,
-        "run": outcome.id,
-        "ms": round(outcome.usage.wall_ms),
-    }
-    if outcome.session is not None:
-        data["session"] = outcome.session.model_dump()
-    if outcome.redactions:
-        data["redactions"] = outcome.redactions
-    if outcome.calls:
-        data["calls"] = dict(Counter(call.server for call in outcome.calls))
-    return data
 
 
 def render_value_text(value: Json) -> str:
@@ -189,27 +192,22 @@ def _build_error(outcome: Outcome, explained: str, room: int) -> CodeError:
 def _add_plan(data: CodeAnswer, calls: Sequence[PlannedCall], room: int) -> list[str]:
     """Add the planned calls to the data, which says whether something was left out; return them as lines."""
     whole = [make_encodable(render.render_planned_call(call, render.arguments_text(call))) for call in calls]
-    lines, planned = _shorten_lines(whole, room), _list_planned_calls(calls, room)
-    data["planned"] = planned
-    if lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned):
-        data["truncated"] = True
-    return [f"--- planned, not called ({len(calls)})", *lines]
-
-
-def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[PlannedFacts]:
-    """Return the first planned calls as data, without arguments that do not fit."""
+    lines = _shorten_lines(whole, room)
     planned: list[PlannedFacts] = []
     for call in calls:
         fields: PlannedFacts = {"server": call.server, "tool": call.tool}
         if call.asks:
             fields["asks"] = list(call.asks)
-        whole: PlannedFacts = {**fields, "args": call.arguments}
-        kept = whole if len(compact(whole)) <= room else fields
+        complete: PlannedFacts = {**fields, "args": call.arguments}
+        kept = complete if len(compact(complete)) <= room else fields
         room -= len(compact(kept))
         if room < 0:
             break
         planned.append(kept)
-    return planned
+    data["planned"] = planned
+    if lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned):
+        data["truncated"] = True
+    return [f"--- planned, not called ({len(calls)})", *lines]
 
 
 def _shorten_lines(texts: list[str], room: int) -> list[str]:
@@ -231,3 +229,62 @@ def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
         kept.append(cut_text(text, room))
         room -= len(text) + 1
     return kept
+
+
+class _MediaCollector:
+    """Replaces each medium in a value by a description, and keeps the media as content blocks.
+
+    Media that are too large or too many are left out, and their description says so. Look-alikes stay unchanged.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[dict[str, Json]] = []
+        self._room = MAX_MEDIA_BYTES
+
+    def replace_media(self, value: Json, depth: int) -> Json:
+        if depth > _MAX_MEDIA_DEPTH:
+            return value
+        if isinstance(value, list | tuple):
+            items = cast("list[Json]", value)
+            return [self.replace_media(each, depth + 1) for each in items]
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, Json]", value)
+        if (size := _measure_block(fields)) is not None:
+            return self._take_block(fields, *size)
+        return {name: self.replace_media(each, depth + 1) for name, each in fields.items()}
+
+    def _take_block(self, block: dict[str, Json], encoded: int, size: int) -> Json:
+        holder = cast("dict[str, Json]", block["resource"]) if block["type"] == "resource" else block
+        shown: dict[str, Json] = {"type": block["type"], "mimeType": holder.get("mimeType"), "bytes": size}
+        if "uri" in holder:
+            shown["uri"] = holder["uri"]
+        if len(self.blocks) >= MAX_MEDIA_BLOCKS or encoded > self._room:
+            return {
+                **shown,
+                "omitted": f"an answer has at most {MAX_MEDIA_BLOCKS} blocks of {MAX_MEDIA_BYTES} characters",
+            }
+        self._room -= encoded
+        self.blocks.append(block)
+        return {**shown, "block": len(self.blocks)}
+
+
+def _measure_block(fields: dict[str, Json]) -> tuple[int, int] | None:
+    """Return the characters and bytes of a media block; None for another value."""
+    kind = fields.get("type")
+    holder: Any = fields.get("resource") if kind == "resource" else fields
+    if not isinstance(holder, dict):
+        return None
+    content = cast("dict[str, Json]", holder)
+    data, mime = content.get("blob" if kind == "resource" else "data"), content.get("mimeType")
+    if kind == "resource":
+        fits = isinstance(content.get("uri"), str) and isinstance(mime, str | None)
+    else:
+        family = _MEDIA_FAMILIES.get(kind) if isinstance(kind, str) else None
+        fits = family is not None and isinstance(mime, str) and mime.startswith(family)
+    if not fits or not isinstance(data, str):
+        return None
+    try:
+        return len(data), len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return None

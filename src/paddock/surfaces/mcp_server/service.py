@@ -14,8 +14,8 @@ from paddock.gate.questions import Questions, open_local_questions
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_server.endpoint import Endpoint
-from paddock.surfaces.mcp_server.compat.profile import build_compat_profile
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
+from paddock.surfaces.mcp_server.compat.tools import build_compat_profile
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application, http_service
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
@@ -26,7 +26,7 @@ from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
 from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.resources import Resources
-from paddock.surfaces.mcp_server.stdio import standard_streams
+from paddock.surfaces.mcp_server.stdio import serve_client, standard_streams
 from paddock.surfaces.mcp_server.toolbox import Toolbox
 from paddock.surfaces.mcp_server.tools.code import build_code_tools
 from paddock.surfaces.mcp_server.tools.compute import build_compute_tool
@@ -34,7 +34,6 @@ from paddock.surfaces.mcp_server.tools.discovery import build_discovery_tools
 from paddock.surfaces.mcp_server.tools.programs import ProgramTools, build_program_tools
 from paddock.surfaces.mcp_server.tools.provision import build_provision_tool
 from paddock.surfaces.mcp_server.tools.script_tools import ScriptTools
-from paddock.surfaces.mcp_server.version_probe import serve_client
 from paddock.surfaces.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Service:
         questions: Questions | None = None,
         mark: str = "",
     ) -> None:
-        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what runs.
+        """Use `settings_of` for the settings of further registered workspaces; let `admit` bound what users run.
 
         `questions` keeps those of clients that cannot ask; by default it is the directory of the settings. `mark` names
         this replica of a server with several.
@@ -111,9 +110,8 @@ class Service:
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._questions = questions or open_local_questions(settings, None)
-        self._rounds = ElicitationRounds(
-            settings.approvals.wait_ms, PendingCalls(self._questions, FETCH_TOOLS[tool_names])
-        )
+        pending = PendingCalls(self._questions, FETCH_TOOLS[tool_names], has_users=admit is not None)
+        self._rounds = ElicitationRounds(settings.approvals.wait_ms, pending)
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over stdio until it closes its end, or `stop` is set."""

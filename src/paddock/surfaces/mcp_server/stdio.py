@@ -1,4 +1,4 @@
-"""The standard streams as streams for the MCP library: one JSON message per line."""
+"""Serve one client over the standard streams: one JSON message per line."""
 
 import asyncio
 import json
@@ -26,7 +26,6 @@ from pydantic_core import from_json
 
 from paddock.engines.servers.calls.stdio import MessageReader, PipeWriter
 from paddock.foundation.large_json import MIN_SLICED_VALUES, count_in_slices, decode_in_slices
-from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.json_meter import COUNTED_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
@@ -34,6 +33,7 @@ from paddock.model.numbers import NumberTooLongError, decoder_for, dumps, loads,
 from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
     from mcp_types import JSONRPCMessage
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -44,6 +44,8 @@ _ID_SYNTAX = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
 _VERSION_SYNTAX = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID_FIRST_PATTERN = re.compile(rb"\s*\{\s*(?:" + _VERSION_SYNTAX + rb"\s*,\s*)?" + _ID_SYNTAX + rb"\s*,")
 _ID_LAST_PATTERN = re.compile(rb",\s*" + _ID_SYNTAX + rb"\s*(?:,\s*" + _VERSION_SYNTAX + rb"\s*)?\}\s*\Z")
+_PROBE_METHOD = "server/discover"
+_HANDSHAKE_METHOD = "initialize"
 SURROGATE_ESCAPE = b"\\ud"
 """The beginning of an escaped surrogate in JSON."""
 
@@ -161,33 +163,32 @@ async def read_message(data: bytes, what: Literal["line", "body"]) -> SessionMes
         raise UnreadableError(_outer_id(data), INVALID_REQUEST, f"this message contains {problem}") from None
     except ValueError:
         raise _describe_fault(data, what) from None
-    if isinstance(message.message, JSONRPCNotification) and _has_id(data):
-        # Without its id, a request would never be answered.
+    if (
+        isinstance(message.message, JSONRPCNotification)
+        and b'"id"' in data
+        and "id" in cast("dict[str, object]", json.loads(data))
+    ):  # an id of another type: without its id, a request would never be answered
         raise UnreadableError(None, INVALID_REQUEST, "the id of a request is a text or a whole number")
     return message
 
 
 def _parse_message(line: bytes) -> SessionMessage:
     """Return the message in a line, with all digits of its numbers. Raises ValidationError and NumberTooLongError."""
-    if may_lose(line) and (document := _parse_document(line)) is not None:
-        return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
+    if may_lose(line):
+        try:
+            document = loads(line.decode())
+        except NumberTooLongError:
+            raise
+        except (ValueError, RecursionError):
+            document = None  # the library reports the fault
+        if document is not None and not is_deeper(document, MAX_DEPTH):
+            return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
         if (spelled := _replace_surrogates(line)) is None:
             raise
         return SessionMessage(jsonrpc_message_adapter.validate_json(spelled, by_name=False))
-
-
-def _parse_document(line: bytes) -> Json:
-    """Return the value in a line; None if the library can parse it itself, or reports its fault."""
-    try:
-        document = loads(line.decode())
-    except NumberTooLongError:
-        raise
-    except (ValueError, RecursionError):
-        return None
-    return None if is_deeper(document, MAX_DEPTH) else document
 
 
 def _replace_surrogates(line: bytes) -> str | None:
@@ -201,11 +202,6 @@ def _replace_surrogates(line: bytes) -> str | None:
         return make_encodable(dumps(loads(line.decode()), ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
-
-
-def _has_id(line: bytes) -> bool:
-    """Return whether a message has an id of any type."""
-    return b'"id"' in line and "id" in cast("dict[str, object]", json.loads(line))
 
 
 def _describe_fault(line: bytes, what: Literal["line", "body"]) -> UnreadableError:
@@ -255,3 +251,45 @@ async def standard_streams() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
     finally:
         reading.close()
         writing.close()
+
+
+class ProbedReader(MessageReader):
+    """Messages of a client. They end before an `initialize` that follows only probes, and start again with it.
+
+    Some clients probe for the newest revision with `server/discover`, and wait a second for its answer. If the answer
+    comes later, they send `initialize` on the same connection. The protocol library chooses the revision of a
+    connection by its first request, and refuses `initialize` after that. Therefore a connection with only probes is
+    served anew.
+    """
+
+    def __init__(self, reader: LineReader) -> None:
+        self._reader = reader
+        self._methods: set[str] = set()
+        """Methods of the requests before the first that is no probe."""
+        self.handshake: SessionMessage | None = None
+        """The `initialize` before which the messages ended."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises EndOfStream when the client has closed its end, or starts again."""
+        if self.handshake is not None:
+            message, self.handshake = self.handshake, None
+            return message
+        message = await self._reader.receive()
+        if self._methods <= {_PROBE_METHOD} and isinstance(message, SessionMessage):
+            request = message.message
+            if isinstance(request, JSONRPCRequest):
+                probed = bool(self._methods)
+                self._methods.add(request.method)
+                if probed and request.method == _HANDSHAKE_METHOD:
+                    self.handshake = message
+                    raise anyio.EndOfStream
+        return message
+
+
+async def serve_client(server: "Server[None]", reader: LineReader, writer: PipeWriter) -> None:
+    """Serve one client until it closes its end."""
+    options = server.create_initialization_options()
+    messages = ProbedReader(reader)
+    await server.run(messages, writer, options)
+    if messages.handshake is not None:
+        await server.run(messages, writer, options)

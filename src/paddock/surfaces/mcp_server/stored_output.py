@@ -4,7 +4,7 @@ import asyncio
 import base64
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,7 +20,6 @@ from paddock.surfaces.rendering.images import MAX_IMAGE_BYTES, MAX_IMAGES, SHOWN
 
 if TYPE_CHECKING:
     from paddock.gate.open_paddock import OpenPaddock
-    from paddock.record.output.artifacts import StoredArtifact
 
 PAGE_ENTRIES = 100
 """Number of artifacts per page; each has up to two streams."""
@@ -67,11 +66,24 @@ class StoredOutput:
                 return ()
 
     def _collect_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
-        before = _parse_cursor(cursor)
+        older = self._list_handles()
+        if cursor is not None:
+            if (place := _CURSOR_PATTERN.fullmatch(cursor)) is None:
+                raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
+            before = (int(place[1]), place[2])
+            older = [handle for handle in older if (handle.epoch_ms, handle.token) < before]
         artifacts = self._opened.output.artifacts()
-        older = (handle for handle in self._list_handles() if before is None or _sort_key(handle) < before)
         found = list(islice(artifacts.readable(self._workspace, older), PAGE_ENTRIES + 1))
-        entries = [each for artifact in found[:PAGE_ENTRIES] for each in _build_entries(artifact)]
+        entries: list[dict[str, Json]] = []
+        for artifact in found[:PAGE_ENTRIES]:
+            manifest = artifact.manifest
+            title = f"{manifest.runtime} ({manifest.status})" if manifest else "a run"
+            sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}
+            when: dict[str, Json] = {"lastModified": artifact.handle.created.isoformat()}
+            for stream in STREAMS:
+                if sizes.get(stream, 1):  # not certainly empty
+                    entry = _build_entry(str(artifact.handle), stream, title)
+                    entries.append({**entry, "annotations": when})
         if len(found) <= PAGE_ENTRIES:
             return entries, None
         last = found[PAGE_ENTRIES - 1].handle
@@ -158,29 +170,6 @@ def _build_entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
         "title": f"{stream} of {title}",
         "mimeType": "text/plain",
     }
-
-
-def _build_entries(found: "StoredArtifact") -> Iterator[dict[str, Json]]:
-    """Yield an artifact's streams, except those that are certainly empty."""
-    manifest = found.manifest
-    sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}
-    title = f"{manifest.runtime} ({manifest.status})" if manifest else "a run"
-    when: dict[str, Json] = {"lastModified": found.handle.created.isoformat()}
-    for stream in STREAMS:
-        if sizes.get(stream, 1):
-            yield {**_build_entry(str(found.handle), stream, title), "annotations": when}
-
-
-def _sort_key(handle: Handle) -> tuple[int, str]:
-    return handle.epoch_ms, handle.token
-
-
-def _parse_cursor(cursor: str | None) -> tuple[int, str] | None:
-    if cursor is None:
-        return None
-    if (found := _CURSOR_PATTERN.fullmatch(cursor)) is None:
-        raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
-    return int(found[1]), found[2]
 
 
 def _parse_number(asked: Mapping[str, str], name: str, default: int) -> int:

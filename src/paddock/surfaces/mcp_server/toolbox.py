@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from paddock.foundation.cancellation import cancel_gracefully, unless_stopped, wait_shielded
 from paddock.foundation.large_json import run_in_slices
-from paddock.foundation.schema.check import Schema
+from paddock.foundation.schema.check import Problem, Schema
 from paddock.gate.approvals import Asker, ClientAsker
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
@@ -177,11 +177,10 @@ _NOT_TAKEN = build_refusal(
 )
 
 
-def reject_invalid_arguments(tool: "McpTool", _arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+def reject_invalid_arguments(tool: "McpTool", _arguments: Json, problems: tuple[Problem, ...]) -> ToolAnswer:
     """Return the error for arguments that break a tool's schema."""
-    return build_refusal(
-        Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems)
-    )
+    text = "\n".join(f"{tool.name}: {problem.text}" for problem in problems)
+    return build_refusal(Status.INVALID, "InvalidArguments", text)
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ class McpTool:
     output_schema: dict[str, Json] | None = None
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
     """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`, if they differ from the default."""
-    explain: Callable[["McpTool", Json, tuple[str, ...]], ToolAnswer] = reject_invalid_arguments
+    explain: Callable[["McpTool", Json, tuple[Problem, ...]], ToolAnswer] = reject_invalid_arguments
     """Answers a call with invalid arguments."""
     checks: bool = True
     """Whether arguments are checked against the schema here; otherwise the tool's own code checks them."""
@@ -288,7 +287,19 @@ class Toolbox:
         """
         if key is not None:
             caller = replace(caller, key=key)
-        return await _make_sendable(await self._answer_call(name, arguments, caller), self._outgoing)
+        answer = await self._answer_call(name, arguments, caller)
+        # The answer leaves without secrets and without characters that UTF-8 cannot encode, with marked numbers.
+        parts: Any = [answer.content, answer.structured, answer.meta]
+        try:
+            text = orjson.dumps(parts).decode()
+        except TypeError:
+            text = json.dumps(parts)
+            parts = mark_numbers(parts)
+        if not self._outgoing.leaves_alone([text]):
+            parts = await run_in_slices(self._outgoing.json_in_slices(parts, numbers=False))
+        if _SURROGATE_ESCAPE in text:
+            parts = json.loads(make_encodable(json.dumps(parts, ensure_ascii=False)))
+        return ToolAnswer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])
 
     async def stop(self) -> None:
         """End all calls, also later ones: programs end with an outcome, the others with a refusal."""
@@ -313,11 +324,13 @@ class Toolbox:
             try:
                 given = read_arguments(tool.reading_schema, given, tool.aliases, tool.phrases)
             except NamedTwiceError as problem:
-                return tool.explain(tool, given, (str(problem),))
-        if not _is_finite(given):
+                return tool.explain(tool, given, (Problem(str(problem)),))
+        try:
+            check_json(given)
+        except ValueError:  # the library parses NaN, and 1e999 as infinity
             message = f"{tool.name}: a number is NaN, infinite, or larger than 1.8e308"
             return build_refusal(Status.INVALID, "InvalidArguments", message)
-        if tool.checks and (problems := tool.schema.list_problems(given)):
+        if tool.checks and (problems := tool.schema.locate_problems(given)):
             return tool.explain(tool, given, problems)
         try:
             return await self._run_tool(tool, given, caller)
@@ -355,27 +368,3 @@ class Toolbox:
         """Return the changing tools, except those with the name of another tool."""
         found = await self._further() if self._further else ()
         return {tool.name: tool for tool in found if tool.name not in self._known}
-
-
-def _is_finite(given: Json) -> bool:
-    """Return whether all numbers are finite: the library parses NaN, and 1e999 as infinity."""
-    try:
-        check_json(given)
-    except ValueError:
-        return False
-    return True
-
-
-async def _make_sendable(answer: ToolAnswer, outgoing: OutgoingRedaction) -> ToolAnswer:
-    """Return the answer without secrets and without characters that UTF-8 cannot encode, with marked numbers."""
-    parts: Any = [answer.content, answer.structured, answer.meta]
-    try:
-        text = orjson.dumps(parts).decode()
-    except TypeError:
-        text = json.dumps(parts)
-        parts = mark_numbers(parts)
-    if not outgoing.leaves_alone([text]):
-        parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
-    if _SURROGATE_ESCAPE in text:
-        parts = json.loads(make_encodable(json.dumps(parts, ensure_ascii=False)))
-    return ToolAnswer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

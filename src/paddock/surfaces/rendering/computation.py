@@ -213,11 +213,13 @@ def build_envelope(outcome: Outcome) -> Envelope:
     if outcome.ok:
         return Envelope(output=emitted or "", warnings=warnings)
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
-    answer = Envelope(
-        status=outcome.status,
-        name=make_encodable(error.name),
-        message=make_encodable(_render_message(outcome.status, error)),
-    )
+    message = error.message
+    if outcome.status is Status.FAILED:
+        message = message if error.name == "Thrown" else f"{error.name}: {message}"
+        message += "" if error.line is None else f" at <eval>:{error.line}:{error.column}"
+    elif outcome.status is Status.MEMORY_LIMIT:
+        message = f"{message}: {error.hint}"
+    answer = Envelope(status=outcome.status, name=make_encodable(error.name), message=make_encodable(message))
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
     hint = error.hint if outcome.status in (Status.FAILED, Status.DENIED) else ""
     return answer.model_copy(update={kept: emitted, "hint": hint, "warnings": warnings})
@@ -232,14 +234,6 @@ def build_refused_envelope(problem: PaddockError) -> Envelope:
 def render_one_line(value: Json) -> str:
     """Return a value as one line of JSON, without the line end."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
-
-
-def _render_message(status: Status, error: ErrorInfo) -> str:
-    """Return the error message; for an error in the program with its name and place."""
-    if status is Status.FAILED:
-        text = error.message if error.name == "Thrown" else f"{error.name}: {error.message}"
-        return text if error.line is None else f"{text} at <eval>:{error.line}:{error.column}"
-    return f"{error.message}: {error.hint}" if status is Status.MEMORY_LIMIT else error.message
 
 
 def _read_fields(value: Json, what: str) -> dict[str, Json]:

@@ -8,7 +8,6 @@ from paddock.model.network import Connection
 from paddock.model.outcome import Outcome, SandboxFacts, Status, Usage
 from paddock.model.program import CapturedStream, ProgramEnd, signal_name
 from paddock.model.request import RuntimeRun
-from paddock.model.session import Result
 from paddock.model.work_files import OutputFile
 from paddock.record.output.digest.digest import Digest, digest
 from paddock.record.output.digest.faults import faults
@@ -122,13 +121,19 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
     program, policy = outcome.program, PolicyFacts(auditHash=outcome.decision.audit_hash)
     if outcome.status is Status.DENIED:
         policy["deniedReasons"] = list(outcome.decision.reasons)
+    stdout, stderr = (program.stdout, program.stderr) if program else (CapturedStream(), CapturedStream())
     response: ProgramAnswer = {
         "status": outcome.status.value,
         "exitCode": program.exit_code if program else None,
         "signal": None if program is None or program.signal is None else signal_name(program.signal),
         "durationMs": round(outcome.usage.wall_ms),
         "artifactHandle": program.artifact if program else None,
-        "truncation": _build_truncation(program),
+        "truncation": {
+            "stdoutTruncated": stdout.truncated,
+            "stderrTruncated": stderr.truncated,
+            "totalStdoutBytes": stdout.total_bytes,
+            "totalStderrBytes": stderr.total_bytes,
+        },
         "policyDecision": policy,
     }
     _add_output(response, outcome, work)
@@ -137,13 +142,29 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
     if outcome.redactions:
         response["redactions"] = outcome.redactions
     if program is not None:
-        _add_end(response, program)
+        if program.limit is not None:
+            response["limit"] = program.limit
+        if program.not_kept:
+            response["notKept"] = program.not_kept
+        if program.combined:
+            response["combined"] = True
+        if program.violations:
+            response["violations"] = list(program.violations)
+        if program.stdin_sha256:
+            response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
     if outcome.network:
         response["network"] = [_describe_connection(each) for each in outcome.network]
     if outcome.session is not None:
         response["session"] = outcome.session.model_dump(mode="json")
     if outcome.results:
-        response["results"] = [_describe_result(result) for result in outcome.results]
+        response["results"] = [
+            {
+                "text": result.text,
+                "mediaTypes": sorted(result.data),
+                "stored": [{"mediaType": kind, "handle": handle} for kind, handle in result.handles.items()],
+            }
+            for result in outcome.results
+        ]
     if outcome.files or work.has_workdir:
         response["files"] = [_describe_file(file) for file in outcome.files]
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
@@ -152,27 +173,6 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
             _add_place(fault, program)
         response["error"] = fault
     return response
-
-
-def _add_end(response: ProgramAnswer, program: ProgramEnd) -> None:
-    """Add the facts of a program's end that are rare."""
-    if program.limit is not None:
-        response["limit"] = program.limit
-    if program.not_kept:
-        response["notKept"] = program.not_kept
-    if program.combined:
-        response["combined"] = True
-    if program.violations:
-        response["violations"] = list(program.violations)
-    if program.stdin_sha256:
-        response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
-
-
-def _describe_result(result: Result) -> ShownValue:
-    stored: list[StoredForm] = [
-        {"mediaType": kind, "handle": handle} for kind, handle in result.handles.items()
-    ]
-    return {"text": result.text, "mediaTypes": sorted(result.data), "stored": stored}
 
 
 def _describe_file(file: OutputFile) -> FileFacts:
@@ -264,16 +264,6 @@ def _add_output(response: ProgramAnswer, outcome: Outcome, work: RuntimeRun) -> 
                 response["stderrSummary"] = "\n".join(stderr.last[-(keep // 4) :])
             if excerpts := [*stdout.excerpts, *stderr.excerpts]:
                 response["excerpts"] = [each.model_dump(mode="json", by_alias=True) for each in excerpts]
-
-
-def _build_truncation(program: ProgramEnd | None) -> Truncation:
-    stdout, stderr = (program.stdout, program.stderr) if program else (CapturedStream(), CapturedStream())
-    return {
-        "stdoutTruncated": stdout.truncated,
-        "stderrTruncated": stderr.truncated,
-        "totalStdoutBytes": stdout.total_bytes,
-        "totalStderrBytes": stderr.total_bytes,
-    }
 
 
 def _count_compat_lines(captured: CapturedStream) -> int:

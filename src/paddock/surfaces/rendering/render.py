@@ -15,7 +15,6 @@ from paddock.model.outcome import (
     CallRecord,
     ConsoleLine,
     ErrorInfo,
-    Frame,
     Outcome,
     PlannedCall,
     Status,
@@ -111,38 +110,27 @@ def tool_end(outcome: Outcome) -> ToolEnd:
 def explain_outcome(outcome: Outcome) -> str:
     """Return why an outcome is not ok, without a prefix."""
     error = outcome.error or ErrorInfo(name="Error", message="; ".join(outcome.decision.reasons))
-    message = _render_message(outcome.status, error) or outcome.status.value
-    return "\n".join([message, *_list_details(outcome, error)])
-
-
-def _render_message(status: Status, error: ErrorInfo) -> str:
-    """Return the message, preceded by the name of any error except `Error`."""
-    named = status is Status.FAILED and error.name not in {"", "Error", "Thrown"}
-    if error.message:
-        return f"{error.name}: {error.message}" if named else error.message
-    return error.thrown
-
-
-def _list_details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
+    named = outcome.status is Status.FAILED and error.name not in {"", "Error", "Thrown"}
+    message = f"{error.name}: {error.message}" if named and error.message else error.message or error.thrown
+    lines = [message or outcome.status.value]
     if error.line is not None:
         column = "" if error.column is None else f", column {error.column}"
-        yield f"  at line {error.line}{column}"
-    for line in error.excerpt.splitlines():
-        yield f"    {line}"
+        lines.append(f"  at line {error.line}{column}")
+    lines += [f"    {line}" for line in error.excerpt.splitlines()]
     if len(error.frames) > 1:
-        yield f"  called from {', '.join(map(_frame_text, error.frames[1:]))}"
+        callers: list[str] = []
+        for frame in error.frames[1:]:
+            place = f"line {frame.line}, column {frame.column}"
+            callers.append(f"{frame.function} ({place})" if frame.function else place)
+        lines.append(f"  called from {', '.join(callers)}")
     if error.code is not None:
         data = "" if error.data is None else f", data {cut_text(compact(error.data), _MAX_DATA_CHARS)}"
-        yield f"  the server's error: code {error.code}{data}"
+        lines.append(f"  the server's error: code {error.code}{data}")
     if outcome.calls or outcome.in_flight:
-        yield f"  {_calls_text(outcome.calls, outcome.in_flight)}"
+        lines.append(f"  {_calls_text(outcome.calls, outcome.in_flight)}")
     if error.hint:
-        yield f"  hint: {error.hint}"
-
-
-def _frame_text(frame: Frame) -> str:
-    place = f"line {frame.line}, column {frame.column}"
-    return f"{frame.function} ({place})" if frame.function else place
+        lines.append(f"  hint: {error.hint}")
+    return "\n".join(lines)
 
 
 def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:

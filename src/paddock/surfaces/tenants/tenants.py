@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from paddock.engines.javascript.launch import Launcher
 from paddock.foundation.cancellation import cancel_all, run_shielded
@@ -17,16 +17,19 @@ from paddock.foundation.fair_slots import Bound, FairSlots
 from paddock.foundation.files import make_private
 from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_paddock
+from paddock.gate.questions import QuestionStore
 from paddock.gate.stored_output import open_artifacts
 from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavailable
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
+from paddock.surfaces.tenants.questions import QuestionDirectories
 from paddock.surfaces.tenants.rate import RateLimit
 from paddock.surfaces.tenants.refusals import Refusals
-from paddock.surfaces.tenants.stores import open_stores
 from paddock.surfaces.tenants.tenant import Tenant
+from paddock.surfaces.tenants.token_file import TokenFile
+from paddock.surfaces.tenants.token_store import FileTokens, TokenStore, open_shared_tokens
 from paddock.surfaces.tenants.tokens import find_token, hash_token
 
 if TYPE_CHECKING:
@@ -34,12 +37,21 @@ if TYPE_CHECKING:
 
     from paddock.gate.cluster import Cluster
     from paddock.record.telemetry.metrics import Metrics
+    from paddock.surfaces.tenants.shared_rates import SharedRates
     from paddock.surfaces.tenants.token_file import StoredToken
 
 _WATCH_S = 1.0
 """Time between two looks at the file of tokens, at expired tokens and at idle sessions, in seconds."""
 _SWEEP_S = 3600.0
 _log = logging.getLogger("paddock.surfaces.tenants")
+
+
+class Stores(NamedTuple):
+    """The stores of one server."""
+
+    tokens: TokenStore
+    questions: QuestionStore
+    rates: "SharedRates | None" = None
 
 
 class _OwnToken(ServeToken):
@@ -268,6 +280,25 @@ class Tenants:
             self._end_soon(tenant.close())
         if self._ending:
             await run_shielded(asyncio.wait({*self._ending}))
+
+
+def open_stores(settings: Settings, cluster: "Cluster | None") -> Stores:
+    """Return the stores that the servers of a cluster share; or those of one server, files below `serve.directory`.
+
+    Raises ConfigurationError if `cluster.key_file` cannot be used.
+    """
+    if cluster is None:
+        directory = settings.serve.directory
+        return Stores(FileTokens(TokenFile(directory)), QuestionDirectories(directory))
+    from paddock.cluster.questions import SharedQuestions
+    from paddock.cluster.seals import open_seals
+    from paddock.surfaces.tenants.shared_rates import SharedRates
+
+    return Stores(
+        open_shared_tokens(cluster.database, settings.cluster),
+        SharedQuestions(cluster.database, cluster.node, open_seals(settings.cluster)),
+        SharedRates(cluster.database, cluster.node.id),
+    )
 
 
 def check_tokens(tokens: Sequence[ServeToken]) -> None:

@@ -83,7 +83,7 @@ async def running(
         try:
             yield job
         finally:
-            job.cancel()
+            job.kill()
             await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
 
@@ -102,18 +102,18 @@ async def wait_for_count(path: Path, above: int) -> int:
 
 
 @pytest.mark.parametrize("program", COUNTING)
-def test_nothing_runs_during_a_pause(tier: str, program: str) -> None:
+def test_nothing_runs_between_two_turns(tier: str, program: str) -> None:
     async def scenario() -> None:
         async with running(tier, BEGIN + COUNTING[program]) as job:
             count = job.scratch / "count"
             await wait_for_count(count, 0)
             for _ in range(3):
-                usage = await job.pause()
+                usage = await job.end_turn()
                 assert usage is not None
                 before = count.read_bytes()
                 await asyncio.sleep(0.05)
                 assert count.read_bytes() == before
-                job.resume(FOREVER, FOREVER)
+                job.begin_turn(FOREVER, FOREVER)
                 await wait_for_count(count, int(before))
 
     patiently(scenario())
@@ -123,9 +123,9 @@ def test_a_pause_tells_what_was_used_since_the_last_one(tier: str) -> None:
     async def scenario() -> None:
         async with running(tier, BEGIN + COUNTING["a loop"]) as job:
             await wait_for_count(job.scratch / "count", 0)
-            first = await job.pause()
-            job.resume(FOREVER, FOREVER)
-            second = await job.pause()
+            first = await job.end_turn()
+            job.begin_turn(FOREVER, FOREVER)
+            second = await job.end_turn()
             assert first is not None
             assert second is not None
             assert second.wall_ms < first.wall_ms + 1000 * PATIENCE_S
@@ -164,9 +164,9 @@ def test_an_interrupt_during_a_pause_is_forgotten(tier: str) -> None:
         async with running(tier, BEGIN + COUNTING["a loop"]) as job:
             count = job.scratch / "count"
             await wait_for_count(count, 0)
-            assert await job.pause() is not None
+            assert await job.end_turn() is not None
             job.interrupt()
-            job.resume(FOREVER, FOREVER)
+            job.begin_turn(FOREVER, FOREVER)
             await wait_for_count(count, int(count.read_bytes()))
 
     patiently(scenario())
@@ -176,8 +176,8 @@ def test_a_turn_has_limits_of_its_own(tier: str) -> None:
     async def scenario(timeout_ms: int, cpu_ms: int) -> ProcessResult:
         async with running(tier, BEGIN + COUNTING["a loop"]) as job:
             await wait_for_count(job.scratch / "count", 0)
-            assert await job.pause() is not None
-            job.resume(timeout_ms, cpu_ms)
+            assert await job.end_turn() is not None
+            job.begin_turn(timeout_ms, cpu_ms)
             return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
     ended = patiently(scenario(50, FOREVER)), patiently(scenario(FOREVER, 50))
@@ -191,8 +191,8 @@ def test_a_paused_job_can_be_ended(tier: str) -> None:
     async def scenario() -> ProcessResult:
         async with running(tier, BEGIN + COUNTING["a daemon"]) as job:
             await wait_for_count(job.scratch / "count", 0)
-            assert await job.pause() is not None
-            job.cancel()
+            assert await job.end_turn() is not None
+            job.kill()
             return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
     result = patiently(scenario())
@@ -203,7 +203,7 @@ def test_a_job_that_has_ended_cannot_be_paused(tier: str) -> None:
     async def scenario() -> None:
         async with running(tier, "") as job:
             await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
-            assert await job.pause() is None
+            assert await job.end_turn() is None
 
     patiently(scenario())
 
@@ -225,19 +225,19 @@ def test_a_process_that_stopped_itself_stays_stopped(tier: str) -> None:
         with ours, theirs:
             async with running(tier, program, Streams(stdout=take, channel=theirs)) as job:
                 await asyncio.wait_for(begun.wait(), PATIENCE_S)
-                assert await job.pause() is not None
-                job.resume(FOREVER, FOREVER)
-                assert await job.pause() is not None
+                assert await job.end_turn() is not None
+                job.begin_turn(FOREVER, FOREVER)
+                assert await job.end_turn() is not None
 
     patiently(scenario())
     assert b"".join(said) == b"stopped\n"
 
 
-def test_the_time_of_a_held_job_stands_still(tier: str) -> None:
+def test_the_time_of_a_paused_job_stands_still(tier: str) -> None:
     async def scenario() -> tuple[ProcessResult, float]:
         loop = asyncio.get_running_loop()
         async with running(tier, BEGIN + COUNTING["a daemon"], limits=LIMITS.replace(timeout_ms=1000)) as job:
-            job.stop()
+            job.pause()
             began = loop.time()
             await asyncio.sleep(1.5)
             assert not job.result.done()
@@ -245,26 +245,26 @@ def test_the_time_of_a_held_job_stands_still(tier: str) -> None:
             before = read_count(count)
             await asyncio.sleep(0.05)
             assert read_count(count) == before
-            held_ms = (loop.time() - began) * 1000
-            job.go_on()
-            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S), held_ms
+            paused_ms = (loop.time() - began) * 1000
+            job.resume()
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S), paused_ms
 
-    result, held_ms = patiently(scenario())
+    result, paused_ms = patiently(scenario())
     assert (result.status, result.limit, result.survivors) == (Status.TIMEOUT, "wall", 0)
-    assert 1000 <= result.usage.wall_ms < held_ms + 1000
+    assert 1000 <= result.usage.wall_ms < paused_ms + 1000
 
 
-def test_the_time_of_a_turn_stands_still_while_its_job_is_held(tier: str) -> None:
+def test_the_time_of_a_turn_stands_still_while_its_job_is_paused(tier: str) -> None:
     exceeded: list[str] = []
 
     async def scenario() -> None:
         async with running(tier, BEGIN + COUNTING["a loop"]) as job:
             await wait_for_count(job.scratch / "count", 0)
-            job.begin_turn(None, exceeded.append, 100)
-            job.stop()
+            job.begin_output(None, exceeded.append, 100)
+            job.pause()
             await asyncio.sleep(0.3)
             assert exceeded == []
-            job.go_on()
+            job.resume()
             async with asyncio.timeout(PATIENCE_S):
                 while not exceeded:  # noqa: ASYNC110 - the timer is the only other task
                     await asyncio.sleep(0.005)
@@ -274,58 +274,58 @@ def test_the_time_of_a_turn_stands_still_while_its_job_is_held(tier: str) -> Non
 
 
 @pytest.mark.parametrize("program", COUNTING)
-def test_a_held_job_goes_on_where_it_was(tier: str, program: str) -> None:
+def test_a_paused_job_goes_on_where_it_was(tier: str, program: str) -> None:
     async def scenario() -> None:
         async with running(tier, BEGIN + COUNTING[program]) as job:
             count = job.scratch / "count"
             before = await wait_for_count(count, 0)
             for _ in range(3):
-                job.stop()
-                job.stop()
-                job.go_on()
-                job.go_on()
+                job.pause()
+                job.pause()
+                job.resume()
+                job.resume()
                 before = await wait_for_count(count, before)
 
     patiently(scenario())
 
 
-def test_a_held_job_can_be_ended(tier: str) -> None:
+def test_a_paused_job_can_be_killed(tier: str) -> None:
     async def scenario() -> ProcessResult:
         async with running(tier, BEGIN + COUNTING["a daemon"]) as job:
             await wait_for_count(job.scratch / "count", 0)
-            job.stop()
-            job.cancel()
+            job.pause()
+            job.kill()
             result = await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
-            job.go_on()
+            job.resume()
             return result
 
     result = patiently(scenario())
     assert (result.status, result.survivors) == (Status.CANCELLED, 0)
 
 
-def test_a_held_job_can_be_paused_and_is_held_no_longer(tier: str) -> None:
+def test_the_turn_of_a_paused_job_can_end_and_it_is_paused_no_longer(tier: str) -> None:
     async def scenario() -> None:
         async with running(tier, BEGIN + COUNTING["a loop"]) as job:
             count = job.scratch / "count"
             await wait_for_count(count, 0)
-            job.stop()
-            assert await job.pause() is not None
-            job.stop()
-            job.go_on()
+            job.pause()
+            assert await job.end_turn() is not None
+            job.pause()
+            job.resume()
             before = count.read_bytes()
             await asyncio.sleep(0.05)
             assert count.read_bytes() == before
-            job.resume(FOREVER, FOREVER)
+            job.begin_turn(FOREVER, FOREVER)
             await wait_for_count(count, int(before))
 
     patiently(scenario())
 
 
-def test_an_interrupt_ends_a_hold(tier: str) -> None:
+def test_an_interrupt_ends_a_pause(tier: str) -> None:
     async def scenario() -> ProcessResult:
         async with running(tier, BEGIN + COUNTING["a loop"]) as job:
             await wait_for_count(job.scratch / "count", 0)
-            job.stop()
+            job.pause()
             job.interrupt()
             return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
@@ -343,7 +343,7 @@ print(flush=True)
 """Has two threads."""
 
 
-@pytest.mark.parametrize("kind", ["paused", "held"])
+@pytest.mark.parametrize("kind", ["between turns", "paused"])
 def test_a_program_that_is_killed_meanwhile_has_ended(tier: str, kind: str) -> None:
     """As by the kernel, when the machine is out of memory."""
 
@@ -353,10 +353,10 @@ def test_a_program_that_is_killed_meanwhile_has_ended(tier: str, kind: str) -> N
             async with asyncio.timeout(PATIENCE_S):
                 while not said:  # noqa: ASYNC110 - the program says when its timer runs
                     await asyncio.sleep(0.005)
-            if kind == "held":
-                job.stop()
+            if kind == "paused":
+                job.pause()
             else:
-                assert await job.pause() is not None
+                assert await job.end_turn() is not None
             return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
     result = patiently(scenario())
@@ -411,10 +411,10 @@ def test_a_paused_job_holds_no_lock_of_a_file_that_it_may_not_write(
                     await asyncio.sleep(0.005)
             with (open_path / "file").open("r+") as file:
                 assert not may_lock(call, file)
-                assert await job.pause() is not None
+                assert await job.end_turn() is not None
                 if access == "workspace-write":  # a second pause begins after what is done in the first one
-                    job.resume(FOREVER, FOREVER)
-                    assert await job.pause() is not None
+                    job.begin_turn(FOREVER, FOREVER)
+                    assert await job.end_turn() is not None
                     return may_lock(call, file)
                 async with asyncio.timeout(PATIENCE_S):
                     while not may_lock(call, file):  # noqa: ASYNC110 - a lock announces nothing

@@ -307,9 +307,9 @@ def test_a_stop_that_comes_too_late_hits_nobody_else(tier, open_path):
     async def go(sandbox):
         job = await sandbox.launch(["true"])
         await job.result
-        job.cancel()
+        job.kill()
         (warden,) = sandbox.describe_state().idle
-        warden.socket.send(b"stop:wall")
+        warden.socket.send(b"kill:wall")
         return await sandbox.run(["sh", "-c", "echo fine"])
 
     result = with_sandbox(tier, open_path, go)

@@ -386,7 +386,7 @@ async def running(
             await grow(count, b"")
             yield sandbox, job, count
         finally:
-            job.cancel()
+            job.kill()
             await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
 
@@ -424,12 +424,12 @@ def test_a_job_pauses_and_continues_in_the_midst_of_calls(open_path: Path, progr
     async def scenario() -> None:
         async with running(program, give(open_path / "workspace", 0)) as (_, job, count):
             for _ in range(5):
-                assert await job.pause() is not None
+                assert await job.end_turn() is not None
                 facts = count.stat()
                 before = count.read_bytes(), facts.st_ctime_ns
                 await asyncio.sleep(0)
                 assert (count.read_bytes(), count.stat().st_ctime_ns) == before
-                job.resume(600_000, 600_000)
+                job.begin_turn(600_000, 600_000)
                 await grow(count, before[0])
 
     patiently(scenario())

@@ -484,13 +484,13 @@ while True:
         assert isinstance(job, RunningProcess), job
         await grow(count, b"")
         for _ in range(3):
-            assert await job.pause() is not None
+            assert await job.end_turn() is not None
             before = count.read_bytes()
             (broker,) = brokers(sandbox)
             assert "State:\tt (tracing stop)" in Path(f"/proc/{broker}/status").read_text()  # noqa: ASYNC240
-            job.resume(600_000, 600_000)
+            job.begin_turn(600_000, 600_000)
             await grow(count, before)
-        job.cancel()
+        job.kill()
         await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
     with_jails(scenario)

@@ -26,7 +26,7 @@ class Parent:
         self.messages = messages
         self.said = []
 
-    def hears(self, within_ms):
+    def is_readable(self, within_ms):
         return True
 
     def send(self, text):

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from paddock.engines.servers.calls import connection
-from paddock.engines.servers.calls.breaker import Breaker
+from paddock.engines.servers.calls.lifecycle import Breaker
 from paddock.engines.servers.config import HttpServer
 from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnauthorized, ServerUnavailable
 from paddock.policy.redaction.known import ServerSecrets

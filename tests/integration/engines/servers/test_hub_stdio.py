@@ -9,8 +9,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 from tests.support.processes import all_end, watched
 
-from paddock.engines.servers.calls.breaker import Breaker
 from paddock.engines.servers.calls.call_checks import CallChecks
+from paddock.engines.servers.calls.lifecycle import Breaker
 from paddock.engines.servers.calls.process import ServerProcess, start_process
 from paddock.engines.servers.calls.session import RawSession
 from paddock.engines.servers.calls.stdio import PipeWriter

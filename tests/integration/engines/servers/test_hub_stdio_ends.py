@@ -10,7 +10,7 @@ import time
 
 from tests.support.processes import PATIENCE_S, all_end, watched
 
-from paddock.engines.servers.calls.breaker import Breaker
+from paddock.engines.servers.calls.lifecycle import Breaker
 from paddock.engines.servers.calls.process import ServerProcess, start_process
 from paddock.engines.servers.config import Lifecycle, StdioServer
 from paddock.model.errors import (

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from paddock.engines.servers.calls.process import suggest_remedy
 from paddock.engines.servers.config import StdioServer
-from paddock.engines.servers.launchers import suggest_remedy
 from paddock.model.errors import ServerRejected, ServerUnavailable
 
 from .conftest import failure

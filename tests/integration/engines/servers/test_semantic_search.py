@@ -11,8 +11,8 @@ from tests.support.command import PADDOCK, make_environment, run_command
 from tests.support.servers import make_entry, write_servers
 
 from paddock import BlockingPaddock
+from paddock.engines.servers.catalog.semantic import VectorCache
 from paddock.engines.servers.catalog.sentence_model import DIMENSIONS, SentenceModel
-from paddock.engines.servers.catalog.vector_cache import VectorCache
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.texts import install_command
 from paddock.policy.settings.schema import AuditSettings, ServerSettings, Settings

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.processes import PATIENCE_S
 
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.engines.servers.typescript import describe_tool
 
 ROOT = Path(__file__).resolve().parents[4]

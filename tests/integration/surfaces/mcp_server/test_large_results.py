@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.mcp_server import ERAS, Place
 
-from paddock.surfaces.mcp_server.media import MAX_MEDIA_BLOCKS
+from paddock.surfaces.mcp_server.replies import MAX_MEDIA_BLOCKS
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 

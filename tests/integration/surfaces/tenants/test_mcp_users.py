@@ -58,6 +58,7 @@ def test_a_client_that_can_ask_its_user_is_not_asked(place: ApiPlace, mode: str)
     with place.serve() as server, server.client(boss) as approver:
         waiting, fetched = asyncio.run(main(server, approver))
     assert (waiting["status"], asked.forms) == ("waiting", [])
+    assert f"POST /v1/approvals/{waiting['command'].removeprefix('paddock approve ')}" in waiting["message"]
     assert (fetched["status"], fetched["result"]["value"]) == ("ok", "over mcp")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.engines.packages.errors import PackagesError
+from paddock.engines.packages.interface import PackagesError
 from paddock.engines.packages.registries import (
     DEFAULT,
     NodeRegistries,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from paddock.engines.script_tools.prompts.confirmation import (
+from paddock.engines.script_tools.prompts.detection import PromptMatch
+from paddock.engines.script_tools.prompts.service import (
     PromptApprovals,
     PromptQuestion,
     Verdict,
@@ -13,7 +14,6 @@ from paddock.engines.script_tools.prompts.confirmation import (
     question,
     request,
 )
-from paddock.engines.script_tools.prompts.detection import PromptMatch
 from paddock.model.numbers import loads
 
 

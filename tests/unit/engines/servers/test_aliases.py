@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.engines.servers.aliases import make_aliases
+from paddock.engines.servers.calls.call_checks import make_aliases
 
 
 def test_a_name_that_is_no_identifier_has_an_alias():

@@ -1,4 +1,4 @@
-from paddock.engines.servers.calls.breaker import Breaker
+from paddock.engines.servers.calls.lifecycle import Breaker
 
 
 def after_failures(count, at=0.0):

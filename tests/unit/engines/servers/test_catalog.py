@@ -4,8 +4,7 @@ import asyncio
 from collections import Counter
 
 from paddock.engines.servers.catalog.catalog import Catalog, ToolListing, UnmatchedName
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.engines.servers.typescript import Described
 from paddock.model.errors import ConfigurationError, ServerUnavailable, UnknownServer
 

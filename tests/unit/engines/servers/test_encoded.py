@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.engines.servers.calls.encoded import find_misplaced
+from paddock.engines.servers.calls.call_checks import find_misplaced
 
 SCHEMA = {
     "type": "object",

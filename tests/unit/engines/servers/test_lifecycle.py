@@ -9,9 +9,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from paddock.engines.servers.calls.breaker import Breaker
 from paddock.engines.servers.calls.lifecycle import (
     TRANSITIONS,
+    Breaker,
     CallEnded,
     CallHealth,
     CallRefusal,

@@ -21,9 +21,8 @@ from paddock.engines.servers.catalog.provisioning.service import (
     read_trust,
 )
 from paddock.engines.servers.catalog.search import Hit
-from paddock.engines.servers.catalog_tool import CatalogTool
 from paddock.engines.servers.config import load_servers
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.gate.servers import ServerService
 from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.schema import ServerSettings, Settings

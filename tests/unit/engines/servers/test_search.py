@@ -15,8 +15,7 @@ from paddock.engines.servers.catalog.search import (
     keyword_score,
     keyword_search,
 )
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 
 
 def tool(server, name, description="", parameters=None):

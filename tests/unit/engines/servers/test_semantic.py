@@ -17,13 +17,12 @@ from paddock.engines.servers.catalog.semantic import (
     MAX_TOOLS_PER_SERVER,
     CatalogClosed,
     Semantics,
+    VectorCache,
     mix_scores,
 )
 from paddock.engines.servers.catalog.semantic_choice import SemanticSettings
 from paddock.engines.servers.catalog.sentence_model import DIMENSIONS, scale_to_unit
-from paddock.engines.servers.catalog.vector_cache import VectorCache
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.foundation.own_files import take_repairs
 from paddock.model.errors import ConfigurationError
 from paddock.model.texts import install_command
@@ -227,7 +226,7 @@ def test_a_cache_gives_back_what_it_was_given(tmp_path):
 
 
 def test_the_oldest_vectors_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr("paddock.engines.servers.catalog.vector_cache.MAX_VECTORS", 2)
+    monkeypatch.setattr("paddock.engines.servers.catalog.semantic.MAX_VECTORS", 2)
     for key, vector in VECTORS.items():
         VectorCache(tmp_path).add_vectors({key: vector})
     assert list(kept(tmp_path)) == list(VECTORS)[1:]

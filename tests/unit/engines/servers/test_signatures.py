@@ -2,8 +2,7 @@
 
 import pytest
 
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.engines.servers.typescript import Described, describe_tool, render_signature
 
 ISSUES = {

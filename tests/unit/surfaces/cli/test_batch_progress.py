@@ -2,7 +2,7 @@
 
 import io
 
-from paddock.surfaces.cli.batch_progress import BatchProgress, Tally
+from paddock.surfaces.cli.batch import BatchProgress, Tally
 
 
 class Stream(io.StringIO):

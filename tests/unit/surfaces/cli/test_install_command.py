@@ -388,7 +388,7 @@ def installed() -> set[str]:
 
 
 def test_what_paddock_made_itself_is_no_sign_of_a_client(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.surfaces.cli.clients.presence.shutil.which", lambda _: None)
+    monkeypatch.setattr("paddock.surfaces.cli.install.shutil.which", lambda _: None)
     for client, about in CLIENTS.items():
         assert run(client, "--scope", "user").exit_code == 0
         assert installed() == set(), client
@@ -407,7 +407,7 @@ def test_what_paddock_made_itself_is_no_sign_of_a_client(home: Path, monkeypatch
 def test_a_file_that_a_client_or_a_user_wrote_is_a_sign_of_it(
     home: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr("paddock.surfaces.cli.clients.presence.shutil.which", lambda _: None)
+    monkeypatch.setattr("paddock.surfaces.cli.install.shutil.which", lambda _: None)
     (home / ".gemini").mkdir()
     (home / ".gemini/settings.json").write_text(text)
     assert run("gemini-cli", "--scope", "user").exit_code == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.surfaces.cli.line_source import LineSource, read_lines
+from paddock.surfaces.cli.batch import LineSource, read_lines
 
 
 def read_all(data, max_bytes):

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from paddock.surfaces.client.whole_numbers import read_whole_number
+from paddock.surfaces.client.arguments import read_whole_number
 
 
 @pytest.mark.parametrize(

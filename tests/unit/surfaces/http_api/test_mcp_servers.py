@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.http_api.mcp import McpServers
+from paddock.surfaces.http_api.service import McpServers
 from paddock.surfaces.http_server.asgi import App
 from paddock.surfaces.http_server.entry import TENANT_KEY
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.mcp_server.http.abandoned import AbandonedSessions
+from paddock.surfaces.mcp_server.http.sessions import AbandonedSessions
 
 HEADERS = [(b"mcp-session-id", b"s"), (b"content-length", b"7"), (b"host", b"h")]
 

@@ -27,10 +27,10 @@ from paddock.model.outcome import (
 from paddock.model.program import OutputMode, OutputOptions, ProgramEnd
 from paddock.model.request import RuntimeRun
 from paddock.record.output.digest.digest import Digest
-from paddock.surfaces.mcp_server.query_reply import fit_found_output
 from paddock.surfaces.mcp_server.replies import build_answer
 from paddock.surfaces.mcp_server.toolbox import build_refusal
 from paddock.surfaces.mcp_server.tools import compute
+from paddock.surfaces.mcp_server.tools.programs import fit_found_output
 from paddock.surfaces.rendering.computation import (
     Envelope,
     InvalidInput,

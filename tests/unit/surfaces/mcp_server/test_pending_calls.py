@@ -59,6 +59,34 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("has_users", "remedy"),
+    [
+        (False, "Ask them to run in a terminal of this machine: paddock approve ID\n"),
+        (
+            True,
+            "You cannot answer it yourself. Ask another user whose token has `approve` to send POST /v1/approvals/ID, "
+            "or a person at a terminal of the server to run: paddock approve ID\n",
+        ),
+    ],
+)
+def test_the_message_names_who_can_answer(tmp_path: Path, *, has_users: bool, remedy: str) -> None:
+    inbox, name = QuestionDirectory(tmp_path / "approvals"), new_id()
+
+    async def main() -> None:
+        held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], has_users=has_users)
+        answer = await held.run_call("me", "client", asking(name), None)
+        [waiting] = inbox.list_waiting()
+        told = answer.structured["message"].replace(waiting.question.id, "ID")
+        assert told.startswith(
+            f"A person must allow this: call a/b (why). {remedy}Then fetch the answer, once: "
+        )
+        assert answer.structured["command"] == f"paddock approve {waiting.question.id}"
+        await held.close()
+
+    run(main())
+
+
 def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> None:
     inbox, name = QuestionDirectory(tmp_path / "approvals"), new_id()
 

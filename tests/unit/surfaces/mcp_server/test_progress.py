@@ -6,10 +6,10 @@ import pytest
 from mcp_types import LoggingLevel
 
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
-from paddock.surfaces.mcp_server.log import create_message_sink
 from paddock.surfaces.mcp_server.progress import (
     MAX_NOTIFICATION_CHARS,
     OutputLines,
+    create_message_sink,
     create_progress_sink,
     stream_console,
 )

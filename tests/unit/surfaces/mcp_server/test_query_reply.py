@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.record.output.text import CUT_MARK, excerpt
-from paddock.surfaces.mcp_server.query_reply import fit_found_output, render_found_output
+from paddock.surfaces.mcp_server.tools.programs import fit_found_output, render_found_output
 
 
 def found(*excerpts: Excerpt, **more: object) -> OutputFound:

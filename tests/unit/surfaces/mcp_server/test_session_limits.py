@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.mcp_server.http.session_limits import SessionLimit
+from paddock.surfaces.mcp_server.http.sessions import SessionLimit
 
 OPENS: list[tuple[bytes, bytes]] = [(b"content-length", b"7"), (b"host", b"h")]
 

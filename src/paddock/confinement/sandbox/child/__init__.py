@@ -7,9 +7,9 @@ Read in the order of a job's life:
     namespaces, jail, mounts    the tier `namespaces`; loopback: its network
     protection, hiding          what of a workspace is protected or hidden: protected_names, protected_paths, git_paths,
                                 partial_grants, snapshot, paths, permissions
-    cgroup, storage             limits of memory and disk: anonymous_memory, scratch, shares, process_tree, post_mortem
-    freeze, file_locks          pauses between the executions of a session
-    socket_broker, socket_calls  connect(2) and bind(2) of a jail, in its own network
-    call_broker                 calls for which Landlock has no rule: supervised_calls
+    cgroup, anonymous_memory    limits of memory and disk: scratch, shares, process_tree, post_mortem
+    freeze                      pauses, and the time between two turns of a session
+    supervised_calls            calls that a broker does for the job: call_broker, those for which Landlock has no rule;
+                                socket_broker, connect(2) and bind(2) of a jail, in its own network
     canary, network_canary      attack the confinement before it is trusted; preflight: what must be there at all
 """

@@ -13,8 +13,14 @@ import contextlib
 import ctypes
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
+
+from paddock.confinement.sandbox.child import scratch
+from paddock.confinement.sandbox.child.messages import Ceilings
+from paddock.confinement.sandbox.child.process_tree import Process
+from paddock.confinement.sandbox.child.system_calls import read_file
 
 _BLOCK_BYTES = 512
 _STEP = 500
@@ -30,6 +36,10 @@ _MAPPING_PATTERN = re.compile(
 )
 _SHARED_MEMORY_PATTERN = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
 _PAGE_TABLES_PATTERN = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
+_EVERY_S = 0.1
+"""Pause between two measurements of scratch, or of anonymous memory, in seconds."""
+_SLICE_S = 0.005
+"""Maximum time of one slice of measuring anonymous memory, in seconds."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _FLAGS, _EXITING = 5, 4
@@ -67,15 +77,15 @@ def read_gauges(directory: str) -> AnonymousMemory:
 
 
 def measure_in_slices(
-    folders: Iterable[str], scratch: str, *, moved: AnonymousMemory, limit: AnonymousMemory
+    folders: Iterable[str], directory: str, *, moved: AnonymousMemory, limit: AnonymousMemory
 ) -> Iterator[AnonymousMemory | None]:
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
-    `folders` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
-    those in memory. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
+    `folders` are their folders below /proc, or those of one of their threads. Of files, those below `directory` count,
+    and those in memory. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
     """
     thorough = moved.memory > limit.memory or moved.disk > limit.disk
-    look = _ProcessScan(f"{scratch}/", thorough=thorough)
+    look = _ProcessScan(f"{directory}/", thorough=thorough)
     for folder in folders:
         look.count_page_tables(folder)
         for thread in look.threads(folder):
@@ -121,29 +131,30 @@ class _ProcessScan:
         self._look_as_owner(folder, lambda: [self._at_file(folder, number) for number in numbers])
 
     def _at_file(self, folder: str, number: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # it has been closed
-            self._at_open_file(folder, number)
-
-    def _at_open_file(self, folder: str, number: str) -> None:
         path = f"{folder}/fd/{number}"
-        name = os.readlink(path)
-        if name.startswith(_SOCKET):
-            if self._thorough:
-                self._hides |= _IN_FLIGHT.search(_read_file(f"{folder}/fdinfo/{number}")) is not None
-        elif name.startswith(_MEMORY_FILE_PREFIXES):
-            facts = os.stat(path)
-            self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(memory=facts.st_blocks * _BLOCK_BYTES)
-        elif name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX):
-            facts = os.stat(path)
-            if not facts.st_nlink:  # otherwise the walk of its folder counts it
-                self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(disk=facts.st_blocks * _BLOCK_BYTES)
+        with contextlib.suppress(FileNotFoundError):  # it has been closed
+            name = os.readlink(path)
+            if name.startswith(_SOCKET):
+                if self._thorough:
+                    self._hides |= _IN_FLIGHT.search(read_file(f"{folder}/fdinfo/{number}")) is not None
+            elif name.startswith(_MEMORY_FILE_PREFIXES):
+                facts = os.stat(path)
+                self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(
+                    memory=facts.st_blocks * _BLOCK_BYTES
+                )
+            elif name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX):
+                facts = os.stat(path)
+                if not facts.st_nlink:  # otherwise the walk of its folder counts it
+                    self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(
+                        disk=facts.st_blocks * _BLOCK_BYTES
+                    )
 
     def at_mappings(self, folder: str) -> Iterator[None]:
         """Count mapped files, a few hundred at a time.
 
         The number of blocks of a mapped file is visible only to root (map_files, in proc(5)).
         """
-        maps = self._look_as_owner(folder, lambda: [_read_file(f"{folder}/maps")])
+        maps = self._look_as_owner(folder, lambda: [read_file(f"{folder}/maps")])
         for number, line in enumerate(_MAPPING_PATTERN.finditer(b"".join(maps)), 1):
             if number % _STEP == 0:
                 yield
@@ -198,7 +209,7 @@ class _ProcessScan:
 def _is_ending(folder: str) -> bool:
     """Return whether a process or thread has ended or is about to end: its /proc folder then belongs to root."""
     try:
-        state, *fields = _read_file(f"{folder}/stat").rpartition(b")")[2].split()
+        state, *fields = read_file(f"{folder}/stat").rpartition(b")")[2].split()
         return state in {b"Z", b"X"} or bool(int(fields[_FLAGS]) & _EXITING)
     except OSError:
         return True
@@ -206,7 +217,7 @@ def _is_ending(folder: str) -> bool:
 
 def _find_kib(number: re.Pattern[bytes], path: str) -> int:
     """Return a number of KiB in a file, in bytes; 0 if the file does not contain it. Raises OSError."""
-    found = number.search(_read_file(path))
+    found = number.search(read_file(path))
     return int(found[1]) * 1024 if found else 0
 
 
@@ -217,12 +228,58 @@ def _sum(amounts: Iterable[AnonymousMemory]) -> AnonymousMemory:
     return AnonymousMemory(memory, disk)
 
 
-def _read_file(path: str) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # half the cost of a file object
-    try:
-        parts: list[bytes] = []
-        while part := os.read(file, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(file)
+class StorageMeter:
+    """Measures the files in scratch and the anonymous memory of a job, each at most every tenth of a second.
+
+    It does so in short slices that delay no deadline.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Measure a job whose scratch is `folder`."""
+        self._folder = folder
+        self._scratch_walk = scratch.measure_in_slices(folder)
+        self._scratch_due = 0.0
+        self._scratch_bytes = 0
+        self._walk: Iterator[AnonymousMemory | None] = iter(())
+        self._due = 0.0
+        self.anonymous = AnonymousMemory()
+        """What the last complete measurement found."""
+        self._lowest_gauges = AnonymousMemory()
+        """The lowest values of the machine's gauges since the job began: what others release hides nothing of it."""
+
+    def begin(self) -> None:
+        """Read the machine's gauges before the job starts."""
+        self._lowest_gauges = read_gauges(self._folder)
+
+    def sample_memory(self, processes: Sequence[Process], ceilings: Ceilings) -> bool:
+        """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
+        now, gauges = time.monotonic(), read_gauges(self._folder)
+        self._lowest_gauges = self._lowest_gauges.lower(gauges)
+        if now < self._due:
+            return False
+        try:
+            while (found := next(self._walk)) is None and time.monotonic() < now + _SLICE_S:
+                pass
+        except StopIteration:
+            self._walk = measure_in_slices(
+                [process.folder for process in processes],
+                self._folder,
+                moved=gauges.since(self._lowest_gauges),
+                limit=AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
+            )
+            return False
+        if found is not None:
+            self.anonymous, self._due = found, now + _EVERY_S
+        return found is None
+
+    def measure_disk(self) -> int:
+        """Continue measuring scratch by one step; return its bytes as known, with those of removed files."""
+        now = time.monotonic()
+        if now >= self._scratch_due:
+            try:
+                total = next(self._scratch_walk)
+            except StopIteration:
+                self._scratch_walk, total = scratch.measure_in_slices(self._folder), None
+            if total is not None:
+                self._scratch_bytes, self._scratch_due = total, now + _EVERY_S
+        return self._scratch_bytes + self.anonymous.disk

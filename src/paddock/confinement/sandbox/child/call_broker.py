@@ -338,7 +338,7 @@ def _open_below_root(named: int, roots: Sequence[tuple[str, int]]) -> int:
         # A regular file without a name, as a memory file. Some file systems in user space give no file a link.
         if stat.S_ISREG(facts.st_mode) and not facts.st_nlink and path.endswith(" (deleted)"):
             return os.dup(named)
-        above = [(root, folder) for root, folder in roots if _is_below(path, root)]
+        above = [(root, folder) for root, folder in roots if f"{path}/".startswith(root.rstrip("/") + "/")]
         if not above:
             break
         for root, folder in above:
@@ -349,11 +349,6 @@ def _open_below_root(named: int, roots: Sequence[tuple[str, int]]) -> int:
                     return target
                 os.close(target)
     raise PermissionError(errno.EPERM, "outside")
-
-
-def _is_below(path: str, root: str) -> bool:
-    """Return whether a path, as the kernel writes it, is a root or below it."""
-    return f"{path}/".startswith(root.rstrip("/") + "/")
 
 
 def open_named_file(call: SupervisedCall, arguments: Sequence[int], caller: CallingProcess) -> int:

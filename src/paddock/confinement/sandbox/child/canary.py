@@ -57,7 +57,7 @@ def attempt_all(target: str) -> bytes:
         "signal Paddock": lambda: os.kill(parent, 0),
         "trace Paddock": lambda: _trace(parent),
         "set Paddock's limits": lambda: _limit(parent),
-        "take Paddock's descriptors": lambda: _call("pidfd_getfd", _pidfd(parent), 0, 0),
+        "take Paddock's descriptors": lambda: _call("pidfd_getfd", os.pidfd_open(parent), 0, 0),
         "open an internet socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close(),
         "open a unix socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(),
         "open a vsock": lambda: socket.socket(_AF_VSOCK, socket.SOCK_STREAM).close(),
@@ -95,10 +95,6 @@ def _check(result: int) -> int:
 
 def _call(name: str, *arguments: object) -> None:
     _check(int(_LIBC.syscall(_SYSCALL_NUMBERS[platform.machine()][name], *arguments)))
-
-
-def _pidfd(pid: int) -> int:
-    return os.pidfd_open(pid)
 
 
 def _trace(pid: int) -> None:

@@ -109,7 +109,7 @@ class _Tree(NamedTuple):
 
 
 def find_delegated_folder(root: str = "/") -> str:
-    """Return the delegated folder of this process. Raises Refusal.
+    """Return the delegated folder of this process. Raises GroupRefusal.
 
     Enables the controllers if the folder is the top of the tree, or contains no other process; this process then moves
     to a group within. `root` replaces `/` in tests.
@@ -126,17 +126,31 @@ def find_delegated_folder(root: str = "/") -> str:
             f"the controller{'s' * several} {' and '.join(sorted(missing))} {'are' if several else 'is'} "
             "not delegated to the group that Paddock runs in"
         )
-    return _enable_controllers(tree.own)
+    if os.path.exists(f"{tree.own}/cgroup.type"):  # not the top of the tree
+        if _read_file(f"{tree.own}/cgroup.procs").split() != [str(os.getpid())]:
+            raise GroupRefusal(
+                "other processes are in the group that Paddock runs in, so it cannot be divided"
+            )
+        server = f"{tree.own}/server"
+        os.makedirs(server, exist_ok=True)
+        _write_file(f"{server}/cgroup.procs", "0")
+    _share_processors(tree.own)
+    _write_file(f"{tree.own}/cgroup.subtree_control", "+memory +pids")
+    return tree.own
 
 
 def _list_delegated_folders(tree: _Tree, *, managed: bool) -> list[str]:
-    """Return the delegated folders from this process's own upwards. Raises Refusal without one.
+    """Return the delegated folders from this process's own upwards. Raises GroupRefusal without one.
 
     If systemd manages the tree, root can write everywhere but must use only folders that systemd marks as delegated.
     """
     found: list[str] = []
     folder = tree.own
-    while folder.startswith(tree.top) and _is_ours(folder):
+    while (
+        folder.startswith(tree.top)
+        and os.access(folder, os.W_OK)
+        and os.access(f"{folder}/cgroup.procs", os.W_OK)  # to move processes into its groups
+    ):
         found.append(folder)
         if managed and _is_marked(folder):
             return found
@@ -152,21 +166,6 @@ def _is_marked(folder: str) -> bool:
             if os.getxattr(folder, name) == b"1":
                 return True
     return False
-
-
-def _enable_controllers(folder: str) -> str:
-    """Enable the controllers for the groups in a folder, which must be empty of processes or the top of the tree."""
-    if os.path.exists(f"{folder}/cgroup.type"):
-        if _read_file(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
-            raise GroupRefusal(
-                "other processes are in the group that Paddock runs in, so it cannot be divided"
-            )
-        server = f"{folder}/server"
-        os.makedirs(server, exist_ok=True)
-        _write_file(f"{server}/cgroup.procs", "0")
-    _share_processors(folder)
-    _write_file(f"{folder}/cgroup.subtree_control", "+memory +pids")
-    return folder
 
 
 def _share_processors(folder: str) -> None:
@@ -193,11 +192,6 @@ def _find_mount(root: str) -> _Tree:
             top = f"{root.rstrip('/')}{fields[_MOUNT_POINT]}"
             return _Tree(top, os.path.normpath(f"{top}/{own[len(above) :]}"))
     raise GroupRefusal("cgroup v2 is not mounted")
-
-
-def _is_ours(folder: str) -> bool:
-    """Return whether this process may make groups in a folder and move processes into them."""
-    return os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
 
 
 def _remove_stale_groups(folder: str) -> None:

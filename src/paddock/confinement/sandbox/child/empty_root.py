@@ -19,7 +19,7 @@ from paddock.confinement.sandbox.child.mounts import (
     REC,
     REMOUNT,
 )
-from paddock.confinement.sandbox.child.system_calls import check_result, make_dumpable
+from paddock.confinement.sandbox.child.system_calls import check_result, make_dumpable, write_file
 
 _NEW_USER, _NEW_MOUNTS, _NEW_NETWORK, _NEW_IPC = 0x10000000, 0x00020000, 0x40000000, 0x08000000
 _PLACE = "/tmp"  # noqa: S108 - a directory that is there; the mount is this process's own
@@ -35,9 +35,9 @@ def enter_empty_root(readable: Iterable[str] = ()) -> None:
     make_dumpable()  # else the maps belong to root after a change of user (proc(5))
     unshared = _LIBC.unshare(_NEW_USER | _NEW_MOUNTS | _NEW_NETWORK | _NEW_IPC)
     check_result("a user namespace for a worker", unshared)
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{user} {user} 1")
-    _write("/proc/self/gid_map", f"{group} {group} 1")
+    write_file("/proc/self/setgroups", b"deny")
+    write_file("/proc/self/uid_map", f"{user} {user} 1".encode())
+    write_file("/proc/self/gid_map", f"{group} {group} 1".encode())
     mounts.mount_filesystem("", "/", REC | PRIVATE)
     mounts.mount_filesystem("tmpfs", _PLACE, NOSUID | NODEV, "size=64k,mode=755")
     for path in readable:
@@ -47,11 +47,3 @@ def enter_empty_root(readable: Iterable[str] = ()) -> None:
         mounts.bind_path(path, target)
     mounts.change_root(_PLACE)
     mounts.mount_filesystem("", "/", REMOUNT | BIND | RDONLY | NOSUID | NODEV | NOEXEC)
-
-
-def _write(path: str, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-    finally:
-        os.close(file)

@@ -58,32 +58,20 @@ class GitConfigError(TooLargeError):
 def parse_config(text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys, as `git config --list` prints them, and the values. Skips lines that are wrong."""
     text, section, at = f"{text}\n", "", 0  # git reads the end of a file as the end of a line
-    while (at := _require(_BLANK.match(text, at)).end()) < len(text):
+    while (blank := _BLANK.match(text, at)) and (at := blank.end()) < len(text):
         if match := _SECTION.match(text, at):
-            name = "" if match[2] is None else f".{_ESCAPE.sub(_unescape_name, match[2])}"
+            name = "" if match[2] is None else f".{_ESCAPE.sub(lambda escape: escape[1] or '', match[2])}"
             section = f"{match[1].lower()}{name}"
             at = match.end()
         elif match := _ENTRY.match(text, at):
             if match[2] is not None:
-                yield f"{section}.{match[1].lower()}", _read_value(match[2])
+                # Without quotes and escapes, and without unquoted spaces around it.
+                value = _LEADING.sub("", match[2], count=1).rstrip(" \t\r\f\v")
+                yield f"{section}.{match[1].lower()}", _ESCAPE.sub(_unescape, value)
             at = match.end()
         else:
             end = text.find("\n", at)
             at = end if end >= 0 else len(text)
-
-
-def _require(match: re.Match[str] | None) -> re.Match[str]:
-    assert match is not None
-    return match
-
-
-def _read_value(text: str) -> str:
-    """Return a value without quotes and escapes, and without unquoted spaces around it."""
-    return _ESCAPE.sub(_unescape, _LEADING.sub("", text, count=1).rstrip(" \t\r\f\v"))
-
-
-def _unescape_name(match: re.Match[str]) -> str:
-    return match[1] or ""
 
 
 def _unescape(match: re.Match[str]) -> str:

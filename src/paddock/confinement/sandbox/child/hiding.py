@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from paddock.confinement.sandbox.child.paths import open_itself
+from paddock.confinement.sandbox.child.paths import list_above, open_itself
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 
 MAX_NAMES = 1_000_000
@@ -365,7 +365,11 @@ class _HiddenSearch:
 
     def _add_other_names(self, found: dict[str, HiddenPath]) -> None:
         """Add the other names of hidden files (hard links), also those in shown folders. Raises TooLargeError."""
-        missing = _count_other_names(found.values())
+        missing: dict[tuple[int, int], int] = {}  # by identity, how many more names a file has
+        for path, device, inode, is_folder in found.values():
+            with contextlib.suppress(OSError):
+                if not is_folder and (names := os.lstat(path).st_nlink) > 1:
+                    missing[device, inode] = missing.get((device, inode), names) - 1
         inodes = {inode for _, inode in missing}
         pending = [*self._known]
         for folder in pending:  # grows during the loop: shown folders come after all others
@@ -423,44 +427,23 @@ def find_hidden(folders: Iterable[str], rules: HidingRules, granted: Iterable[st
 
     Raises TooLargeError, and OSError if a folder cannot be read.
     """
-    with _LOCK:
-        return _find_in(folders, rules, granted)
-
-
-def _find_in(folders: Iterable[str], rules: HidingRules, granted: Iterable[str]) -> list[HiddenPath]:
     found: dict[str, HiddenPath] = {}
-    for top in dict.fromkeys(folders) if rules.hidden else ():
-        key = top, rules
-        search = _SEARCHES[key] = _SEARCHES.pop(key, None) or _HiddenSearch(top, rules)
-        while len(_SEARCHES) > _MAX_SEARCHED:
-            _SEARCHES.popitem(last=False)
-        try:
-            found |= {each.path: each for each in search.find()}
-        except TooLargeError as error:
-            raise TooLargeError(
-                f"the files that workspace.hide names cannot be found in {top}: {error.args[0]}; work in a smaller "
-                "folder, or name folders that need not be searched in workspace.show of the user's settings"
-            ) from error
+    with _LOCK:
+        for top in dict.fromkeys(folders) if rules.hidden else ():
+            key = top, rules
+            search = _SEARCHES[key] = _SEARCHES.pop(key, None) or _HiddenSearch(top, rules)
+            while len(_SEARCHES) > _MAX_SEARCHED:
+                _SEARCHES.popitem(last=False)
+            try:
+                found |= {each.path: each for each in search.find()}
+            except TooLargeError as error:
+                raise TooLargeError(
+                    f"the files that workspace.hide names cannot be found in {top}: {error.args[0]}; work in a smaller "
+                    "folder, or name folders that need not be searched in workspace.show of the user's settings"
+                ) from error
     for path in granted:
         found.pop(path, None)
-    return sorted(each for each in found.values() if not _is_below_another(each.path, found))
-
-
-def _is_below_another(path: str, found: Mapping[str, HiddenPath]) -> bool:
-    while path := os.path.dirname(path).rstrip("/"):
-        if path in found:
-            return True
-    return False
-
-
-def _count_other_names(found: Iterable[HiddenPath]) -> dict[tuple[int, int], int]:
-    """Return how many more names each file with several names has, by its identity."""
-    missing: dict[tuple[int, int], int] = {}
-    for path, device, inode, is_folder in found:
-        with contextlib.suppress(OSError):
-            if not is_folder and (names := os.lstat(path).st_nlink) > 1:
-                missing[device, inode] = missing.get((device, inode), names) - 1
-    return missing
+    return sorted(each for each in found.values() if found.keys().isdisjoint(list_above(each.path)))
 
 
 def _explain_depth(folder: str) -> TooLargeError:

@@ -31,8 +31,7 @@ from paddock.confinement.sandbox.child.mounts import (
     mount_filesystem,
 )
 from paddock.confinement.sandbox.child.namespaces import PRIVATE_FOLDERS
-from paddock.confinement.sandbox.child.partial_grants import list_above
-from paddock.confinement.sandbox.child.paths import open_itself
+from paddock.confinement.sandbox.child.paths import list_above, open_itself
 from paddock.confinement.sandbox.child.post_mortem import has_full_file
 
 STARTED = b"{}"

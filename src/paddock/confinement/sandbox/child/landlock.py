@@ -17,7 +17,9 @@ _VERSION_FLAG = 1
 
 _RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """Number of file system rights in each ABI, which are the lowest bits. Later ABIs have as many as ABI 5."""
-_NETWORK_ABI, _SCOPE_ABI = 4, 6
+_NETWORK_ABI = 4
+SCOPE_ABI = 6
+"""The first ABI that keeps signals and abstract unix sockets within the domain."""
 _ALL_TCP = 0b11
 _ALL_SCOPES = 0b11
 _RULE_PATH_BENEATH = 1
@@ -35,9 +37,6 @@ WRITE = (1 << 15) - 1 & ~_MAKE_DEVICES_AND_SOCKETS
 """All rights except making device nodes and sockets, and ioctls on devices."""
 _OF_FILES = 1 << 0 | 1 << 1 | READ_FILE | 1 << 14 | _DEVICE_IOCTL
 """The rights that a rule for a file, not a directory, may contain."""
-
-SCOPE_ABI = _SCOPE_ABI
-"""The first ABI that keeps signals and abstract unix sockets within the domain."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -73,9 +72,9 @@ def build_ruleset(
     handled = _Ruleset(
         files=(1 << _RIGHTS_BY_ABI.get(version, 16)) - 1,
         network=_ALL_TCP if version >= _NETWORK_ABI and not network else 0,
-        scopes=_ALL_SCOPES if version >= _SCOPE_ABI else 0,
+        scopes=_ALL_SCOPES if version >= SCOPE_ABI else 0,
     )
-    size = 24 if version >= _SCOPE_ABI else 16 if version >= _NETWORK_ABI else 8
+    size = 24 if version >= SCOPE_ABI else 16 if version >= _NETWORK_ABI else 8
     ruleset = int(_LIBC.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0))
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")

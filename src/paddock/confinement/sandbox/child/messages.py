@@ -1,9 +1,15 @@
 """Messages between the parent (`sandbox.process`) and a supervisor (`child.supervisor`).
 
-    parent -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>",
-                           "interrupt", "pause", or after a pause "resume:<timeout_ms>,<cpu_ms>"; "hold" while a
-                           person is asked, and then "continue"
-    supervisor -> parent   a report at each pause, and at the end: JSON in one message
+    parent -> supervisor   "prepare" or "run" with a job spec, in a memory file, because its environment may be large;
+                           then the verbs of `sandbox/__init__`, at any time:
+                             "kill:<reason>"                       becomes `ended_by` of the last report
+                             "interrupt"
+                             "pause", "resume"                     while a person is asked
+                             "end_turn"                            answered by a report of the turn
+                             "begin_turn:<timeout_ms>,<cpu_ms>"    only after that report
+                           "release" when scratch is not needed any more
+    supervisor -> parent   a `JobReport`, JSON in one message: when the proxy's socket is there, when a turn exceeds its
+                           limit, at the end of a turn, and at the end of the job (`JobReport.event`)
 
 A process reads its job spec right after it has been forked, when the first use of each page of memory costs a
 microsecond or two. `marshal` uses few pages. It is safe, because the spec comes from our parent with the same
@@ -14,14 +20,14 @@ import json
 import marshal
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 STREAM_COUNT = 3
 """Standard input, output and error."""
 EXTRA_THREADS = 256
 """Maximum threads of a job, in addition to its maximum processes."""
 MESSAGE_BYTES = 256
-"""Maximum size of a message of the parent, with the reason of a stop."""
+"""Maximum size of a message of the parent, with the reason why it kills the job."""
 
 # No dataclasses here: their imports would make the fork server, and so each fork, larger.
 
@@ -121,12 +127,25 @@ class StartError(Exception):
 
 
 class JobReport:
-    """How a job ended. A message carries only the attributes that were set."""
+    """What happened to a job, and how it ended. A message carries only the attributes that were set."""
 
+    event: Literal["end", "listening", "limit_exceeded", "turn_ended"] = "end"
+    """What is reported. Only `end` is the end of the job. `listening` carries the socket of its proxy. `limit_exceeded`
+    has the limit of the turn in `why`; the job goes on for a moment, so that the parent may interrupt it. `turn_ended`
+    has the usage of the turn."""
     ended_by: str = "exit"
-    """`exit`, `start` (the program never ran), `unborn` (the supervisor could not be forked), the limit that was hit,
-    or the reason of the parent's stop. Three do not end it: `listening`, which carries the socket of its proxy,
-    `paused`, and `exceeded` with a limit in `why`."""
+    """Why the job ended:
+
+        exit            the program ended by itself, with `code` or `signal`
+        start           the program never ran: `why`, and `missing`
+        unborn          the supervisor could not be forked
+        wall, cpu, memory, processes, scratch, file_size      it exceeded that limit
+        protected       it was not started, because the protected paths of its workspace cannot be recorded
+        unrestored      protected paths of its workspace could not be restored after it
+        unpaused        its processes could not be stopped at the end of a turn, or continued while they were stopped
+        cancelled, wall, cpu, stdout, stderr, corrupted       the parent killed it, with this reason
+        lost            the parent's own word: the supervisor sent no report, or a malformed one
+    """
     code: int | None = None
     signal: int | None = None
     why: str = ""
@@ -140,7 +159,7 @@ class JobReport:
     """Time in which it waited for a processor and had none (`shares.py`)."""
     peak_bytes: int = 0
     resident_bytes: int = 0
-    """Memory of the job at a pause."""
+    """Memory of the job at the end of a turn."""
     processes_peak: int = 0
     killed: int = 0
     """Number of processes that were killed after the end."""

@@ -29,9 +29,10 @@ from typing import NoReturn
 from paddock.confinement.sandbox.child import lockdown
 from paddock.confinement.sandbox.child.loopback import OWN_NETWORKS
 from paddock.confinement.sandbox.child.messages import JobSpec, StartError
+from paddock.confinement.sandbox.child.mounts import BIND, RDONLY, REMOUNT
 from paddock.confinement.sandbox.child.paths import identify_path
 from paddock.confinement.sandbox.child.socket_broker import serve_socket_calls
-from paddock.confinement.sandbox.child.system_calls import check_result
+from paddock.confinement.sandbox.child.system_calls import check_result, write_file
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's bubblewrap: AppArmor profiles allow user namespaces to this path."""
@@ -54,7 +55,6 @@ _USER, _MOUNTS, _NETWORK = 0x10000000, 0x00020000, 0x40000000
 _COPIED_NAMESPACES = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
 """mounts, cgroup, uts, ipc, pid."""
 _CLONE_PARENT = 0x8000
-_RDONLY, _REMOUNT, _BIND = 1, 32, 4096
 _LOCKED_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 """Flags of a mount that a user namespace may not clear; mount(2) uses the same numbers."""
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
@@ -140,12 +140,13 @@ class MountRoot:
 
         Raises StartError and OSError if they cannot be built.
         """
-        self._sources = _list_bound_paths(spec.jail)
+        words, binds = spec.jail.split("\0"), {"--bind", "--ro-bind", "--dev-bind"}
+        self._sources = [source for option, source in itertools.pairwise(words) if option in binds]
         self._seen = self._identify_sources()
         self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self.pid = _keeper_of(theirs, spec, life)
+                self.pid = _fork_keeper(theirs, spec, life)
             self._receive_answer()
         except BaseException:
             self.close()
@@ -231,7 +232,7 @@ def _end_process(root: MountRoot) -> None:
         os.waitpid(root.pid, 0)
 
 
-def _keeper_of(server: socket.socket, spec: JobSpec, life: Life) -> int:
+def _fork_keeper(server: socket.socket, spec: JobSpec, life: Life) -> int:
     """Build a root and return the pid of its keeper, which listens to `server`."""
     builder = _Builder(spec)
     namespaces: tuple[int, ...] = ()
@@ -268,12 +269,17 @@ def _serve_jails(
         user, network, mounts = namespaces
         check_result("setns: user", _LIBC.setns(user, _USER))
         lockdown.make_undumpable()
-        _write_file("/proc/sys/user/max_user_namespaces", b"0")
+        write_file("/proc/sys/user/max_user_namespaces", b"0")
         if spec.network != "full":
             check_result("setns: network", _LIBC.setns(network, _NETWORK))
         check_result("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
         _verify_root(fixed)
-        _protect_devices()
+        # Devices are the host's, and their owner could change mode and times: make them read-only. Programs can still
+        # write to them (open(2): EROFS concerns other files). bubblewrap's `--remount-ro` would forbid it.
+        for path in (f"/dev/{name}" for name in _DEVICES):
+            kept = os.statvfs(path).f_flag & _LOCKED_MOUNT_FLAGS
+            remounted = _LIBC.mount(None, path.encode(), None, REMOUNT | BIND | RDONLY | kept, None)
+            check_result(f"remount {path}", remounted)
         lockdown.forbid_capabilities()
         for file in namespaces:
             os.close(file)
@@ -299,20 +305,6 @@ def _serve_jails(
             server.send(f"-1 {error}".encode())
     finally:
         os._exit(0)
-
-
-def _protect_devices() -> None:
-    """Mount devices read-only: they are the host's, and their owner could change mode and times. Raises OSError.
-
-    Programs can still write to them (open(2): EROFS concerns other files). bubblewrap's `--remount-ro` would forbid it.
-    """
-    for name in _DEVICES:
-        path = f"/dev/{name}"
-        kept = os.statvfs(path).f_flag & _LOCKED_MOUNT_FLAGS
-        check_result(
-            f"remount {path}",
-            _LIBC.mount(None, path.encode(), None, _REMOUNT | _BIND | _RDONLY | kept, None),
-        )
 
 
 def _verify_root(fixed: Mapping[str, tuple[int, int]]) -> None:
@@ -398,12 +390,6 @@ class _Builder:
                 os.waitpid(self._inside, 0)
 
 
-def _list_bound_paths(command: str) -> list[str]:
-    """Return the paths that a command binds."""
-    binds = {"--bind", "--ro-bind", "--dev-bind"}
-    return [source for option, source in itertools.pairwise(command.split("\0")) if option in binds]
-
-
 def identify_paths(paths: Iterable[str]) -> PathIdentities:
     """Return the identities of the files that these paths lead to. The value differs if one of them does.
 
@@ -440,11 +426,3 @@ def _list_links(folder: str, _: tuple[int, ...] | None) -> frozenset[str]:
             return frozenset(entry.name for entry in entries if entry.is_symlink())
     except OSError:
         return frozenset()
-
-
-def _write_file(path: str, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(file, data)
-    finally:
-        os.close(file)

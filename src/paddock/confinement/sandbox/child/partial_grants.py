@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from paddock.confinement.sandbox.child.hiding import HidingRules, find_hidden
 from paddock.confinement.sandbox.child.messages import JobSpec, StartError
+from paddock.confinement.sandbox.child.paths import list_above
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 
 NARROWED = ("readable", "writable", "listed", "pieces", "written", "hidden")
@@ -25,11 +26,6 @@ class PartialGrant(NamedTuple):
     """Files and directories in the `listed` ones that are not hidden, contain no hidden path and are not links."""
     listed: tuple[str, ...] = ()
     """Directories that contain a hidden path."""
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or in it, by name."""
-    return f"{path}/".startswith(f"{folder}/")
 
 
 def pieces(folders: Sequence[str], hidden: Iterable[str]) -> PartialGrant:
@@ -48,14 +44,6 @@ def pieces(folders: Sequence[str], hidden: Iterable[str]) -> PartialGrant:
                     continue
                 (listed if entry.path in above else found).append(entry.path)
     return PartialGrant(tuple(granted), tuple(sorted(found)), tuple(listed))
-
-
-def list_above(path: str, top: str = "") -> list[str]:
-    """Return the directories above an absolute path and below `top`, outer ones first."""
-    found: list[str] = []
-    while is_below(path := os.path.dirname(path), top) and path not in {top, "/"}:
-        found.append(path)
-    return found[::-1]
 
 
 def leave_out(spec: JobSpec, hidden: Sequence[str]) -> JobSpec:

@@ -1,4 +1,4 @@
-"""Open a path without following links, safe against concurrent changes (openat2(2)); list the links of a path."""
+"""Open a path without following links, safe against concurrent changes (openat2(2)); list what a path leads through."""
 
 import ctypes
 import os
@@ -71,6 +71,19 @@ def list_links(path: str) -> list[str]:
         rest += target.split("/")[::-1]
         here = "/" if target.startswith("/") else here
     return found
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or in it, by name."""
+    return f"{path}/".startswith(f"{folder}/")
+
+
+def list_above(path: str, top: str = "") -> list[str]:
+    """Return the directories above an absolute path and below `top`, outer ones first."""
+    found: list[str] = []
+    while is_below(path := os.path.dirname(path), top) and path not in {top, "/"}:
+        found.append(path)
+    return found[::-1]
 
 
 class LinkResolver:

@@ -33,7 +33,11 @@ def powers_lacking(needed: Mapping[int, str]) -> str:
     """Return an error text if Paddock is root but lacks `needed` capabilities to run programs as another user."""
     if os.geteuid() != 0:
         return ""
-    held = _read_capabilities()
+    try:
+        with open("/proc/self/status", "rb") as file:
+            held = int(file.read().partition(b"\nCapEff:")[2].split(None, 1)[0], 16)
+    except (OSError, IndexError):  # /proc does not have them
+        return ""
     missing = [name for number, name in needed.items() if not held >> number & 1]
     if not missing:
         return ""
@@ -45,12 +49,3 @@ def powers_lacking(needed: Mapping[int, str]) -> str:
         f"root lacks the capabilities {', '.join(missing)} and cannot run programs as another user; run Paddock as an "
         "ordinary user (docker run --user 1000), or add the capabilities (docker run --cap-add)"
     )
-
-
-def _read_capabilities() -> int:
-    """Return the capabilities of this process, a bit for each; all bits if /proc does not have them."""
-    try:
-        with open("/proc/self/status", "rb") as file:
-            return int(file.read().partition(b"\nCapEff:")[2].split(None, 1)[0], 16)
-    except (OSError, IndexError):
-        return -1

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from paddock.confinement.sandbox.child.system_calls import read_file
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PPID, _GROUP, _SESSION, _USER_TIME, _SYSTEM_TIME, THREADS, _RESIDENT = 1, 2, 3, 11, 14, 17, 21
@@ -59,7 +61,7 @@ def list_children(pid: int) -> list[int]:
         return found
     for thread in threads:
         with contextlib.suppress(OSError):
-            found += map(int, _read_file(f"/proc/{pid}/task/{thread}/children").split())
+            found += map(int, read_file(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 
@@ -113,19 +115,15 @@ def resident_bytes(processes: Sequence[Process], enough: int) -> int:
     total = 0
     for process in processes:
         try:
-            text = _read_file(f"{process.folder}/smaps_rollup")
+            text = read_file(f"{process.folder}/smaps_rollup")
             total += int(text[text.index(b"\nPss:") + 5 :].split(None, 1)[0]) * 1024
         except (OSError, ValueError):
             total += process.resident_bytes
     return total
 
 
-def _of_no_job(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
-    """Do nothing: no job is charged."""
-
-
 def kill_descendants(
-    *, seconds: float, reaped: Reaped = _of_no_job, spare: frozenset[int] = frozenset()
+    *, seconds: float, reaped: Reaped = lambda _pid, _status, _cost: None, spare: frozenset[int] = frozenset()
 ) -> tuple[int, int]:
     """Kill and reap every descendant of this process; return how many were killed and how many are left.
 
@@ -148,7 +146,7 @@ def kill_descendants(
         known.discard(own)
         if spare and not known:
             break
-        killed |= {pid for pid in known if _is_alive(pid)}
+        killed |= {pid for pid in known if (fields := read_stat(pid)) is not None and fields[0] != b"Z"}
         everyone = {own, *known}
         for pid in known:
             send_signal(pid, signal.SIGKILL, everyone)
@@ -265,28 +263,12 @@ def send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
     os.close(handle)
 
 
-def _is_alive(pid: int) -> bool:
-    fields = read_stat(pid)
-    return fields is not None and fields[0] != b"Z"
-
-
 def read_stat(pid: int | str) -> list[bytes] | None:
     """Return the fields of /proc/<pid>/stat after the name; None if there is no such process."""
     try:
-        return _read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return None
-
-
-def _read_file(path: str) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        parts: list[bytes] = []
-        while part := os.read(file, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(file)
 
 
 def wait_for_end(first: int) -> None:

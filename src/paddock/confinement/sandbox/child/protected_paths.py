@@ -207,23 +207,18 @@ def restore_paths(
 def _restore_path(root: int, top: str, before: Snapshot, way_back: Restoration, found: RestoreReport) -> None:
     """Restore a path, and report what was changed and what is left."""
     try:
-        if _restore_one(root, top, before, way_back):
-            found.add(top, "")
+        changed, failure = _restore_one(root, top, before, way_back), None
     except OSError as error:
-        found.add(top, _try_again(root, top, before, way_back, error))
-
-
-def _try_again(root: int, top: str, before: Snapshot, way_back: Restoration, error: OSError) -> str:
-    """Free disk space if there was none, and try again; return why a path could not be restored, or ""."""
-    if error.errno in _NO_SPACE_ERRORS:
-        way_back.discard()
+        changed, failure = True, error
+    if failure is not None and failure.errno in _NO_SPACE_ERRORS:
+        way_back.discard()  # frees disk space
         try:
             _restore_one(root, top, before, way_back)
-        except OSError as again:
-            error = again
-        else:
-            return ""
-    return error.strerror or type(error).__name__
+            failure = None
+        except OSError as error:
+            failure = error
+    if changed:
+        found.add(top, "" if failure is None else failure.strerror or type(failure).__name__)
 
 
 def _restore_one(root: int, top: str, before: Snapshot, way_back: Restoration) -> bool:

@@ -45,7 +45,11 @@ def measure_in_slices(directory: str) -> Iterator[int | None]:
         try:
             current = pending.pop()
             if not os.access(current, os.R_OK | os.X_OK, effective_ids=True):
-                _unlock_open(directory, current)
+                within = os.open(directory, os.O_PATH | os.O_CLOEXEC)
+                try:
+                    unlock_directory(within, os.path.relpath(current, directory))
+                finally:
+                    os.close(within)
             with os.scandir(current) as entries:
                 for entry in entries:
                     seen += 1
@@ -72,14 +76,6 @@ def unlock_directory(within: int, path: str) -> None:
         os.chmod(f"/proc/self/fd/{found}", 0o700)  # the file of the descriptor (proc(5))
     finally:
         os.close(found)
-
-
-def _unlock_open(root: str, directory: str) -> None:
-    within = os.open(root, os.O_PATH | os.O_CLOEXEC)
-    try:
-        unlock_directory(within, os.path.relpath(directory, root))
-    finally:
-        os.close(within)
 
 
 def remove_directory(directory: str, within: int | None = None, *, until: float = math.inf) -> None:

@@ -41,7 +41,10 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
     shim: Shim | None = None
     while clean:
         if last is not None and is_idle(server, _IDLE_S):
-            shim = _start_shim_ahead(last, roots)
+            # The next job most likely has the grants of the last one.
+            with contextlib.suppress(OSError, StartError):
+                shim = Shim(last, roots.get_root(last))
+                rehearse_start(last)
         if not (call := _next_call(server)):
             break
         word, files = call
@@ -66,7 +69,9 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
                     server.send(report.to_bytes())
         finally:
             clean = job.end_survivors()
-        _wait_for_release(server)
+        with contextlib.suppress(ConnectionResetError):  # the parent has died
+            while server.recv(MESSAGE_BYTES) not in {b"release", b""}:
+                pass
         remove_scratch(spec.scratch, fork_server)
         for path in job.rubbish:
             _hand_over(path, fork_server)
@@ -93,23 +98,6 @@ def _hand_over(path: str, fork_server: socket.socket) -> None:
         scratch.remove_directory(path)
 
 
-def _start_shim_ahead(last: JobSpec, roots: MountRootCache) -> Shim | None:
-    """Return a shim for a job with the grants of the last one, which is the most likely next job; None on failure."""
-    try:
-        shim = Shim(last, roots.get_root(last))
-    except (OSError, StartError):
-        return None
-    rehearse_start(last)
-    return shim
-
-
-def _wait_for_release(server: socket.socket) -> None:
-    """Wait until the parent needs scratch no longer, or has died."""
-    with contextlib.suppress(ConnectionResetError):
-        while server.recv(MESSAGE_BYTES) not in {b"release", b""}:
-            pass
-
-
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
     """Return the parent's next message and its descriptors; None at the end."""
     while True:
@@ -117,4 +105,4 @@ def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
         if files:
             return word, tuple(files)
         if not word:
-            return None  # another message is a `stop` that arrived after the end of its job
+            return None  # another message is a `kill` that arrived after the end of its job

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child.process_tree import Sample
+from paddock.confinement.sandbox.child.system_calls import write_file
 
 WINDOW_S = 0.1
 """Minimum time between two measurements, in seconds."""
@@ -48,6 +49,12 @@ class ThreadTimes(NamedTuple):
     def wanted_ms(self) -> float:
         """Time in which it wanted a processor."""
         return self.cpu_ms + self.wait_ms
+
+    def since(self, earlier: "ThreadTimes | None") -> "ThreadTimes":
+        """Return the increase since `earlier`, unless that was an ended thread whose number was used again."""
+        if earlier is None or self.cpu_ms < earlier.cpu_ms:
+            return self
+        return ThreadTimes(self.cpu_ms - earlier.cpu_ms, self.wait_ms - earlier.wait_ms, self.session)
 
 
 def measure_stall(wanted_ms: Sequence[float], cpu_ms: float, window_ms: float) -> float:
@@ -116,7 +123,7 @@ class Shares:
         if (now < self._due and not last) or window_ms <= 0:
             return
         before, self._threads = self._threads, _read_threads(sample)
-        spent = {thread: _subtract(times, before.get(thread)) for thread, times in self._threads.items()}
+        spent = {thread: times.since(before.get(thread)) for thread, times in self._threads.items()}
         # The kernel counts ended threads and processes in ticks, and living threads exactly.
         used_ms = max(cpu_ms - self._cpu_ms, sum(times.cpu_ms for times in spent.values()))
         self.stalled_ms += measure_stall([times.wanted_ms for times in spent.values()], used_ms, window_ms)
@@ -157,14 +164,8 @@ class Shares:
             with contextlib.suppress(
                 OSError
             ):  # it has ended, the kernel does not group, or it is asked too often
-                _write_file(f"{folder}/autogroup", str(nice))
+                write_file(f"{folder}/autogroup", b"%d" % nice)
                 self._nice_of_sessions[session] = nice
-
-
-def _subtract(times: ThreadTimes, before: ThreadTimes | None) -> ThreadTimes:
-    if before is None or times.cpu_ms < before.cpu_ms:  # the number of an ended thread was used again
-        return times
-    return ThreadTimes(times.cpu_ms - before.cpu_ms, times.wait_ms - before.wait_ms, times.session)
 
 
 def _read_threads(sample: Sample) -> dict[int, ThreadTimes]:
@@ -190,14 +191,6 @@ def _read_times(path: str, session: int) -> ThreadTimes | None:
     finally:
         os.close(file)
     return ThreadTimes(int(cpu_ns) / 1e6, int(wait_ns) / 1e6, session)
-
-
-def _write_file(path: str, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-    finally:
-        os.close(file)
 
 
 def take_priority() -> None:

@@ -211,7 +211,10 @@ def _become_program(
         gc.disable()  # a collection touches every object, which copies the memory that forks share
         os.setsid()
         if jailed:
-            _show_mounts(channel)
+            # The supervisor keeps the mounts, so that the jail's last process need not wait until they are removed.
+            mounts = jail.open_up()
+            socket.send_fds(channel, [b'{"jail": true}'], [mounts])
+            os.close(mounts)
         else:
             lockdown.close_all_except(channel.fileno(), *(handles or {}).values())
             lockdown.forbid_capabilities()
@@ -219,16 +222,24 @@ def _become_program(
             progress.append("job spec")
             if is_idle(channel):
                 rehearse_start(spec)
-            spec, handles = _receive_slot_spec(channel)
+            names, files = _receive_message(channel, 1 + len(_HANDLES))
+            spec, handles = JobSpec.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
         _confine_process(spec, handles, progress, channel if jailed else None)
         if spec.supervised:
             progress.append("supervised calls")
             is_needed = spec.supervised == METADATA_FILTER or spec.network in loopback.OWN_NETWORKS
             send_listener(channel, spec.supervised, is_needed=is_needed)
         progress.append("program")
-        spec, others = _receive_program(channel, spec)
+        if is_idle(channel):
+            JobSpec.from_file(spec.to_file())  # a rehearsal: another job spec will follow
+        others, files = _receive_message(channel, 1 + STREAM_COUNT)
+        if len(files) > STREAM_COUNT:
+            spec = JobSpec.from_file(files.pop(0))
+        for number, stream in enumerate(files):
+            os.dup2(stream, number)
+            os.close(stream)
         progress.append("resource limits")
-        set_limits(spec, others)
+        set_limits(spec, int(others))
         progress.append("working directory")
         os.chdir(spec.cwd)
         if spec.canary:
@@ -238,26 +249,24 @@ def _become_program(
                 channel.send(jail.STARTED)
             else:
                 channel.close()  # as an exec does
-            os.write(1, _run_canary(spec.canary))
+            facts = json.loads(spec.canary)
+            if "network" in facts:
+                os.write(1, network_canary.attempt_network(facts["network"]))
+            else:
+                os.write(1, canary.attempt_all(spec.canary))
             os._exit(0)
         progress.append("exec")
         if jailed:
             jail.run_first_process(spec, channel)
         os.execvpe(spec.argv[0], list(spec.argv), spec.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
-        step = progress[-1]
-        why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
+        failure: dict[str, Any] = {"step": progress[-1], "why": str(error)}
+        if progress[-1] == "exec" and isinstance(error, OSError):
+            failure |= {"why": os.strerror(error.errno or 0), "errno": error.errno}
         with contextlib.suppress(OSError):  # the supervisor has died
-            channel.send(json.dumps({"step": step, "why": why}).encode())
+            channel.send(json.dumps(failure).encode())
     finally:
         os._exit(127)
-
-
-def _run_canary(target: str) -> bytes:
-    facts = json.loads(target)
-    return (
-        network_canary.attempt_network(facts["network"]) if "network" in facts else canary.attempt_all(target)
-    )
 
 
 def _confine_process(
@@ -273,11 +282,22 @@ def _confine_process(
         jail.furnish_jail(spec)
         if spec.network in loopback.OWN_NETWORKS:
             progress.append("network")
-            _set_up_network(spec, jail_channel)
+            loopback.bring_up_loopback()
+            if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
+                with loopback.open_proxy_socket() as listener:
+                    socket.send_fds(jail_channel, [_LISTENS], [listener.fileno()])
     progress.append("Landlock rules")
-    ruleset = _own_ruleset(spec, handles)
+    ruleset = handles.get("ruleset", -1)
+    if spec.jail and spec.landlock_abi:  # the paths of the rules are those of the jail
+        ruleset = landlock.build_ruleset(
+            spec.landlock_abi, _build_rules(spec), network=spec.network != "none"
+        )
+    elif ruleset >= 0:
+        landlock.allow_path(ruleset, f"/proc/{os.getpid()}", landlock.READ)
     progress.append("user and capabilities")
-    _leave_privileges(spec)
+    if spec.user is not None and os.geteuid() != spec.user:
+        lockdown.become_user(spec.user)
+    lockdown.drop_capabilities()
     progress.append("no_new_privs")
     lockdown.refuse_new_privileges()
     if ruleset >= 0:
@@ -289,21 +309,6 @@ def _confine_process(
         seccomp.install_filter(seccomp.read_filter(spec.filter))
 
 
-def _set_up_network(spec: JobSpec, channel: socket.socket) -> None:
-    """Bring up the job's own network; pass on the socket of its proxy, and keep no descriptor of it."""
-    loopback.bring_up_loopback()
-    if spec.network == "hosts":
-        with loopback.open_proxy_socket() as listener:
-            socket.send_fds(channel, [_LISTENS], [listener.fileno()])
-
-
-def _show_mounts(channel: socket.socket) -> None:
-    """Pass the mounts to the supervisor, so that the jail's last process need not wait until they are removed."""
-    mounts = jail.open_up()
-    socket.send_fds(channel, [b'{"jail": true}'], [mounts])
-    os.close(mounts)
-
-
 def _receive_message(channel: socket.socket, max_files: int) -> tuple[str, list[int]]:
     try:
         text, files, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, max_files)
@@ -312,35 +317,6 @@ def _receive_message(channel: socket.socket, max_files: int) -> tuple[str, list[
     if not text:  # the supervisor needs this shim no longer, or has died
         os._exit(0)
     return text.decode(), files
-
-
-def _receive_slot_spec(channel: socket.socket) -> tuple[JobSpec, dict[str, int]]:
-    """Wait for a job spec; return it with the descriptors that came with it, by name."""
-    names, files = _receive_message(channel, 1 + len(_HANDLES))
-    return JobSpec.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
-
-
-def _receive_program(channel: socket.socket, spec: JobSpec) -> tuple[JobSpec, int]:
-    """Wait for the streams, and possibly another job spec; return the spec and its user's number of other threads."""
-    if is_idle(channel):
-        JobSpec.from_file(spec.to_file())  # a rehearsal: another job spec will follow
-    others, files = _receive_message(channel, 1 + STREAM_COUNT)
-    if len(files) > STREAM_COUNT:
-        spec = JobSpec.from_file(files.pop(0))
-    for number, stream in enumerate(files):
-        os.dup2(stream, number)
-        os.close(stream)
-    return spec, int(others)
-
-
-def _own_ruleset(spec: JobSpec, handles: Mapping[str, int]) -> int:
-    """Return the ruleset of this process; -1 for none. In a jail it is built here, where the jail's paths are."""
-    if spec.jail and spec.landlock_abi:
-        return landlock.build_ruleset(spec.landlock_abi, _build_rules(spec), network=spec.network != "none")
-    ruleset = handles.get("ruleset", -1)
-    if ruleset >= 0:
-        landlock.allow_path(ruleset, f"/proc/{os.getpid()}", landlock.READ)
-    return ruleset
 
 
 def set_limits(spec: JobSpec, others: int) -> None:
@@ -373,10 +349,3 @@ def _build_rules(spec: JobSpec) -> list[tuple[str, int]]:
     if not spec.jail:
         rules += [(path, landlock.READ) for path in _SHARED_PROC]
     return rules
-
-
-def _leave_privileges(spec: JobSpec) -> None:
-    """Become the job spec's user, if any, and drop every capability, in every tier."""
-    if spec.user is not None and os.geteuid() != spec.user:
-        lockdown.become_user(spec.user)
-    lockdown.drop_capabilities()

@@ -221,14 +221,18 @@ class SocketBroker:
         notification.check(self._listener)  # all of it was of the caller
         os.umask(int(status[b"Umask"], 8))
         if folder:
-            _enter_folder(folder)
+            try:
+                os.chdir(folder)
+            except OSError as error:
+                raise PermissionError(errno.EPERM, "outside") from error
         if not _CALLS[notification.number](copy, address, len(address)):
             return 0
         error = ctypes.get_errno()
-        is_outside = (
-            path and error in _OUTSIDE and not self._is_private(os.path.join(folder, os.fsdecode(path)))
-        )
-        return errno.EPERM if is_outside else error
+        if path and error in _OUTSIDE:  # report another error for what is in no private directory
+            whole = os.path.normpath(os.path.join(folder, os.fsdecode(path)))
+            if not whole.startswith(tuple(f"{private}/" for private in self._private)):
+                return errno.EPERM
+        return error
 
     def _change_mode(self, notification: Notification) -> int:
         """Change the mode of a file as its job sees it, unless whoever runs it would get the powers of its group."""
@@ -249,10 +253,6 @@ class SocketBroker:
             return os.read(file, 4096)
         finally:
             os.close(file)
-
-    def _is_private(self, path: str) -> bool:
-        """Return whether a path names something in a private directory. It decides only which error is reported."""
-        return os.path.normpath(path).startswith(tuple(f"{folder}/" for folder in self._private))
 
 
 class _JailedCaller(CallingProcess):
@@ -284,11 +284,3 @@ def _read_address(caller: int, pointer: int, size: int) -> bytes:
     if check_result("process_vm_readv", count) < size:
         raise OSError(errno.EFAULT, "address")
     return buffer.raw
-
-
-def _enter_folder(path: str) -> None:
-    """Enter a caller's working directory. Raises PermissionError if it is not in a private directory."""
-    try:
-        os.chdir(path)
-    except OSError as error:
-        raise PermissionError(errno.EPERM, "outside") from error

@@ -16,6 +16,7 @@ import fcntl
 import os
 import signal
 import socket
+from collections.abc import Callable, Sequence
 
 from paddock.confinement.sandbox.child import seccomp
 from paddock.confinement.sandbox.child.call_broker import (
@@ -24,7 +25,7 @@ from paddock.confinement.sandbox.child.call_broker import (
     Notification,
     serve_calls,
 )
-from paddock.confinement.sandbox.child.messages import JobSpec
+from paddock.confinement.sandbox.child.messages import JobSpec, StartError
 
 METADATA_FILTER, WATCH_FILTER, SOCKET_FILTER = "supervised", "watches", "sockets"
 UNHEARD = b'{"calls": false}'
@@ -144,3 +145,34 @@ class CallListener(BrokeredCalls):
             if changed:
                 _LIBC.setfsuid(os.geteuid())
                 _LIBC.setfsgid(os.getegid())
+
+
+class SocketCalls(BrokeredCalls):
+    """The supervisor's end of the calls of a jail that name a socket: connect(2), bind(2), and changes of modes.
+
+    A Unix socket with a path belongs to no network, so that a network of the job's own does not keep it from sockets of
+    the machine below granted directories. The keeper of the jail's mounts starts the broker, which receives all calls
+    itself (`socket_broker.py`).
+    """
+
+    def __init__(
+        self, listener: int, spec: JobSpec, mounts: int, fork_broker: Callable[[Sequence[int]], int]
+    ) -> None:
+        """Serve the calls of a jail with these `mounts`, a descriptor that must stay open until the first call."""
+        super().__init__(listener, spec)
+        self._mounts = mounts
+        self._fork_broker = fork_broker
+
+    def pass_on(self) -> bool:
+        """Start the broker, which receives this call and all later ones. Returns False: nothing is to be passed on."""
+        files: list[int] = []
+        try:
+            files.append(self._spec.to_file())
+            files += [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in ("/proc", self._spec.scratch)]
+            self.broker = self._fork_broker([self._listener, self._mounts, *files])
+        except (OSError, StartError):  # there can be no further process
+            self.close()
+        finally:
+            for file in files:
+                os.close(file)
+        return False

@@ -2,7 +2,7 @@
 
     parent --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
        |                    |  samples the tree every few milliseconds: deadline, CPU, memory, processes, scratch
-       |                    |  until the program ends, a limit is hit, or the parent sends a stop or disconnects
+       |                    |  until the program ends, a limit is hit, or the parent kills it or disconnects
        |                    |  sweep: kill and reap until no child is left (`process_tree.py`)
        |                    |  restore protected paths
        <-----report---------+  after the parent's release: remove scratch, wait for the next job
@@ -10,8 +10,8 @@
 The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
 outlives the fork server that forked it. If the parent (Paddock) dies, the socket is closed, and the supervisor first
 kills its job.
-The parent may pause a job: every process of it is stopped until the parent resumes it, with limits for this turn alone.
-It may also hold a job while a person is asked: then the time limit stands still together with every process.
+The parent may end a turn of a job: every process of it is stopped until the next turn, which has limits of its own. It
+may also pause a job while a person is asked: then the time limit stands still together with every process.
 Times are of CLOCK_MONOTONIC. A report reaches the parent within the wall limit and the time of one sweep.
 """
 
@@ -26,7 +26,6 @@ import time
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import (
-    file_locks,
     freeze,
     hiding,
     partial_grants,
@@ -34,8 +33,8 @@ from paddock.confinement.sandbox.child import (
     process_tree,
     protected_paths,
 )
+from paddock.confinement.sandbox.child.anonymous_memory import StorageMeter
 from paddock.confinement.sandbox.child.cgroup import JobCgroup
-from paddock.confinement.sandbox.child.jail import JailReport
 from paddock.confinement.sandbox.child.messages import (
     EXTRA_THREADS,
     MESSAGE_BYTES,
@@ -49,9 +48,7 @@ from paddock.confinement.sandbox.child.protection import ProtectionRules
 from paddock.confinement.sandbox.child.shares import Shares, leave_priority, take_priority
 from paddock.confinement.sandbox.child.shim import Shim, ruleset_of
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
-from paddock.confinement.sandbox.child.socket_calls import SocketCalls
-from paddock.confinement.sandbox.child.storage import StorageMeter
-from paddock.confinement.sandbox.child.supervised_calls import CallListener
+from paddock.confinement.sandbox.child.supervised_calls import CallListener, SocketCalls
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
@@ -63,7 +60,7 @@ _MAX_FEW_PROCESSES = 16
 REPORT_WITHIN_S = 0.18
 """Time after the deadline when processes that still live are reported as survivors; killing them continues."""
 _STOP_WITHIN_S = 0.25
-"""Maximum time until every process of a job has stopped at a pause."""
+"""Maximum time until every process of a job has stopped."""
 _MAX_CHECK_S = 1.0
 """Maximum time between two checks of a frozen job that may do something, in seconds."""
 _FROZEN_CPU_MS = 50
@@ -74,7 +71,7 @@ _EXTRA_CPU_MS = 2000
 
 
 class Turn(NamedTuple):
-    """The part of a job between two pauses: when it began, its own limit, and what the job had used before."""
+    """One turn of a job: when it began, its own limit, and what the job had used before."""
 
     started: float = 0.0
     cpu_ms: int = 0
@@ -229,47 +226,37 @@ class Supervisor:
     def _start_program(self, files: list[int], others: int) -> int:
         """Send the program to the shim; return a descriptor that becomes readable at its end. Raises StartError."""
         assert self._shim is not None
+        spec = self._spec
         self._shim.start(others, tuple(files))
         _close(files)
-        is_answered = not self._spec.supervised
+        is_answered = not spec.supervised
         while word := self._shim.read_message():
             if "calls" in word:
                 is_answered = True
                 if word["calls"]:
-                    self._calls = self._listen_to_calls(self._shim.take_handle())
+                    listener, root = self._shim.take_handle(), self._shim.root
+                    self._calls = (
+                        CallListener(listener, spec)
+                        if root is None
+                        else SocketCalls(listener, spec, self._shim.mounts, root.fork_broker)
+                    )
             if "step" not in word:
-                self._pass_on_listener()
+                if proxy := self._shim.take_listener():
+                    with proxy, contextlib.suppress(OSError):  # the parent may have died
+                        message = JobReport(event="listening").to_bytes()
+                        socket.send_fds(self._parent, [message], [proxy.fileno()])
                 continue
-            if word["step"] == "exec":
-                if word["why"] == os.strerror(errno.ENOMEM):
-                    raise StartError("the program itself does not fit in its memory", ended_by="memory")
-                raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
-            raise StartError(f"{word['step']}: {word['why']}")
+            if word["step"] != "exec":
+                raise StartError(f"{word['step']}: {word['why']}")
+            if word.get("errno") == errno.ENOMEM:
+                raise StartError("the program itself does not fit in its memory", ended_by="memory")
+            reach = permissions.why_forbidden(spec.argv[0])
+            if not reach and spec.user is not None:
+                reach = permissions.why_missing(spec.argv[0], spec.environment, spec.user)
+            raise StartError(f"{spec.argv[0]}: {word['why']}{reach}", missing=True)
         if not is_answered:  # its calls would wait for ever
             raise StartError("supervised calls: the program ended before it started")
-        return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
-
-    def _listen_to_calls(self, listener: int) -> CallListener | SocketCalls:
-        assert self._shim is not None
-        if self._shim.root is None:
-            return CallListener(listener, self._spec)
-        return SocketCalls(listener, self._spec, self._shim.mounts, self._shim.root.fork_broker)
-
-    def _pass_on_listener(self) -> None:
-        """Send the parent the socket of the job's proxy, once the shim has sent it."""
-        assert self._shim is not None
-        if listener := self._shim.take_listener():
-            with listener, contextlib.suppress(OSError):  # the parent may have died
-                message = JobReport(ended_by="listening").to_bytes()
-                socket.send_fds(self._parent, [message], [listener.fileno()])
-
-    def _out_of_reach(self) -> str:
-        spec = self._spec
-        if forbidden := permissions.why_forbidden(spec.argv[0]):
-            return forbidden
-        if spec.user is None:
-            return ""
-        return permissions.why_missing(spec.argv[0], spec.environment, spec.user)
+        return os.dup(self._shim.fileno()) if spec.jail else os.pidfd_open(self._pid)
 
     def _watch_program(self, handle: int, started: float) -> str:
         """Wait until the program ends or must be ended; return the reason."""
@@ -293,20 +280,15 @@ class Supervisor:
                 return "exit"
             if self._parent.fileno() in ready and (reason := self._obey_parent(handle)):
                 return reason
-            self._serve_call(poll, ready)
+            event = ready.get(self._calls.fileno(), 0) if self._calls is not None else 0
+            # At another event no process is left that could make a call.
+            if self._calls is not None and event and not (event & select.POLLIN and self._calls.pass_on()):
+                poll.unregister(self._calls)
             if time.monotonic() >= sample_due:  # calls without end do not keep it from looking
                 self._tree.thaw()
                 if hit := self._ceiling_hit():
                     return hit
                 sample_due = time.monotonic() + self._look
-
-    def _serve_call(self, poll: select.poll, ready: dict[int, int]) -> None:
-        """Pass on the supervised call that waits, if there is one."""
-        if self._calls is None or (event := ready.get(self._calls.fileno(), 0)) == 0:
-            return
-        # At another event no process is left that could make one.
-        if not (event & select.POLLIN and self._calls.pass_on()):
-            poll.unregister(self._calls)
 
     def _obey_parent(self, handle: int) -> str:
         """Read a message of the parent and do what it says; return why the job ends, or ""."""
@@ -315,46 +297,51 @@ class Supervisor:
             case "interrupt":
                 process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
                 return ""
-            case "continue":  # the job could not be held
+            case "resume":  # the job could not be paused
                 return ""
-            case "hold":
-                return self._hold(handle)
             case "pause":
                 return self._pause(handle)
+            case "end_turn":
+                return self._end_turn(handle)
             case _:
-                return argument if word == "stop" else "cancelled"
+                return argument if word == "kill" else "cancelled"
 
-    def _hold(self, handle: int) -> str:
-        """Stop the job and its time limit until the parent continues it; return why the job ends, or "".
+    def _pause(self, handle: int) -> str:
+        """Stop the job and its time limit until the parent resumes it; return why the job ends, or "".
 
         If not every process can be stopped, the job goes on, and so does its time.
         """
         began = time.monotonic()
         if self._freeze():
             self._sample = self._measure_usage()
-            ended_by, _ = self._wait_while_frozen(handle, "continue")
-            held_s = time.monotonic() - began
-            self._deadline += held_s
-            self._shares.skip(held_s)
-            self._turn = self._turn._replace(started=self._turn.started + held_s)
+            ended_by, _ = self._wait_while_frozen(handle, "resume")
+            paused_s = time.monotonic() - began
+            self._deadline += paused_s
+            self._shares.skip(paused_s)
+            self._turn = self._turn._replace(started=self._turn.started + paused_s)
             if ended_by:
                 return ended_by
         self._tree.thaw()
         return ""
 
-    def _pause(self, handle: int) -> str:
-        """Stop the job until the parent resumes it for another turn; return why the job ends, or ""."""
+    def _end_turn(self, handle: int) -> str:
+        """Stop the job until the parent begins another turn; return why the job ends, or ""."""
         if not self._freeze():
             self._report.why = "its processes could not be paused"
             return "unpaused"
         if hit := self._ceiling_hit():
             return hit
         self._measure_stall()
-        self._tell_pause()
-        ended_by, argument = self._wait_while_frozen(handle, "resume")
+        self._report_turn()
+        ended_by, argument = self._wait_while_frozen(handle, "begin_turn")
         if ended_by:
             return ended_by
-        self._begin_turn(*map(int, argument.split(",")))
+        timeout_ms, cpu_ms = map(int, argument.split(","))
+        now = time.monotonic()
+        self._turn = self._turn._replace(started=now, cpu_ms=cpu_ms)
+        self._deadline, self._look = now + timeout_ms / 1000, _FIRST_POLL_S
+        self._shares.begin(now, self._sample, self._used_ms)
+        self._report.peak_bytes = self._report.processes_peak = 0
         self._tree.thaw()
         return ""
 
@@ -371,7 +358,7 @@ class Supervisor:
         """Wait for the `expected` message of the parent. Return why the job ends instead, or "", and the argument."""
         leave_priority()
         assert self._sample is not None
-        file_locks.release_locks([process.folder for process in self._sample.processes], self._spec)
+        freeze.release_locks([process.folder for process in self._sample.processes], self._spec)
         frozen = select.poll()  # a stopped process makes no supervised call
         frozen.register(handle, select.POLLIN)
         frozen.register(self._parent, select.POLLIN)
@@ -394,7 +381,7 @@ class Supervisor:
                     if hit := self._check_frozen(used_ms):
                         return hit, ""
         if word != expected:
-            return (argument if word == "stop" else "cancelled"), ""
+            return (argument if word == "kill" else "cancelled"), ""
         take_priority()
         return "", argument
 
@@ -416,13 +403,13 @@ class Supervisor:
             return word, argument
         return "", ""
 
-    def _tell_pause(self) -> None:
-        """Report what the job has used since the last pause. Its final report does not count this again."""
+    def _report_turn(self) -> None:
+        """Report what the job has used in this turn. Its final report does not count this again."""
         report, sample = self._report, self._sample
         assert sample is not None
         user, system = sample.user_ms + report.cpu_user_ms, sample.system_ms + report.cpu_system_ms
         turn = JobReport(
-            ended_by="paused",
+            event="turn_ended",
             wall_ms=(time.monotonic() - self._turn.started) * 1000,
             cpu_user_ms=max(0.0, user - self._turn.user_ms),
             cpu_system_ms=max(0.0, system - self._turn.system_ms),
@@ -436,14 +423,6 @@ class Supervisor:
         with contextlib.suppress(OSError):  # the parent may have died
             self._parent.send(turn.to_bytes())
 
-    def _begin_turn(self, timeout_ms: int, cpu_ms: int) -> None:
-        """Measure and limit what the job uses from now on by itself."""
-        now = time.monotonic()
-        self._turn = self._turn._replace(started=now, cpu_ms=cpu_ms)
-        self._deadline, self._look = now + timeout_ms / 1000, _FIRST_POLL_S
-        self._shares.begin(now, self._sample, self._used_ms)
-        self._report.peak_bytes = self._report.processes_peak = 0
-
     def _ceiling_hit(self) -> str:
         ceilings = self._spec.ceilings
         sample = self._sample = self._measure_usage()
@@ -453,12 +432,15 @@ class Supervisor:
         report.processes_peak = max(report.processes_peak, processes)
         if processes > ceilings.processes or sample.threads > ceilings.processes + EXTRA_THREADS:
             return "processes"
-        if self._leaf is None and self._takes_too_much(sample):
-            return "memory"
+        if self._leaf is None:
+            resident = process_tree.resident_bytes(sample.processes, ceilings.memory_bytes)
+            report.peak_bytes = max(report.peak_bytes, resident)
+            if resident > ceilings.memory_bytes:
+                return "memory"
         process_tree.reap_orphans(self._pid, self._record_reaped)
         if (
             self._used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms)
-            and self._may_not_go_on()
+            and self._must_end_now()
         ):
             return "cpu"
         self._shares.measure(time.monotonic(), sample, self._used_ms)
@@ -483,14 +465,17 @@ class Supervisor:
         sample = self._sample = self._measure_usage()
         self._shares.measure(time.monotonic(), sample, self._used_ms, last=True)
 
-    def _may_not_go_on(self) -> bool:
-        """Tell the parent, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
+    def _must_end_now(self) -> bool:
+        """Return whether a job that exceeds its limit of CPU time must end now.
+
+        The first time in a turn, the parent is told instead, so that it may interrupt the job.
+        """
         turn = self._turn
         if not turn.cpu_ms or turn.is_told:
             return True
         self._turn = turn._replace(is_told=True, cpu_ms=turn.cpu_ms + _EXTRA_CPU_MS)
         with contextlib.suppress(OSError):  # the parent may have died
-            self._parent.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
+            self._parent.send(JobReport(event="limit_exceeded", why="cpu").to_bytes())
         return False
 
     @property
@@ -501,12 +486,6 @@ class Supervisor:
 
     def _measure_usage(self) -> process_tree.Sample:
         return process_tree.measure_tree(spare=self._spare, first=self._jails_first)
-
-    def _takes_too_much(self, sample: process_tree.Sample) -> bool:
-        limit = self._spec.ceilings.memory_bytes
-        resident = process_tree.resident_bytes(sample.processes, limit)
-        self._report.peak_bytes = max(self._report.peak_bytes, resident)
-        return resident > limit
 
     def _end_job(self) -> None:
         """Kill and reap all processes within the time of the report, then complete the report."""
@@ -521,8 +500,11 @@ class Supervisor:
             process_tree.wait_for_end(self._pid)
         if report.processes_peak <= _MAX_FEW_PROCESSES:
             leave_priority()
-        if jail is not None:
-            self._account_for_jail(jail)
+        if jail is not None:  # only its first process is left, which ends by itself
+            self._ending = frozenset({self._pid})
+            report.cpu_user_ms += jail.user_ms
+            report.cpu_system_ms += jail.system_ms
+            report.peak_bytes = max(report.peak_bytes, jail.peak_bytes)
         killed, report.survivors = process_tree.kill_descendants(
             seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
             reaped=self._record_reaped,
@@ -542,25 +524,11 @@ class Supervisor:
         is_file_full = jail is not None and bool(jail.full_files)
         report.ended_by = find_limit(self._spec, report, is_file_full=is_file_full) or report.ended_by
         if self._before is not None:
-            self._put_back(self._before)
-
-    def _put_back(self, before: protected_paths.ProtectedPaths) -> None:
-        report = self._report
-        report.violations, left = before.restore()
-        if left:
-            paths = ", ".join(f"{path} ({why})" for path, why in left.items())
-            report.ended_by, report.why = (
-                "unrestored",
-                f"paths of the workspace could not be restored: {paths}",
-            )
-
-    def _account_for_jail(self, jail: JailReport) -> None:
-        """Add the cost of a jail in which only the first process is left, which ends by itself."""
-        self._ending = frozenset({self._pid})
-        report = self._report
-        report.cpu_user_ms += jail.user_ms
-        report.cpu_system_ms += jail.system_ms
-        report.peak_bytes = max(report.peak_bytes, jail.peak_bytes)
+            report.violations, left = self._before.restore()
+            if left:
+                paths = ", ".join(f"{path} ({why})" for path, why in left.items())
+                report.ended_by = "unrestored"
+                report.why = f"paths of the workspace could not be restored: {paths}"
 
     def _kill(self) -> None:
         """Kill the job's first process and its group; in a jail this ends all processes."""

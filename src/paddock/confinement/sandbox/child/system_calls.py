@@ -1,4 +1,4 @@
-"""System calls through ctypes that several of the processes beside a job make."""
+"""System calls, also through ctypes, that several of the processes beside a job make."""
 
 import ctypes
 import os
@@ -29,3 +29,24 @@ def copy_descriptor(process: int, number: int) -> int:
 def make_dumpable() -> None:
     """Let this process be inspected as after an exec (prctl(2), PR_SET_DUMPABLE)."""
     _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of a file, at half the cost of a file object. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while part := os.read(file, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write to an existing file, such as a setting of the kernel, in one call. Raises OSError."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, data)
+    finally:
+        os.close(file)

@@ -54,15 +54,15 @@ class WorkerForkServer:
 
     def _fork_on_request(self) -> tuple[worker.Channel, int]:
         """Serve requests on V8's thread; return only in a forked worker."""
-        self._say({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
+        self._report({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
-                    self._bury(descriptor)
-                elif (started := self._answer()) is not None:
+                    self._reap(descriptor)
+                elif (started := self._take_request()) is not None:
                     return started
 
-    def _answer(self) -> tuple[worker.Channel, int] | None:
+    def _take_request(self) -> tuple[worker.Channel, int] | None:
         try:
             message, descriptors, _, _ = socket.recv_fds(self._control, 16, _PASSED_DESCRIPTORS)
         except ConnectionResetError:  # the parent died with unread reports
@@ -79,7 +79,7 @@ class WorkerForkServer:
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
-            self._say({"unborn": 1})
+            self._report({"unborn": 1})
             return None
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = pid
@@ -99,12 +99,12 @@ class WorkerForkServer:
         lockdown.seal_process(self._rules)
         return channel, self._data_bytes
 
-    def _bury(self, pidfd: int) -> None:
+    def _reap(self, pidfd: int) -> None:
         pid = self._workers.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status, usage = os.wait4(pid, 0)
-        self._say(
+        self._report(
             {
                 "dead": pid,
                 "code": os.waitstatus_to_exitcode(status),
@@ -113,7 +113,7 @@ class WorkerForkServer:
             }
         )
 
-    def _say(self, message: dict[str, object]) -> None:
+    def _report(self, message: dict[str, object]) -> None:
         try:
             self._control.send(json.dumps(message).encode())
         except OSError:

@@ -55,20 +55,16 @@ class UnhandledRejections:
 
     def _on_callback(self, message: _Message) -> None:
         try:
-            if message.event == _REJECTED_WITHOUT_HANDLER:
-                self._on_rejection(message)
+            if message.event != _REJECTED_WITHOUT_HANDLER or self._claims(message.value):
+                return
+            self._kept.append(self._native.keep(message.promise))
+            if len(self._kept) == _MAX_PENDING_REJECTIONS:
+                self._let_go_of_handled()
+                # Drop half of them: otherwise each further rejection would check all of them again.
+                while len(self._kept) > _MAX_PENDING_REJECTIONS // 2:
+                    self._native.dispose(self._kept.pop())
         except BaseException as error:  # noqa: BLE001 - give_up says why
             give_up(error)
-
-    def _on_rejection(self, message: _Message) -> None:
-        if self._claims(message.value):
-            return
-        self._kept.append(self._native.keep(message.promise))
-        if len(self._kept) == _MAX_PENDING_REJECTIONS:
-            self._let_go_of_handled()
-            # Drop half of them: otherwise each further rejection would check all of them again.
-            while len(self._kept) > _MAX_PENDING_REJECTIONS // 2:
-                self._native.dispose(self._kept.pop())
 
     def _let_go_of_handled(self) -> None:
         kept, self._kept = self._kept, []

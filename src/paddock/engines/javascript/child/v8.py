@@ -199,18 +199,14 @@ class Isolate:
 
     def _on_callback(self, _: int, handle: _Pointer) -> None:
         try:
-            self._dispatch(handle)
+            if self.on_turn is not None:
+                self.on_turn(self._read_value(handle))
+                return
+            is_kept = self._keep and handle.contents.type not in _EXCEPTIONS
+            self._result = handle if is_kept else self._read_value(handle)
+            self._ended.set()
         except BaseException as error:  # noqa: BLE001 - give_up says why
             give_up(error)
-
-    def _dispatch(self, handle: _Pointer) -> None:
-        if self.on_turn is not None:
-            self.on_turn(self._read_value(handle))
-            return
-        self._result = handle if self._keep else self._read_value(handle)
-        if self._keep and handle.contents.type in _EXCEPTIONS:
-            self._result = self._read_value(handle)
-        self._ended.set()
 
     def _read_value(self, handle: _Pointer) -> object:
         value = handle.contents

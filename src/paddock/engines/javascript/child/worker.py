@@ -6,6 +6,9 @@ code before that. Then its only thread waits for a message or a timer, lets the 
 microtasks, and waits again. This loop is in this module and calls V8 directly (`v8_native`). Only programs and large
 strings are tasks of mini-racer.
 
+    task of mini-racer ends -> `_take_turns`: microtasks -> wait -> the bootstrap handles the message -> microtasks ...
+                                  a program to compile, or a large string to fetch: back to a task of mini-racer
+
 In a session, the worker sends `idle` after the end of a program, when nothing is left to run. The parent then stops the
 process until the next program. To end a program, the parent sends a signal, by which V8 stops running it
 (`v8_native.call_on_signal`), and then the message `end`.
@@ -108,13 +111,13 @@ class Channel:
         except OSError:
             os._exit(0)
 
-    def hears(self, within_ms: float) -> bool:
+    def is_readable(self, within_ms: float) -> bool:
         """Return whether a message arrives within so many milliseconds."""
         return bool(self._poll.poll(within_ms))
 
     def receive(self, timeout_ms: float | None = None) -> bytes | None:
         """Return the next message; None if none arrives within `timeout_ms` milliseconds."""
-        if not self._pending:
+        if not self._pending:  # a message that has begun to arrive is read to its end, whatever the timeout
             if timeout_ms is not None and not self._poll.poll(timeout_ms):
                 return None
             part = self._await_piece() if timeout_ms is None else self._piece()
@@ -147,7 +150,7 @@ class Channel:
             part = self._connection.recv(_RECEIVE_BYTES)
         except OSError:
             part = b""
-        return part or os._exit(0)
+        return part or os._exit(0)  # no program outlives its parent
 
 
 class InputBuffer:
@@ -189,7 +192,7 @@ class Guest:
         self._isolate = isolate
         self._task = isolate.evaluate(bootstrap, keep=True)
         self._nothing = isolate.evaluate("[]", keep=True)
-        exchange = isolate.call(self._task, self._nothing)
+        exchange = isolate.call(self._task, self._nothing)  # its first call returns the buffer (exchange.js)
         assert isinstance(exchange, memoryview)
         exchange = cast("memoryview[int]", exchange)
         self._header = exchange[:_HEADER_BYTES].cast("d")
@@ -199,7 +202,9 @@ class Guest:
         self._outgoing: list[bytes] = []
         self._rehearsing = True
         self._program: bytes | None = None
+        """A program that was received, until mini-racer gets it to compile it."""
         self._taking = False
+        """Whether the next task of mini-racer returns a large text."""
         self._started = False
         self._in_session = False
         self._ceiling = 0
@@ -218,8 +223,10 @@ class Guest:
         """
 
         def meet(_: object) -> None:
+            # This runs on V8's thread, between two tasks. The thread forks, and is the only one in a child.
             v8.keep_thread()
             self.native.enter()
+            # Before the bootstrap's second call, which passes its functions on by a rejected promise (`_take_claims`).
             self._rejections.listen(self._take_claims)
             self._isolate.on_turn = on_turn
             self._isolate.queue(self._task, self._nothing)
@@ -234,8 +241,8 @@ class Guest:
         self.channel = channel
         self._data_bytes = data_bytes
         channel.send(b'["ready"]')
-        if channel.hears(_SPARE_MS):
-            self._serve()
+        if channel.is_readable(_SPARE_MS):
+            self._serve()  # a program waits already, and a rehearsal would delay it
         else:
             # The compiled code is inherited from the fork server, but its memory is still shared.
             self._rehearse(_REHEARSALS[1], self._serve)
@@ -244,18 +251,18 @@ class Guest:
         """Run the steps that all programs have in common, then call `go_on`. Called between two tasks."""
 
         def ran(_: object) -> None:
-            self._act()
+            self._rehearse_turn()  # the microtasks of the program, which has returned its promise
             for message in (b'["rehearse"]', b'["forget"]'):
-                self._act(message)
+                self._rehearse_turn(message)
             self._rehearsing = False
             go_on()
 
         self._rehearsing = True
         self._isolate.on_turn = ran
-        self._act(_REHEARSAL_JOB)
+        self._rehearse_turn(_REHEARSAL_JOB)
         self._isolate.queue_script(program)
 
-    def _act(self, message: bytes = b'["wake"]') -> None:
+    def _rehearse_turn(self, message: bytes = b'["wake"]') -> None:
         """Rehearse one turn of `_take_turns`."""
         scope = self.native.open_scope()
         self.native.checkpoint()
@@ -271,16 +278,14 @@ class Guest:
     def _take_turns(self, result: object) -> None:
         """Run turns of the bootstrap after a task of mini-racer has ended, until the next task is necessary."""
         if isinstance(result, v8.ScriptError):
-            self._interrupt_program(str(result))
+            self._report_broken(str(result))
         elif isinstance(result, v8.PromiseHandle):
             # The program's script returned its promise. mini-racer owns the handle: one of its tasks passes it on.
             self._header[IN_LENGTH] = _FOLLOW
             self._isolate.follow(self._task, result, self._nothing)
             return
         elif self._taking and isinstance(result, bytes):
-            self.channel.send(
-                result
-            )  # a text too large for the exchange buffer, which the task returned whole
+            self.channel.send(result)  # the task returned a text that is too large for the exchange buffer
         self._taking = False
         native = self.native
         for _ in range(_MAX_TURNS):
@@ -289,7 +294,8 @@ class Guest:
             native.checkpoint()  # microtasks decide what to wait for
             self._await_task()  # blocks: the only place where an idle worker waits
             if not self._taking and not native.step():  # the bootstrap handles the message or the timer
-                self._interrupt_program("the bootstrap script failed")
+                # It catches exceptions itself: a signal has ended it, or it could not even report one.
+                self._report_broken("the bootstrap script failed")
             native.close_scope(scope)
             if self._program is not None:
                 # Only mini-racer compiles a script. Its end comes back here as `result`.
@@ -302,7 +308,7 @@ class Guest:
             self._header[IN_LENGTH] = _IDLE  # an empty task, in which mini-racer does what V8 has posted
         self._isolate.queue(self._task, self._nothing)
 
-    def _interrupt_program(self, why: str) -> None:
+    def _report_broken(self, why: str) -> None:
         self.channel.send(json.dumps(["broken", why[:8192]]).encode())
 
     def _on_post(self) -> None:
@@ -312,13 +318,14 @@ class Guest:
             self.send_text()
         elif operation == _CLOCK:
             self._header[_OUT_LENGTH] = _milliseconds()
-        elif operation == _WAIT:
+        elif operation == _WAIT:  # a synchronous call: the program runs on only with its reply
             self._input.put(self._answer(int(self._header[_OUT_LENGTH])))
         elif operation == _HALT:
             self._halt()
         elif operation == _FILL:
             self._input.fill()
         elif operation == _RANDOM:
+            # The incoming half is free: the bootstrap reads a whole message before it runs a program's code.
             count = min(int(self._header[_OUT_LENGTH]), 2 * EXCHANGE_CHARS)
             self._in[:count] = os.urandom(count)
         elif operation == _LOAD:
@@ -326,6 +333,7 @@ class Guest:
 
     def send_text(self) -> None:
         header = self._header
+        # A program that has breached the engine can write any number into the header: never trust its lengths.
         part = self._out[: 2 * min(int(header[_OUT_LENGTH]), EXCHANGE_CHARS)]
         if header[_OUT_MORE] or self._outgoing:
             self._outgoing.append(bytes(part))
@@ -333,12 +341,15 @@ class Guest:
                 return
             part = b"".join(self._outgoing)
             self._outgoing.clear()
-        if not self._rehearsing:
+        if not self._rehearsing:  # the parent never sees a rehearsal; the fork server has no channel to it
             text, _ = codecs.utf_16_le_decode(part, "surrogatepass", True)
             self.channel.send(text.encode("utf-8", "replace"))
 
     def _take_claims(self, reason: int) -> bool:
-        """Handle a promise that the bootstrap rejected in order to call the worker; return whether it is one."""
+        """Handle a promise that the bootstrap rejected in order to call the worker; return whether it is one.
+
+        A rejection is the only way in which JavaScript hands over an object: `_on_post` passes none.
+        """
         operation = self._header[_OPERATION]
         if operation == _GATHER:
             self._rejections.give(reason)
@@ -348,7 +359,7 @@ class Guest:
             self.native.put(reason, 0, self._library)
         else:
             return False
-        self._header[_OPERATION] = 0
+        self._header[_OPERATION] = 0  # the next rejection may be the program's own
         return True
 
     def _answer(self, call: int) -> bytes:
@@ -388,8 +399,8 @@ class Guest:
         # Replies that came while the program waited for another one (`_answer`) are first, in their order.
         message = self._deferred.popleft() if self._deferred else self.channel.receive(timeout)
         if message is None:
-            header[IN_LENGTH] = _TIMER
-        elif message[:1] in b"RS":
+            header[IN_LENGTH] = _TIMER  # also after MAX_WAIT_MS: the bootstrap checks whether a timer is due
+        elif message[:1] in b"RS":  # every other message is JSON, which begins with `[`, a space or a tab
             self._begin(message)
         else:
             if message == _END:
@@ -403,15 +414,16 @@ class Guest:
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
         self._program = message[_RUN.size + size :]
         self._started, self._in_session, self._idle = True, kind == b"S", False
+        # The program before may have been interrupted within a text, and while it waited for a reply.
         self._outgoing.clear()
         self._deferred.clear()
         if self._in_session:
             self.native.cancel_termination()  # a signal may have come after the end of the program before
+        # The turn that follows configures the bootstrap; `_take_turns` then has the program compiled.
         self._input.put(message[_RUN.size : _RUN.size + size])
 
 
 def _milliseconds() -> float:
-    """Return the time of timers."""
     return time.monotonic() * 1000
 
 

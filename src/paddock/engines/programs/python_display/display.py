@@ -209,7 +209,9 @@ class _Importer:
 
     def prepare_plotly(self, renderers):
         def show(fig, renderer=None, validate=True, **options):
-            self.driver.display(_Page("a figure of plotly", _render_plotly(fig)))
+            render = importlib.import_module("plotly.io").to_html
+            page = render(fig, include_plotlyjs="cdn", full_html=False)
+            self.driver.display(_Page("a figure of plotly", page))
 
         renderers.show = show
 
@@ -285,10 +287,6 @@ def _refuse_name(name):
     if name.startswith("__"):
         raise AttributeError(name)
     raise ImportError('IPython.display.%s needs IPython, which is not installed: packages=["ipython"]' % name)
-
-
-def _render_plotly(figure):
-    return importlib.import_module("plotly.io").to_html(figure, include_plotlyjs="cdn", full_html=False)
 
 
 def _is_figure(value):

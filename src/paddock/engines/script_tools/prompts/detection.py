@@ -44,20 +44,16 @@ def detect(
     arguments: Mapping[str, Json], tools: Iterable[tuple[ToolManifest, Mapping[str, Json]]]
 ) -> list[PromptMatch]:
     """Return the matching tools, most certain first; tools come with their input schemas."""
-    named = _list_named(arguments)
-    found = [
-        match for manifest, schema in tools if (match := _match_tool(arguments, manifest, schema, named))
-    ]
-    return sorted(found, key=lambda match: -match.priority)
-
-
-def _list_named(arguments: Mapping[str, Json]) -> set[str]:
-    """Return the ids that a call names, in lower case: keys `tool:<id>`, or lists in `tool`, `tool_id`, `toolId`."""
+    # The ids that the call names: keys `tool:<id>`, or lists in `tool`, `tool_id`, `toolId`.
     named = {key.partition(":")[2].strip().lower() for key in arguments if key.lower().startswith("tool:")}
     for key in _REQUEST_KEYS:
         if isinstance(value := arguments.get(key), str):
             named |= {part.strip().lower() for part in value.split(",")}
-    return named - {""}
+    named -= {""}
+    found = [
+        match for manifest, schema in tools if (match := _match_tool(arguments, manifest, schema, named))
+    ]
+    return sorted(found, key=lambda match: -match.priority)
 
 
 def _match_tool(
@@ -76,7 +72,13 @@ def _match_tool(
     explicit = tool in named
 
     def match(priority: float, reason: Reason) -> PromptMatch:
-        inputs = values if properties else _without_requests(arguments)
+        inputs = values
+        if not properties:
+            inputs = {
+                name: value
+                for name, value in arguments.items()
+                if name not in _REQUEST_KEYS and not name.lower().startswith("tool:")
+            }
         confirm = rule.confirm and not explicit
         return PromptMatch(tool, priority, reason, explicit, tuple(values), inputs, confirm)
 
@@ -95,29 +97,17 @@ def _match_tool(
 
 def _find_value(arguments: Mapping[str, Json], name: str, schema: Json) -> Json:
     """Return the argument for a parameter, under any of its names; None if there is none."""
-    for spelled in _list_spellings(name, schema):
+    snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+    first, *rest = snake.split("_")
+    names = [name, snake, first + "".join(part.capitalize() for part in rest)]
+    for short, forms in _SHORT_FORMS.items():
+        if name == short or name in forms:
+            names += [short, *forms]
+    description = cast("dict[str, Json]", schema).get("description") if isinstance(schema, dict) else None
+    if isinstance(description, str) and (aliases := _ALIASES_PATTERN.search(description)):
+        names += [alias.strip() for alias in aliases[1].split(",")]
+    for spelled in filter(None, dict.fromkeys(names)):
         value = arguments.get(spelled)
         if value is not None and value not in ("", []):
             return value
     return None
-
-
-def _list_spellings(name: str, schema: Json) -> list[str]:
-    snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
-    first, *rest = snake.split("_")
-    found = [name, snake, first + "".join(part.capitalize() for part in rest)]
-    for short, forms in _SHORT_FORMS.items():
-        if name == short or name in forms:
-            found += [short, *forms]
-    description = cast("dict[str, Json]", schema).get("description") if isinstance(schema, dict) else None
-    if isinstance(description, str) and (aliases := _ALIASES_PATTERN.search(description)):
-        found += [alias.strip() for alias in aliases[1].split(",")]
-    return [spelled for spelled in dict.fromkeys(found) if spelled]
-
-
-def _without_requests(arguments: Mapping[str, Json]) -> Inputs:
-    return {
-        name: value
-        for name, value in arguments.items()
-        if name not in _REQUEST_KEYS and not name.lower().startswith("tool:")
-    }

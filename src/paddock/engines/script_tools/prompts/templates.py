@@ -119,7 +119,6 @@ def _evaluate_reference(tool: str, field: str | None, end: ToolEnd) -> Json:
 
 
 def _format_value(value: Json) -> str:
-    """Return a value as text for a template."""
     match value:
         case None:
             return ""

@@ -5,9 +5,9 @@ This module never asks a person. If a server requires a login, the call fails at
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable
 from http import HTTPStatus
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
@@ -22,7 +22,6 @@ from paddock.foundation.cancellation import wait_shielded
 from paddock.model.errors import PaddockError
 from paddock.policy.redaction.known import ServerSecrets
 
-T = TypeVar("T")
 _MAX_SCOPE_CHARS = 400
 
 
@@ -127,22 +126,18 @@ class StoredLoginToken:
             elif not login.refresh_token:
                 return ""
             else:
-                self._login = await _to_its_end(self._renew_login(login))
+                # A renewed token that is not stored ends the login: our own cancellation must not interrupt this.
+                renewal = asyncio.create_task(self._renew_login(login))
+                try:
+                    self._login = await asyncio.shield(renewal)
+                finally:
+                    await wait_shielded(renewal)
         return self._login.access_token if self._login else ""
 
     async def _renew_login(self, login: Login) -> Login:
         fresh = await refresh_login(login)
         await asyncio.to_thread(self._keeper.write_login, fresh)
         return fresh
-
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work that our own cancellation must not interrupt: a renewed token that is not stored ends the login."""
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    finally:
-        await wait_shielded(task)
 
 
 class ClientCredentialsToken:

@@ -284,24 +284,20 @@ class _FlowProvider(OAuthClientProvider):
         metadata = self.context.oauth_metadata
         issuer = str(metadata.issuer) if metadata else ""
         if metadata is not None:
-            url = _with_own_query(url, str(metadata.authorization_endpoint))
+            # The endpoint's own query is kept (RFC 6749, 3.1). No parameter may occur twice.
+            endpoint = str(metadata.authorization_endpoint)
+            parts, parameters = urlsplit(endpoint), url.removeprefix(f"{endpoint}?")
+            own = parse_qs(parts.query, keep_blank_values=True)
+            if parts.fragment or own.keys() & parse_qs(parameters).keys():
+                raise LoginFailed(
+                    f"`authorization_endpoint` of {parts.scheme}://{parts.netloc} has a fragment, "
+                    "or repeats our parameter"
+                )
+            if parts.query:
+                url = f"{endpoint}&{parameters}"
         changed = self._before and not issuers_match(issuer, self._before)
         self._redirect.expect_state(url)
         await self._person(AuthorizationPrompt(url, issuer, self._before if changed else ""))
-
-
-def _with_own_query(url: str, endpoint: str) -> str:
-    """Return the address to open, `endpoint?parameters`. The endpoint's own query is kept (RFC 6749, 3.1).
-
-    Raises LoginFailed if the endpoint has a fragment, or sets one of our parameters: none may occur twice.
-    """
-    parts, parameters = urlsplit(endpoint), url.removeprefix(f"{endpoint}?")
-    ours = parse_qs(parameters)
-    if parts.fragment or ours.keys() & parse_qs(parts.query, keep_blank_values=True).keys():
-        raise LoginFailed(
-            f"`authorization_endpoint` of {parts.scheme}://{parts.netloc} has a fragment, or repeats our parameter"
-        )
-    return f"{endpoint}&{parameters}" if parts.query else url
 
 
 _KEPT_SERVER_FIELDS = {"issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"}

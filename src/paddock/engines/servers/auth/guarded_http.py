@@ -103,5 +103,4 @@ def _is_as_local(address: Address, own: Address) -> bool:
 
 
 def _render_url(url: httpx2.URL) -> str:
-    """Return an address for a person, shortened."""
     return strip_credentials(str(url))[:200]

@@ -101,7 +101,14 @@ async def drive_flow(
     request.headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
     flow = provider.async_auth_flow(request)
     with translate_errors():
-        outgoing, answer = await anext(flow), _asking_for(refused, scope)
+        outgoing = await anext(flow)
+        headers = {name: refused.headers[name] for name in ("www-authenticate",) if name in refused.headers}
+        if scope:  # the library requests the scope that the 401 names
+            parts = [f'scope="{merge_scopes(extract_scope_from_www_auth(refused), scope)}"']
+            if place := extract_field_from_www_auth(refused, "resource_metadata"):
+                parts.append(f'resource_metadata="{place}"')
+            headers["www-authenticate"] = f"Bearer {', '.join(parts)}"
+        answer = httpx2.Response(refused.status_code, headers=headers, request=refused.request)
         faults: dict[type[BaseModel], str] = {}
         try:
             while (outgoing := await flow.asend(answer)) is not request:
@@ -111,12 +118,16 @@ async def drive_flow(
             # The library guesses addresses in the place of metadata that it cannot read, and fails there.
             if metadata := next(filter(None, faults.values()), ""):
                 raise LoginFailed(f"Invalid metadata: {metadata}") from None
-            told = _make_printable(str(error))
-            why = _explain_refusal(answer) or _invalid_field(error, answer)
-            if not why and answer.is_error:
-                status = "" if "(" in told else f" ({answer.status_code})"
+            text, why = _make_printable(str(error)), ""
+            cause = error.__cause__ or error.__context__
+            if answer.is_error and (code := find_refusal_code(answer)) in _ERROR_CODES:
+                why = f": {code}"
+            elif isinstance(cause, ValidationError):  # the library could not parse the answer
+                why = f": {_describe_fault(cause, answer)}"
+            elif answer.is_error:
+                status = "" if "(" in text else f" ({answer.status_code})"
                 why = f"{status}: {_render_origin(answer)} returned no valid `error`"
-            raise LoginFailed(f"{told}{why}") from None
+            raise LoginFailed(f"{text}{why}") from None
         except OverflowError:  # the library adds `expires_in` to the time
             raise _no_valid_life(answer) from None
         finally:
@@ -135,7 +146,13 @@ async def refresh_login(login: Login) -> Login:
         except OverflowError:
             raise _no_valid_life(answer) from None
     if tokens is None:
-        raise LoginFailed(f"the login has ended: {_unreadable_token(answer) or find_refusal_code(answer)}")
+        why = find_refusal_code(answer)
+        if answer.status_code == HTTPStatus.OK:
+            try:
+                OAuthToken.model_validate_json(answer.content)
+            except ValidationError as error:
+                why = _describe_fault(error, answer)
+        raise LoginFailed(f"the login has ended: {why}")
     return with_tokens(login, _check_tokens(tokens, answer))
 
 
@@ -202,22 +219,11 @@ def find_refusal_code(answer: httpx2.Response) -> str:
     return code if isinstance(code, str) and code in _ERROR_CODES else f"HTTP {answer.status_code}"
 
 
-def _explain_refusal(answer: httpx2.Response) -> str:
-    """Return why the last answer is a refusal; empty if it is no refusal with a code."""
-    return f": {code}" if answer.is_error and (code := find_refusal_code(answer)) in _ERROR_CODES else ""
-
-
 _ERROR_CODES = (
     *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
     *("invalid_scope", "invalid_target", "access_denied", "server_error", "temporarily_unavailable"),
     *("invalid_redirect_uri", "invalid_client_metadata"),  # of registrations (RFC 7591, 3.2.2)
 )
-
-
-def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
-    """Return which server's answer the library could not parse, and the first invalid field; "" for other errors."""
-    cause = error.__cause__ or error.__context__
-    return f": {_describe_fault(cause, answer)}" if isinstance(cause, ValidationError) else ""
 
 
 def _judge_metadata(answer: httpx2.Response) -> dict[type[BaseModel], str]:
@@ -242,17 +248,6 @@ _METADATA_KINDS: dict[str, type[BaseModel]] = {
 """Metadata by its well-known name (RFC 9728, RFC 8414, OpenID Connect Discovery)."""
 
 
-def _unreadable_token(answer: httpx2.Response) -> str:
-    """Return the fault of the token in an answer; "" for a valid one, and for a refusal."""
-    if answer.status_code != HTTPStatus.OK:
-        return ""
-    try:
-        OAuthToken.model_validate_json(answer.content)
-    except ValidationError as error:
-        return _describe_fault(error, answer)
-    return ""
-
-
 def _describe_fault(error: ValidationError, answer: httpx2.Response) -> str:
     [fault] = list_faults(error)
     field = f"no valid `{_make_printable(str(fault.path[0]))}`" if fault.path else "no JSON object"
@@ -268,14 +263,3 @@ def _make_printable(text: str, *, ends: str = ": ") -> str:
     """Return a text up to `ends`, at most 400 characters of printable ASCII. The rest repeats the answer."""
     words = text.partition(ends)[0][:_MAX_REASON_CHARS]
     return "".join(character if " " <= character <= "~" else "?" for character in words)
-
-
-def _asking_for(refused: httpx2.Response, scope: str) -> httpx2.Response:
-    """Return a 401 answer that requests `scope`, too."""
-    headers = {name: refused.headers[name] for name in ("www-authenticate",) if name in refused.headers}
-    if scope:
-        parts = [f'scope="{merge_scopes(extract_scope_from_www_auth(refused), scope)}"']
-        if place := extract_field_from_www_auth(refused, "resource_metadata"):
-            parts.append(f'resource_metadata="{place}"')
-        headers["www-authenticate"] = f"Bearer {', '.join(parts)}"
-    return httpx2.Response(refused.status_code, headers=headers, request=refused.request)

@@ -66,7 +66,10 @@ class ArgumentSchema(NamedTuple):
 
 def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
     """Compile as much of a tool's schema as possible. Raises nothing."""
-    characters = _count_characters(document)
+    try:
+        characters = len(str(document))
+    except RecursionError:
+        characters = _MAX_SCHEMA_CHARS + 1
     if characters > _MAX_SCHEMA_CHARS:
         return _check_outline(document, f"the schema has more than {_MAX_SCHEMA_CHARS} characters")
     schema, skipped, why = normalize_schema(document), list[str](), ""
@@ -156,10 +159,12 @@ def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] |
     *above, last = whole
     mended = dict(schema)
     parent: Any = mended
+    is_name = False  # whether the last step is a name that the schema defines, not a keyword
     for step in above:
         parent[step] = copy.copy(parent[step])
         parent = parent[step]
-    if not _is_name(whole):
+        is_name = not is_name and step in MAP_KEYWORDS
+    if not is_name:
         del parent[last]
         parent.pop(_COMPANION_KEYWORDS.get(cast("str", last), ""), None)
     elif above[-1] == "patternProperties":
@@ -167,14 +172,6 @@ def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] |
     else:
         parent[last] = {}
     return mended
-
-
-def _is_name(path: Path) -> bool:
-    """Return whether the last step of a path is a name that the schema defines, not a keyword."""
-    name = False
-    for step in path[:-1]:
-        name = not name and step in MAP_KEYWORDS
-    return name
 
 
 def _iterate_keywords(schema: Json) -> Iterator[str]:
@@ -191,7 +188,6 @@ def _iterate_keywords(schema: Json) -> Iterator[str]:
 
 
 def _find_patterns(schema: Json, pattern: str) -> Iterator[Path]:
-    """Yield the paths of a pattern in a schema."""
     todo: list[tuple[Json, Path]] = [(schema, [])]
     while todo:
         value, path = todo.pop()
@@ -208,19 +204,11 @@ def _find_patterns(schema: Json, pattern: str) -> Iterator[Path]:
 
 
 def _describe_keyword(schema: Mapping[str, Json], path: Path) -> str:
-    """Describe a keyword by its path and its value."""
     value: Any = schema
     for step in path:
         value = value[step]
     at = _shorten_text(".".join(map(str, path)), 2 * _MAX_VALUE_CHARS)
     return f"`{at}`" + (f" {_render_value(value)}" if not isinstance(value, dict | list) else "")
-
-
-def _count_characters(document: Mapping[str, Json]) -> int:
-    try:
-        return len(str(document))
-    except RecursionError:
-        return _MAX_SCHEMA_CHARS + 1
 
 
 def _render_value(value: Json) -> str:

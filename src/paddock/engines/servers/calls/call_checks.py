@@ -4,19 +4,21 @@ The server must list the tool, the tool must equal its pin, and the arguments mu
 refused here was not sent, and the error says what to do.
 """
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import cast
 
-from paddock.engines.servers.aliases import make_aliases
 from paddock.engines.servers.calls.argument_schema import ArgumentSchema, compile_arguments
-from paddock.engines.servers.calls.encoded import find_misplaced
-from paddock.engines.servers.catalog_tool import CatalogTool
 from paddock.engines.servers.config import Server
 from paddock.engines.servers.local_server import LocalServer
 from paddock.engines.servers.pins import PinCheck, Pins
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.engines.servers.typescript import render_signature
+from paddock.foundation.schema.inline_refs import unfold_schema
+from paddock.model.aliases import write_alias
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 from paddock.model.invisible import spell_invisible
@@ -28,6 +30,8 @@ _MAX_CACHED_SCHEMAS = 256
 _MAX_NAME_CHARS = 100
 _MAX_LISTED_TOOLS = 10
 """Maximum number of tools in the error for an unknown tool, if none has a similar name."""
+_NAME_PATTERN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
+_MAX_PATH_CHARS = 200
 
 
 class CallChecks:
@@ -85,16 +89,14 @@ class CallChecks:
 
     def resolve_remembered_tool(self, server: str, tool: str) -> str:
         """Return the tool's own name for an alias of a server that has not listed its tools yet, based on its pins."""
+        found = self._servers.get(server)
+        if found is None:
+            return tool
         try:
-            names = self._list_known_names(server) if server in self._servers else ()
+            names = tuple(found.tools) if isinstance(found, LocalServer) else self._pins.list_names(found)
         except ConfigurationError:  # the call itself reports it
             return tool
         return tool if tool in names else make_aliases(names).get(tool, tool)
-
-    def _list_known_names(self, server: str) -> tuple[str, ...]:
-        """Return the tools of a server that has listed nothing yet. Raises ConfigurationError."""
-        found = self._servers[server]
-        return tuple(found.tools) if isinstance(found, LocalServer) else self._pins.list_names(found)
 
     def find_definition(self, server: str, tool: str) -> ToolInfo | None:
         """Return the pinned definition of a listed tool."""
@@ -124,7 +126,12 @@ class CallChecks:
             self.record_listing(server, self._listed[server])
             standing = self._standings[server].get(tool)
         if standing is None:
-            text = f"Server {server} has no tool {tool[:_MAX_NAME_CHARS]!r}{_suggest_tools(tool, standings)}"
+            hint = suggest(tool, standings)
+            if not hint:
+                known = [each[:_MAX_NAME_CHARS] for each, found in standings.items() if not found.changed]
+                more = f" and {len(known) - _MAX_LISTED_TOOLS} more" if len(known) > _MAX_LISTED_TOOLS else ""
+                hint = f"; it has {', '.join(known[:_MAX_LISTED_TOOLS]) or 'none'}{more}."
+            text = f"Server {server} has no tool {tool[:_MAX_NAME_CHARS]!r}{hint}"
             raise UnknownTool(spell_invisible(text))
         if standing.hides:
             raise ToolChanged(
@@ -176,10 +183,66 @@ class CallChecks:
         return schema
 
 
-def _suggest_tools(name: str, standings: Mapping[str, PinCheck]) -> str:
-    """Return the most similar tool name, or a list of the callable tools."""
-    if hint := suggest(name, standings):
-        return hint
-    known = [each[:_MAX_NAME_CHARS] for each, standing in standings.items() if not standing.changed]
-    more = f" and {len(known) - _MAX_LISTED_TOOLS} more" if len(known) > _MAX_LISTED_TOOLS else ""
-    return f"; it has {', '.join(known[:_MAX_LISTED_TOOLS]) or 'none'}{more}."
+def make_aliases(names: Iterable[str]) -> dict[str, str]:
+    """Return the tools of one server by alias: a program may write `servers.g.get_sum(...)` for a tool `get-sum`.
+
+    Each alias is an identifier. A tool gets one if its name is printable ASCII, no other tool has the alias as its
+    name, and no other tool would get the same alias.
+    """
+    known = dict.fromkeys(names)
+    found = {name: alias for name in known if (alias := write_alias(name)) and alias not in known}
+    shared = Counter(found.values())
+    return {alias: name for name, alias in found.items() if shared[alias] == 1}
+
+
+def find_misplaced(schema: Mapping[str, Json], places: Sequence[Sequence[str]]) -> str:
+    """Return the first place, in a program's notation, that a schema does not declare as base64; empty if none."""
+    tree = unfold_schema(schema)
+    for place in places:
+        nodes = [tree]
+        for step in place:
+            nodes = [
+                below
+                for node in nodes
+                for each in _iterate_same_place(node)
+                for below in _iterate_below(each, step)
+            ]
+        if not any(
+            each.get("contentEncoding") == "base64" or each.get("format") == "byte"
+            for node in nodes
+            for each in _iterate_same_place(node)
+        ):
+            steps = (
+                f"[{step}]"
+                if step.isdecimal()
+                else f".{step}"
+                if _NAME_PATTERN.match(step)
+                else f"[{json.dumps(step)}]"
+                for step in place
+            )
+            return f"arguments{''.join(steps)}"[:_MAX_PATH_CHARS]
+    return ""
+
+
+def _iterate_same_place(node: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    """Yield a schema and the schemas that it combines for the same value."""
+    yield node
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        members = node.get(keyword)
+        for each in cast("list[Json]", members) if isinstance(members, list) else []:
+            if isinstance(each, dict):
+                yield from _iterate_same_place(cast("dict[str, Json]", each))
+
+
+def _iterate_below(node: Mapping[str, Json], step: str) -> Iterator[dict[str, Json]]:
+    """Yield the schemas of a member or element."""
+    named, items = node.get("properties"), node.get("items")
+    first: Json = cast("Json", items) if isinstance(items, list) else node.get("prefixItems")
+    found: list[Json] = []
+    if isinstance(named, dict) and step in named:
+        found.append(cast("dict[str, Json]", named)[step])
+    elif isinstance(first, list) and step.isdecimal() and int(step[:9]) < len(cast("list[Json]", first)):
+        found.append(cast("list[Json]", first)[int(step[:9])])
+    else:
+        found += [items if step.isdecimal() else None, node.get("additionalProperties")]
+    yield from (cast("dict[str, Json]", each) for each in found if isinstance(each, dict))

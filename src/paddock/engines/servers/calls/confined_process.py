@@ -93,7 +93,7 @@ class ConfinedProcess(ServerChild):
         if (running := self._running) is not None:
             self.stopping = not running.result.done()
             await asyncio.wait({running.result}, timeout=GRACE_MS / 1000)
-            running.cancel()
+            running.kill()
             await asyncio.wait({running.result}, timeout=_END_S)
         self._output.close()
         await self._on_end()
@@ -127,13 +127,17 @@ async def start_confined(
     with ExitStack() as theirs, ExitStack() as on_failure:
         stdin, our_stdin = os.pipe()
         their_stdin = theirs.enter_context(os.fdopen(stdin, "rb", buffering=0))
-        writer = await _open_writer(our_stdin)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=MAX_LINE_BYTES, loop=loop)
+        # Nothing is read; the base class of this protocol controls the flow.
+        transport, protocol = await loop.connect_write_pipe(
+            partial(asyncio.StreamReaderProtocol, reader, loop=loop), os.fdopen(our_stdin, "wb", buffering=0)
+        )
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
         on_failure.callback(writer.close)
         our_stdout, stdout = os.pipe()
         their_stdout = theirs.enter_context(os.fdopen(stdout, "wb", buffering=0))
-        output = await asyncio.get_running_loop().connect_read_pipe(
-            ServerOutput, os.fdopen(our_stdout, "rb", buffering=0)
-        )
+        output = await loop.connect_read_pipe(ServerOutput, os.fdopen(our_stdout, "rb", buffering=0))
         on_failure.callback(output[0].close)
         process = ConfinedProcess(server.name, writer, output, server.secrets.hide, on_end)
         streams = Streams(
@@ -145,12 +149,3 @@ async def start_confined(
         on_failure.pop_all()
         process.take_process(running)
         return process
-
-
-async def _open_writer(file: int) -> asyncio.StreamWriter:
-    """Return the writer of the writing end of a pipe."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES, loop=loop)
-    make_protocol = partial(asyncio.StreamReaderProtocol, reader, loop=loop)  # its base controls the flow
-    transport, protocol = await loop.connect_write_pipe(make_protocol, os.fdopen(file, "wb", buffering=0))
-    return asyncio.StreamWriter(transport, protocol, None, loop)

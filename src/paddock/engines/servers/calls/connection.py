@@ -29,10 +29,9 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.engines.servers.calls.call_errors import MAX_ERROR_CODE, TRACE, CallFailed, Trace, bound_data
 from paddock.engines.servers.calls.elicitation import ServerQuestions, asks_back
-from paddock.engines.servers.calls.http import http_client
-from paddock.engines.servers.calls.http_errors import find_request_error
+from paddock.engines.servers.calls.http import find_request_error, http_client
 from paddock.engines.servers.calls.lifecycle import CallHealth
-from paddock.engines.servers.calls.process import ServerChild
+from paddock.engines.servers.calls.process import ServerChild, suggest_remedy
 from paddock.engines.servers.calls.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, RawSession
 from paddock.engines.servers.calls.stdio import PipeReader, PipeWriter
 from paddock.engines.servers.calls.stdio_rpc import OversizedAnswerError, StdioRpc
@@ -44,8 +43,7 @@ from paddock.engines.servers.calls.unsolicited import (
     RateAllowance,
     UnsolicitedBudget,
 )
-from paddock.engines.servers.config import HttpServer, Server, StdioServer
-from paddock.engines.servers.launchers import may_download, suggest_remedy
+from paddock.engines.servers.config import HttpServer, Server, StdioServer, may_download
 from paddock.engines.servers.output import MAX_LINE_BYTES
 from paddock.engines.servers.person import UnanswerableQuestion
 from paddock.model.errors import (
@@ -61,8 +59,6 @@ from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
 from paddock.policy.redaction.known import NO_SECRETS, ServerSecrets
 
 if TYPE_CHECKING:
-    from mcp.client.session import ElicitationFnT
-
     from paddock.engines.servers.auth.bearer import BearerAuth
 
 T = TypeVar("T")
@@ -104,7 +100,8 @@ class ServerConnection:
         self._broken_rule = ""
         self._ended_by_us = False
         self._auth = auth
-        self._questions = ServerQuestions() if server.questions else None
+        self.questions = ServerQuestions() if server.questions else None
+        """Answers questions of the server; None if it may ask none."""
         self._under_way = 0
         self._forgotten = False
         self._quiet = asyncio.Event()
@@ -144,11 +141,6 @@ class ServerConnection:
                 async with asyncio.timeout(_LAST_ANSWERS_S):
                     await self._quiet.wait()
 
-    @property
-    def elicited(self) -> "ElicitationFnT | None":
-        """Answers questions of the server; None if it may ask none."""
-        return self._questions.on_elicitation if self._questions is not None else None
-
     async def negotiate_version(self, *, probe: bool, quiet: bool = False) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed.
 
@@ -170,19 +162,23 @@ class ServerConnection:
 
     def check_call(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Raise CallFailed for a call that the transport cannot carry."""
-        if self._process is None and not _is_text(tool, arguments):
+        if self._process is not None:  # a pipe carries any string, if necessary with escapes
+            return
+        try:
+            to_json([tool, arguments])
+        except PydanticSerializationError:
             text = (
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
                 "character (a lone surrogate), which HTTP cannot carry; repair it with `text.toWellFormed()`."
             )
-            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
+            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL) from None
 
     async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Send `tools/call` and return the raw answer. Raises CallFailed."""
         if self._process is None and not _is_plain(tool, arguments):
             arguments = mark_numbers(arguments)
         self.check_call(tool, arguments)
-        asking = self._request_call if self._questions is None else self._call_with_questions
+        asking = self._request_call if self.questions is None else self._call_with_questions
         try:
             answer = await self._wait_for_answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
         except UnanswerableQuestion as why:
@@ -209,11 +205,10 @@ class ServerConnection:
             raise
 
     async def _call_with_questions(self, tool: str, arguments: dict[str, Any]) -> object:
-        """Call a tool of a server that may ask a person during the call."""
-        assert self._questions is not None
-        with self._questions.track_call():
+        assert self.questions is not None
+        with self.questions.track_call():
             answer = await self._request_call(tool, arguments)
-            return await self._questions.settle_result(
+            return await self.questions.settle_result(
                 answer, functools.partial(self._request_call, tool, arguments)
             )
 
@@ -293,7 +288,6 @@ class ServerConnection:
         raise failure from None
 
     async def _suggest_for_timeout(self) -> str:
-        """Return the remedy for an answer that did not arrive in time."""
         if self.protocol:
             return "Ask for less at once, or raise its `timeoutMs`."
         if self._process is None:
@@ -322,7 +316,10 @@ class ServerConnection:
         if isinstance(error, OversizedAnswerError) or trace.oversize:
             text = f"Server {self._server.name} sent no complete answer: {oversize}."
             return CallFailed(ServerUnavailable(text, sent=True), CallHealth.NEUTRAL)
-        if _is_forgotten_session(error, trace):
+        # An unknown session, as after a restart, should be answered by 404, which the library turns into "Session
+        # terminated" if the body is empty; many servers answer 400. In the stateless era, 404 is for unknown methods.
+        refused = trace.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
+        if refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower():
             self._forgotten = True  # other calls get their own error, or still an answer
             self.declare_lost()
             text = f"Server {self._server.name} has forgotten our session."
@@ -382,31 +379,12 @@ class ServerConnection:
         return self._auth.secrets if self._auth is not None else NO_SECRETS
 
 
-def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
-    """Return whether the server refused the call because it does not know our session, as after a restart.
-
-    It should answer 404, which the library turns into "Session terminated" if the body is empty; many servers answer
-    400. Servers of the stateless era answer 404 to an unknown method.
-    """
-    refused = trace.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
-    return refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower()
-
-
 def _is_plain(*values: object) -> bool:
     """Return whether no number in JSON values needs a mark, or already has one, to pass the library unchanged."""
     try:
         return MARK.encode() not in orjson.dumps(values)
     except TypeError:
         return False
-
-
-def _is_text(tool: str, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a call is valid UTF-8. A pipe carries other characters as escapes; HTTP does not."""
-    try:
-        to_json([tool, arguments])
-    except PydanticSerializationError:
-        return False
-    return True
 
 
 def _watch_output(
@@ -476,7 +454,7 @@ async def open_connection(
             CountedWriter(writer, unasked),
             client_info=_CLIENT,
             message_handler=on_message,
-            elicitation_callback=connection.elicited,
+            elicitation_callback=connection.questions and connection.questions.on_elicitation,
         )
         session.rpc = connection.rpc
         connection.session = await stack.enter_async_context(session)

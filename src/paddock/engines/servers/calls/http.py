@@ -1,17 +1,19 @@
 """The HTTP client below streamable HTTP: a failing request fails its own call, not the whole connection.
 
 Answers are limited in size, because the library reads whole bodies, decoded. Requests that no caller waits for are also
-limited in time.
+limited in time. `find_request_error` explains an answer without a result, and names the remedy.
 """
 
 import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
-from mcp_types import INTERNAL_ERROR
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from pydantic_core import from_json, to_json
 
 from paddock.confinement.network.http_transport import ProxyTransport, describe_cause, find_failed_proxy
@@ -23,7 +25,7 @@ from paddock.engines.servers.output import MAX_DEPTH, MAX_LINE_BYTES
 from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MAX_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
-from paddock.model.urls import strip_credentials
+from paddock.model.urls import render_origin, strip_credentials
 
 _UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -36,6 +38,13 @@ _MAX_VALUE_CHARS = 200
 _LINES = re.compile(rb"\r\n|\r|\n|[^\r\n]+").findall
 _MAX_CHECKED_BYTES = 64 << 10
 """Maximum size of an answer whose id is checked, in bytes: errors are short."""
+_STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
+"""The library's error texts for a refusal with an empty body."""
+_MEDIA_TYPE_PATTERN = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_MAX_MEDIA_TYPE_CHARS = 60
+_START = "Start it, or correct its `url`"
+_RETRYABLE_STATUSES = (429, 502, 503, 504)
+_WRONG_URL_STATUSES = (404, 405, 406, 410, 415, 421)
 
 
 def http_client(
@@ -70,8 +79,10 @@ class _ServerClient(httpx2.AsyncClient):
         trace = TRACE.get() or Trace()
         if request.method == "DELETE":
             return await self._end_session(request, options)
-        if request.method == "GET":
-            await _wait_between_requests(trace)
+        if request.method == "GET":  # a stream that ends at once is not requested again without a pause
+            now = asyncio.get_running_loop().time()
+            trace.reopens = max(now, trace.reopens + _APART_S)
+            await asyncio.sleep(trace.reopens - now)
         request = _unmark_numbers(request)
         before, trace.sent = trace.sent, True  # also counts if the caller is cancelled
         try:
@@ -91,7 +102,13 @@ class _ServerClient(httpx2.AsyncClient):
             trace.cause = "it compresses its answers, although it is asked not to"
             return httpx2.Response(502, request=request)
         if response.is_redirect:
-            return await _strip_body(response, trace)
+            # Without its body: the library would read it without a limit.
+            await response.aclose()
+            bare = httpx2.Response(response.status_code, request=response.request)
+            bare.next_request = response.next_request
+            if response.next_request is not None:
+                trace.place = strip_credentials(str(response.next_request.url))[:_MAX_VALUE_CHARS]
+            return bare
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         if trace.kind == "text/event-stream":
             response.stream = _ExactEvents(_BoundedEvents(response.stream, trace, self._max_values))
@@ -112,28 +129,21 @@ class _ServerClient(httpx2.AsyncClient):
         return httpx2.Response(response.status_code, request=request)
 
 
-async def _wait_between_requests(trace: Trace) -> None:
-    """Wait, so that a stream that ends at once is not requested again without a pause."""
-    now = asyncio.get_running_loop().time()
-    trace.reopens = max(now, trace.reopens + _APART_S)
-    await asyncio.sleep(trace.reopens - now)
+class _ChangedBody(httpx2.AsyncByteStream):
+    """A body that is checked or changed while it is read."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
-async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Response:
-    """Return a redirect without its body: the library would read it without a limit."""
-    await response.aclose()
-    bare = httpx2.Response(response.status_code, request=response.request)
-    bare.next_request = response.next_request
-    if response.next_request is not None:
-        trace.place = strip_credentials(str(response.next_request.url))[:_MAX_VALUE_CHARS]
-    return bare
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
+class _BoundedBody(_ChangedBody):
     """A body that ends with an error when it exceeds a limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, max_values: int) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._trace = trace
         self._max_values = max_values
 
@@ -145,9 +155,6 @@ class _BoundedBody(httpx2.AsyncByteStream):
             raise _make_oversize_error(
                 self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`"
             )
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 class _BoundedDocument(_BoundedBody):
@@ -193,14 +200,14 @@ class _BoundedEvents(_BoundedBody):
             yield chunk
 
 
-class _MatchingAnswer(httpx2.AsyncByteStream):
+class _MatchingAnswer(_ChangedBody):
     """A JSON answer that must belong to its request: with another id, the callers would wait until their timeouts.
 
     If the server could not read the id (JSON-RPC 2.0, section 5: `id` is null), its error gets the id of the request.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, request: bytes, trace: Trace) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._request = request
         self._trace = trace
 
@@ -223,20 +230,14 @@ class _MatchingAnswer(httpx2.AsyncByteStream):
             )
         return body
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
 
 def _make_oversize_error(trace: Trace, text: str) -> httpx2.StreamError:
     trace.oversize = True
     return _make_stream_error(trace, text)
 
 
-class _ExactEvents(httpx2.AsyncByteStream):
+class _ExactEvents(_ChangedBody):
     """Events whose numbers keep their digits while they pass the library (`paddock.model.numbers`)."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         line = bytearray()
@@ -249,9 +250,6 @@ class _ExactEvents(httpx2.AsyncByteStream):
             line[:] = rest
             yield b"".join(map(_mark_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
         yield bytes(line)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def _mark_event(line: bytes) -> bytes:
@@ -269,19 +267,11 @@ def _mark_numbers(body: bytes) -> bytes:
         answer = cast("dict[str, Any]", loads(body.decode()))
         answer["result"] = mark_numbers(answer["result"])
         return json.dumps(answer).encode()
-    except NumberTooLongError as problem:
-        return _make_error_answer(body, str(problem))
+    except NumberTooLongError as problem:  # no reader accepts this answer: an error takes its place
+        fault = {"code": INTERNAL_ERROR, "message": f"the answer contains {problem}"}
+        return to_json({"jsonrpc": "2.0", **(parse_slowly(body) or {"id": None, "error": fault})})
     except (ValueError, RecursionError, LookupError, TypeError):
         return body  # no answer, or the library reports the fault
-
-
-def _make_error_answer(body: bytes, problem: str) -> bytes:
-    """Return an error in place of an answer that no reader accepts."""
-    answer = parse_slowly(body) or {
-        "id": None,
-        "error": {"code": INTERNAL_ERROR, "message": f"the answer contains {problem}"},
-    }
-    return to_json({"jsonrpc": "2.0", **answer})
 
 
 def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:
@@ -301,3 +291,50 @@ def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:
 def _make_stream_error(trace: Trace, text: str) -> httpx2.StreamError:
     trace.fault = text
     return httpx2.StreamError(text)
+
+
+def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnavailable | None:
+    """Return the error for a request without an answer of the protocol; None if `error` is the server's own answer."""
+    name, status = server.name, trace.status
+    if trace.cause:
+        retryable = not trace.sent
+        if trace.sent:
+            text = f"Server {name} at {render_origin(server.url)} sent no answer: {trace.cause}."
+        else:
+            where = f"{name} at {render_origin(server.url)}"
+            text = f"no connection to server {where}: {trace.cause}. {trace.remedy or _START}."
+        return ServerUnavailable(text, retryable=retryable, sent=trace.sent)
+    if trace.fault:
+        return ServerUnavailable(f"Server {name} sent no complete answer: {trace.fault}.", sent=True)
+    if status is None or (why := _explain_status(error, trace, status)) is None:
+        return None
+    sent = status < HTTPStatus.MULTIPLE_CHOICES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return ServerUnavailable(f"Server {name} {why}", retryable=status in _RETRYABLE_STATUSES, sent=sent)
+
+
+def _explain_status(error: MCPError, trace: Trace, status: int) -> str | None:
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        leads = f" and leads to {trace.place}" if trace.place else ""
+        return f"answers HTTP {status}{leads}; correct its `url`."
+    if status >= HTTPStatus.BAD_REQUEST:
+        return f"answers HTTP {status}{_suggest_remedy(status)}." if error.message in _STAND_INS else None
+    if error.code == PARSE_ERROR and error.message.startswith("Failed to parse"):
+        return "answers with something other than a message of the protocol."
+    if error.code == INVALID_REQUEST and error.message.startswith("Unexpected content type"):
+        # A server may write anything there.
+        known = _MEDIA_TYPE_PATTERN.fullmatch(trace.kind) and len(trace.kind) <= _MAX_MEDIA_TYPE_CHARS
+        kind = trace.kind if known else "something else"
+        return f"answers with {kind}, which is not MCP; correct its `url`."
+    if status == HTTPStatus.ACCEPTED and error.code == INVALID_REQUEST:
+        return "accepts the request, but sends no answer (HTTP 202)."
+    return None
+
+
+def _suggest_remedy(status: int) -> str:
+    if status in _WRONG_URL_STATUSES:
+        return "; correct its `url`"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return ": too many requests; wait before the next call"
+    if status in _RETRYABLE_STATUSES:
+        return ": it cannot answer now; try again later"
+    return "; see its own log"

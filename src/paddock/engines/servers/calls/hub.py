@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from paddock.engines.servers.auth.tokens import Logins
 from paddock.engines.servers.calls import lifecycle as on
-from paddock.engines.servers.calls.breaker import Breaker
 from paddock.engines.servers.calls.call_errors import CallFailed
-from paddock.engines.servers.calls.lifecycle import CallHealth, CallRefusal, IdleRules, ServerState
+from paddock.engines.servers.calls.lifecycle import Breaker, CallHealth, CallRefusal, IdleRules, ServerState
 from paddock.engines.servers.calls.local import LocalConnection
 from paddock.engines.servers.calls.process import ServerChild, start_process
-from paddock.engines.servers.config import Server, StdioServer
+from paddock.engines.servers.config import HttpServer, Server, StdioServer
 from paddock.engines.servers.local_server import LocalServer
 from paddock.engines.servers.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.foundation.large_json import is_large
@@ -37,7 +36,6 @@ from paddock.model.errors import (
 from paddock.model.json_meter import MAX_VALUES
 
 if TYPE_CHECKING:
-    from paddock.engines.servers.auth.bearer import BearerAuth
     from paddock.engines.servers.calls.call_checks import CallChecks
     from paddock.engines.servers.calls.connection import ServerConnection
 
@@ -238,7 +236,6 @@ class Hub:
         arguments: Mapping[str, Any],
         limit: float,
     ) -> None:
-        """Let the checks refuse a call."""
         if self._checks is None:
             return
         server = record.server.name
@@ -399,7 +396,12 @@ class Hub:
             )
             lost = functools.partial(self._feed_pool, on.ConnectionLost(child))
             changed = functools.partial(self._on_tools_changed, record)
-            auth = _make_auth(server, self._logins)
+            auth = None
+            if self._logins is not None and isinstance(server, HttpServer) and not server.has_credentials:
+                # Imported here, because it imports the MCP library's OAuth client.
+                from paddock.engines.servers.auth.bearer import make_bearer_auth
+
+                auth = make_bearer_auth(server, self._logins.find_keeper(server))
             async with protocol.open_connection(
                 server,
                 process,
@@ -511,12 +513,3 @@ def _make_terms(server: Server | LocalServer, default_ms: float) -> IdleRules:
         return IdleRules(own.idle_timeout_ms or default_ms, ephemeral=True)
     kept = None if own.mode == "keep-alive" else default_ms
     return IdleRules(own.idle_timeout_ms or kept)
-
-
-def _make_auth(server: Server, logins: Logins | None) -> "BearerAuth | None":
-    """Return the authentication for a server; None for a process, and for credentials in its entry."""
-    if logins is None or isinstance(server, StdioServer) or server.has_credentials:
-        return None
-    from paddock.engines.servers.auth.bearer import make_bearer_auth  # imports the MCP library's OAuth client
-
-    return make_bearer_auth(server, logins.find_keeper(server))

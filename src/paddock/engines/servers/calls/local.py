@@ -177,8 +177,8 @@ class LocalConnection:
         return result if value is None else {**result, "structuredContent": value}
 
     def _explain_overflow(self, tool: str, why: str) -> CallFailed:
-        told = f"{self._server.name}.{tool} gave no whole answer: {why}; ask for less at once."
-        return CallFailed(ServerUnavailable(told, sent=True), CallHealth.NEUTRAL)
+        text = f"{self._server.name}.{tool} gave no whole answer: {why}; ask for less at once."
+        return CallFailed(ServerUnavailable(text, sent=True), CallHealth.NEUTRAL)
 
 
 class _FunctionFailed(Exception):

@@ -18,7 +18,7 @@ from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from paddock.engines.servers.config import StdioServer
+from paddock.engines.servers.config import StdioServer, may_download
 from paddock.engines.servers.output import MAX_LINE_BYTES, ServerOutput
 from paddock.foundation.files import system_program
 from paddock.record.output.digest.faults import faults
@@ -35,6 +35,9 @@ _MAX_LINE_CHARS = 400
 """Maximum number of lines, and of characters in a line, that errors show of a server's output."""
 _FRAME_PATTERN = re.compile(r"\s+at \S")
 """A stack line as printed by V8 and Java. Their stacks are long, and the message precedes them."""
+_MISSING_MODULE_PATTERN = re.compile(r"Cannot find (?:module|package) ")
+_NPX_COPY_PATTERN = re.compile(r"(?<![^\s'\"(])(/[\w./@+~-]{0,300}/_npx/[0-9a-f]{8,64})/node_modules/")
+"""The directory in which npm keeps packages for npx, without characters that are special in a shell."""
 _POLL_S = 0.005
 _EXIT_VISIBLE_S = 0.25
 _REAP_S = 1.0
@@ -239,6 +242,19 @@ def _select_last_lines(text: str, *, whole: bool) -> str:
     if above and not any(faults(last)) and (errors := [fault.message for fault in faults(above)]):
         last = [errors[-1], "...", *last[2:]]
     return "\n".join(last)
+
+
+def suggest_remedy(command: str, words: str) -> str:
+    """Return the remedy for an incomplete copy of a package, which npx's output names; empty otherwise.
+
+    npx uses an existing copy. If its installation was interrupted, the copy stays incomplete for ever.
+    """
+    found = (
+        _NPX_COPY_PATTERN.search(words)
+        if may_download(command) and _MISSING_MODULE_PATTERN.search(words)
+        else None
+    )
+    return f"\nnpm's copy of the package is incomplete: remove {found[1]}, and try again." if found else ""
 
 
 def is_any_running(group: int) -> bool:

@@ -15,7 +15,6 @@ from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
     JSONRPCError,
-    JSONRPCMessage,
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
@@ -105,7 +104,14 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child no longer reads."""
-        data = unmark_text(render_line(_dump_fields(item.message)))
+        message = item.message
+        # The result of an answer is JSON already and may be large: it is not copied.
+        fields = (
+            {"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result}
+            if isinstance(message, JSONRPCResponse)
+            else message.model_dump(by_alias=True, exclude_unset=True)
+        )
+        data = unmark_text(render_line(fields))
         try:
             await wait_for_room(self._stdin)
             if self._stdin.is_closing():
@@ -118,26 +124,17 @@ class PipeWriter(PipeStream):
             raise anyio.BrokenResourceError from None
 
 
-def _dump_fields(message: JSONRPCMessage) -> dict[str, Any]:
-    """Return the members of a message. The result of an answer is JSON already and may be large: it is not copied."""
-    if isinstance(message, JSONRPCResponse):
-        return {"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result}
-    return message.model_dump(by_alias=True, exclude_unset=True)
-
-
 def parse_message(line: bytes) -> SessionMessage | None:
-    """Return the message in a line, or None. An answer with a small fault is still accepted."""
+    """Return the message in a line, or None.
+
+    An answer that breaks JSON-RPC is accepted without a version, and with a result or an error of another type.
+    """
     try:
         if may_lose(line) and (document := parse_slowly(line)) is not None:
             return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
-        return _read_faulty_answer(line)
-
-
-def _read_faulty_answer(line: bytes) -> SessionMessage | None:
-    """Return the answer in a line that breaks JSON-RPC: without a version, or with a result of another type."""
-    fields = parse_slowly(line) or {}
+        fields = parse_slowly(line) or {}
     number = fields.get("id")
     if isinstance(number, bool) or not isinstance(number, int | str) or "method" in fields:
         return None

@@ -80,11 +80,26 @@ class StdioRpc:
             del self._waiting[number]
         if "result" in answer:
             return answer["result"]
-        raise _make_error(answer.get("error", {"message": EMPTY_ANSWER}))
+        error: object = answer.get("error", {"message": EMPTY_ANSWER})
+        try:
+            data = ErrorData.model_validate(error)
+        except ValidationError:  # it breaks the rules, and is an error nevertheless
+            message = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else None
+            text = message if isinstance(message, str) else json.dumps(error)
+            raise MCPError(code=INTERNAL_ERROR, message=text) from None
+        raise MCPError(code=data.code, message=data.message, data=data.data)
 
     def take_answer(self, line: bytes) -> bool:
         """Use a line that answers one of our requests; return whether it did."""
-        return bool(self._waiting) and self._settle_answer(_parse_answer(line))
+        if not self._waiting:
+            return False
+        if may_lose(line):
+            return self._settle_answer(parse_slowly(line))
+        try:
+            document: object = from_json(line)
+        except ValueError:  # also for more than 200 levels
+            return self._settle_answer(parse_slowly(line))
+        return self._settle_answer(_as_object(document))
 
     async def take_large(self, line: bytes) -> bool:
         """Do the same without blocking other tasks."""
@@ -155,16 +170,6 @@ def render_line(message: dict[str, Any]) -> bytes:
         return dumps_exact(message, separators=(",", ":")).encode() + b"\n"
 
 
-def _parse_answer(line: bytes) -> dict[str, Any] | None:
-    if may_lose(line):
-        return parse_slowly(line)
-    try:
-        document: object = from_json(line)
-    except ValueError:  # also for more than 200 levels
-        return parse_slowly(line)
-    return _as_object(document)
-
-
 def _as_object(document: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
@@ -209,15 +214,3 @@ def _make_unreadable_answer(number: object, why: str) -> dict[str, Any] | None:
 
 def _make_closed_error() -> MCPError:
     return MCPError(code=CONNECTION_CLOSED, message="Connection closed")
-
-
-def _make_error(error: object) -> MCPError:
-    """Return a server's error; one that breaks the rules is still an error."""
-    try:
-        data = ErrorData.model_validate(error)
-    except ValidationError:
-        message = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else None
-        return MCPError(
-            code=INTERNAL_ERROR, message=message if isinstance(message, str) else json.dumps(error)
-        )
-    return MCPError(code=data.code, message=data.message, data=data.data)

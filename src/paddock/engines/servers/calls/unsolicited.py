@@ -147,7 +147,9 @@ class CountedReader(MessageReader):
             item = await self._source.receive()
             if not await self._unasked.count_message(item, getattr(self._source, "size", 0)):
                 raise anyio.EndOfStream
-            if not _is_unheard(item):
+            message = item.message if isinstance(item, SessionMessage) else None
+            # The library would create a task for a notification that has no listener.
+            if not isinstance(message, JSONRPCNotification) or message.method not in _IGNORED_NOTIFICATIONS:
                 return item
 
     async def aclose(self) -> None:
@@ -169,9 +171,3 @@ class CountedWriter(PipeStream):
     async def aclose(self) -> None:
         """Close the stream below."""
         await self._sink.aclose()
-
-
-def _is_unheard(item: SessionMessage | Exception) -> bool:
-    """Return whether a message is a notification without a listener; the library would create a task for it."""
-    message = item.message if isinstance(item, SessionMessage) else None
-    return isinstance(message, JSONRPCNotification) and message.method in _IGNORED_NOTIFICATIONS

@@ -1,6 +1,6 @@
 """The tools of all upstream servers: search, TypeScript signatures, and servers that can be provisioned.
 
 `catalog` is the heart: the tools of all servers. `search` ranks by words, with `queries`; `semantic_choice` decides
-whether `semantic`, `sentence_model` and `vector_cache` rank by meaning as well. `inferred_types` learns types from
-results. `provisioning` adds servers of a registry.
+whether `semantic` and `sentence_model` rank by meaning as well. `inferred_types` learns types from results.
+`provisioning` adds servers of a registry.
 """

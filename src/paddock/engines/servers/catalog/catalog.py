@@ -5,21 +5,20 @@ If a server cannot be asked, its own tools are missing and a line says why; the 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol
 
 from paddock.engines.servers.catalog.queries import plan_queries
 from paddock.engines.servers.catalog.search import (
     MAX_SEARCHED_CHARS,
     MAX_SEARCHED_PARAMETERS,
     Hit,
-    Mix,
     ToolIndex,
     is_searched_in_part,
 )
-from paddock.engines.servers.catalog_tool import CatalogTool
+from paddock.engines.servers.catalog.semantic_choice import SemanticSettings
+from paddock.engines.servers.result import CatalogTool
 from paddock.engines.servers.typescript import Described, describe_tool
 from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, ServerError
@@ -73,16 +72,6 @@ class _KnownTools:
     notes: tuple[str, ...] = ()
 
 
-class Ranking(Protocol):
-    """Ranks tools by more than their words; see `engines/servers/catalog/semantic_choice.py`."""
-
-    async def find_mixer(
-        self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
-    ) -> tuple[Mix | None, str]:
-        """Return a function that combines the scores of tools for texts, or None and the reason."""
-        ...
-
-
 class Catalog:
     """Asks servers for their tools at the first use, and caches their listings.
 
@@ -101,7 +90,7 @@ class Catalog:
         notes: Callable[[str], Sequence[str]] = lambda _: (),
         observed: Callable[[str, str], Mapping[str, Json] | None] = lambda _server, _tool: None,
         unchecked: Callable[[str, str], str] = lambda _server, _tool: "",
-        meaning: Ranking | None = None,
+        meaning: SemanticSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._servers = tuple(servers)
@@ -216,20 +205,18 @@ class Catalog:
         try:
             async with self._slots:
                 tools, failure = _bound_tools(await self._ask(server))
-                notes = (*self._notes(server), *_explain_partial_search(tools))
+                notes = tuple(self._notes(server))
+                if cut := sum(is_searched_in_part(tool.tool) for tool in tools):
+                    what = (
+                        f"{MAX_SEARCHED_CHARS} characters of a text or {MAX_SEARCHED_PARAMETERS} parameters"
+                    )
+                    notes += (f"of {cut} tool{'s'[: cut != 1]} only the first {what} are searched",)
         except (ServerError, ConfigurationError) as error:
             failure, lasts = str(error), RETRY_S
         known = _KnownTools(tools, failure, self._clock() + lasts, version, notes)
         if server in self._servers:
             self._known[server] = known
         return known
-
-
-def _explain_partial_search(tools: Sequence[CatalogTool]) -> Iterator[str]:
-    """Yield a note if only a part of some tools is searched."""
-    if cut := sum(is_searched_in_part(tool.tool) for tool in tools):
-        what = f"{MAX_SEARCHED_CHARS} characters of a text or {MAX_SEARCHED_PARAMETERS} parameters"
-        yield f"of {cut} tool{'s'[: cut != 1]} only the first {what} are searched"
 
 
 def _bound_tools(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:

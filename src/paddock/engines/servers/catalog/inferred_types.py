@@ -63,12 +63,11 @@ class InferredTypes:
         """Learn from a result, unless it is an error or the tool declares its own type."""
         key = (server.name, tool.name)
         lessons = self._lessons.get(key, 0)
-        if (
-            result.is_error
-            or tool.output_schema is not None
-            or lessons >= MAX_RESULTS_PER_TOOL
-            or _is_large(result)
-        ):
+        if result.is_error or tool.output_schema is not None or lessons >= MAX_RESULTS_PER_TOOL:
+            return
+        blocks = cast("list[Any]", result.raw["content"])
+        texts = [cast("dict[str, Any]", block).get("text") for block in blocks if isinstance(block, dict)]
+        if sum(len(text) for text in texts if isinstance(text, str)) > _MAX_TEXT_CHARS:
             return
         self._lessons[key] = lessons + 1
         seen = type_of(native_value(result))
@@ -135,7 +134,6 @@ def merge_types(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str,
 
 
 def _select_valid(held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the valid types of a file."""
     return {
         server: {tool: schema for tool, schema in cast("dict[str, Any]", tools).items() if _is_type(schema)}
         for server, tools in held.items()
@@ -242,15 +240,8 @@ def _list_kinds(schema: Mapping[str, Json]) -> list[str]:
 
 
 def _count_types(schema: Json) -> int:
-    """Return the number of types within a type."""
     if not isinstance(schema, dict):
         return 0
     fields = cast("dict[str, Json]", schema)
     within = [*fields.get("properties", {}).values(), fields.get("items"), fields.get("additionalProperties")]
     return 1 + sum(_count_types(each) for each in within)
-
-
-def _is_large(result: ToolResult) -> bool:
-    blocks = cast("list[Any]", result.raw["content"])
-    texts = [cast("dict[str, Any]", block).get("text") for block in blocks if isinstance(block, dict)]
-    return sum(len(text) for text in texts if isinstance(text, str)) > _MAX_TEXT_CHARS

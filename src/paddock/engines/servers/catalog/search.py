@@ -21,8 +21,7 @@ from paddock.engines.servers.catalog.queries import (
     split_words,
     telling_words,
 )
-from paddock.engines.servers.catalog_tool import CatalogTool
-from paddock.engines.servers.result import ToolInfo
+from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.model.base import Json
 
 _COLUMN_WEIGHTS = {"name": 4.0, "server": 4.0, "description": 2.0, "parameters": 0.3}
@@ -59,7 +58,18 @@ class ToolIndex:
             f"CREATE VIRTUAL TABLE tools USING fts5({', '.join(_COLUMN_WEIGHTS)}, content='',"
             " tokenize='porter unicode61')"
         )
-        rows = ((number, *_list_columns(tool)) for number, tool in enumerate(self._tools))
+        columns = (
+            (
+                entry.tool.name,
+                entry.server,
+                entry.tool.description[:MAX_SEARCHED_CHARS],
+                " ".join(_iterate_parameters(entry.tool.input_schema))[:MAX_SEARCHED_CHARS],
+            )
+            for entry in self._tools
+        )
+        rows = (
+            (number, *(" ".join(split_words(text)) for text in texts)) for number, texts in enumerate(columns)
+        )
         self._base.executemany(
             "INSERT INTO tools (rowid, name, server, description, parameters) VALUES (?, ?, ?, ?, ?)", rows
         )
@@ -135,17 +145,6 @@ def compute_confidence(score: float, query: str) -> float:
     """Return the compat confidence of a score from 0 to 1: `min(score / (words * 12), 1)`, two decimals."""
     count = len(query.split())
     return round(min(score / (count * 12), 1), 2) if count else 0.0
-
-
-def _list_columns(entry: CatalogTool) -> tuple[str, str, str, str]:
-    """Return the indexed text of a tool, one string for each column."""
-    tool = entry.tool
-    return (
-        " ".join(split_words(tool.name)),
-        " ".join(split_words(entry.server)),
-        " ".join(split_words(tool.description[:MAX_SEARCHED_CHARS])),
-        " ".join(split_words(" ".join(_iterate_parameters(tool.input_schema))[:MAX_SEARCHED_CHARS])),
-    )
 
 
 def is_searched_in_part(tool: ToolInfo) -> bool:

@@ -1,13 +1,15 @@
 """Ranking by meaning: combines BM25 scores with the similarity of a tool's vector to the query's.
 
-A thread computes vectors, one text after another, and stores them for later processes. This module imports NumPy and
-ONNX Runtime. Therefore it is imported only when a search needs it.
+A thread computes vectors, one text after another, and stores them for later processes (`VectorCache`). This module
+imports NumPy and ONNX Runtime. Therefore it is imported only when a search needs it.
 """
 
 import asyncio
+import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from threading import Event, Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -23,8 +25,9 @@ from paddock.engines.servers.catalog.sentence_model import (
     Vector,
     scale_to_unit,
 )
-from paddock.engines.servers.catalog.vector_cache import MAX_VECTORS, VectorCache
-from paddock.engines.servers.catalog_tool import CatalogTool
+from paddock.engines.servers.result import CatalogTool
+from paddock.foundation.files import hold_lock, is_ours, make_private, replace_file
+from paddock.foundation.own_files import check_directory, read_own
 
 MAX_TOOLS_PER_SERVER = 500
 """Maximum number of tools of one server that get a vector. Further ones are ranked by their words."""
@@ -38,6 +41,13 @@ _SCHEME = f"1 {MODEL_SHA256}"
 """Version of the way vectors are made. Another model or formula needs another name."""
 
 _MIN_SPREAD = 1e-6
+
+MAX_VECTORS = 8_192
+"""Maximum number of vectors in the file; the oldest are removed first."""
+_MAGIC = b"paddock vectors 1\n"
+_KEY_BYTES = _DIGEST_BYTES = hashlib.sha256().digest_size
+_RECORD_BYTES = _KEY_BYTES + 4 * DIMENSIONS
+_MAX_BYTES = len(_MAGIC) + MAX_VECTORS * _RECORD_BYTES + _DIGEST_BYTES
 
 Column = NDArray[np.floating[Any]]
 
@@ -63,6 +73,56 @@ class _Matrix(NamedTuple):
     """The numbers in the index of the tools with a vector."""
     rows: Vector
     """Their vectors, as rows."""
+
+
+class VectorCache:
+    """Vectors by key in one private file, for later processes of the same user. Its methods raise nothing.
+
+        magic | records: 32 bytes of key, 384 numbers of 32 bits | SHA-256 of everything before
+
+    The file is read and replaced as a whole, under a lock. A file that is damaged, another user's or too large counts
+    as empty: the vectors are computed again, which only costs time.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory / "tools.bin"
+
+    def read_vectors(self) -> dict[bytes, Vector]:
+        """Return the stored vectors, oldest first."""
+        try:
+            check_directory(self._directory)
+            content = read_own(self._file, _MAX_BYTES)
+        except OSError:
+            return {}
+        records = content[len(_MAGIC) : -_DIGEST_BYTES]
+        if (
+            not content.startswith(_MAGIC)
+            or len(records) % _RECORD_BYTES
+            or hashlib.sha256(content[:-_DIGEST_BYTES]).digest() != content[-_DIGEST_BYTES:]
+        ):
+            return {}
+        return {
+            records[at : at + _KEY_BYTES]: np.frombuffer(
+                records, dtype="<f4", count=DIMENSIONS, offset=at + _KEY_BYTES
+            ).astype(np.float32)
+            for at in range(0, len(records), _RECORD_BYTES)
+        }
+
+    def add_vectors(self, vectors: Mapping[bytes, Vector]) -> None:
+        """Store further vectors beside those that other processes have added."""
+        if not vectors:
+            return
+        with contextlib.suppress(OSError):
+            make_private(self._directory)
+            check_directory(self._directory)
+            if not is_ours(self._directory):
+                return
+            with hold_lock(self._directory / "lock"):
+                kept = {key: vector for key, vector in self.read_vectors().items() if key not in vectors}
+                newest = list({**kept, **vectors}.items())[-MAX_VECTORS:]
+                content = _MAGIC + b"".join(key + vector.astype("<f4").tobytes() for key, vector in newest)
+                replace_file(self._file, content + hashlib.sha256(content).digest())
 
 
 class Semantics:

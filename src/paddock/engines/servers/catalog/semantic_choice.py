@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from paddock.engines.servers.catalog.search import Mix
-from paddock.engines.servers.catalog_tool import CatalogTool
+from paddock.engines.servers.result import CatalogTool
 from paddock.model.errors import ConfigurationError
 from paddock.model.texts import install_command
 
@@ -76,8 +76,8 @@ class SemanticSettings:
                 f"run: {install_command('semantic')}"
             )
         try:
-            from paddock.engines.servers.catalog.semantic import Semantics  # importing it takes a second
-            from paddock.engines.servers.catalog.vector_cache import VectorCache
+            # Importing it takes a second.
+            from paddock.engines.servers.catalog.semantic import Semantics, VectorCache
         except ImportError as problem:
             raise ConfigurationError(
                 f"the packages of semantic search cannot be loaded: {problem}; "

@@ -40,7 +40,15 @@ class SentenceModel:
     """
 
     def __init__(self, model: Path | None = None) -> None:
-        content = _read_verified(model or _find_model(), _MODEL_BYTES, MODEL_SHA256)
+        if model is None:
+            # The package is located but not imported: it contains data, and its code need not run.
+            found = find_spec(_MODEL_PACKAGE)
+            if found is None or found.origin is None:
+                raise ConfigurationError(
+                    f"The model of semantic search is not installed; run: {install_command('semantic')}"
+                )
+            model = Path(found.origin).with_name("model.onnx")
+        content = _read_verified(model, _MODEL_BYTES, MODEL_SHA256)
         options: Any = cast("Any", onnxruntime).SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = _LOG_ONLY_FATAL
@@ -63,16 +71,6 @@ def scale_to_unit(vector: Vector) -> Vector:
     """Return a vector of length 1 in the same direction; a zero vector stays unchanged."""
     length = float(np.linalg.norm(vector))
     return vector / np.float32(length) if length > 0 else vector
-
-
-def _find_model() -> Path:
-    # The package is located but not imported: it contains data, and its code need not run.
-    found = find_spec(_MODEL_PACKAGE)
-    if found is None or found.origin is None:
-        raise ConfigurationError(
-            f"The model of semantic search is not installed; run: {install_command('semantic')}"
-        )
-    return Path(found.origin).with_name("model.onnx")
 
 
 def _read_verified(file: Path, size: int, digest: str) -> bytes:

@@ -1,5 +1,4 @@
 """MCP clients: where each keeps its servers, and how to add an entry without changing the rest of the file.
 
-`table` has the clients, `presence` finds them, `entry` makes the entry, `files` and `edit` write it, `jsonc` edits JSON
-in place. `servers` moves servers that a client has into Paddock.
+`table` has the clients, `entry` makes the entry, `files` and `edit` write it, `jsonc` edits JSON in place.
 """

@@ -64,7 +64,8 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
             after = form.set(after, where, value)
         if entry is None and wanted != before:
             after = form.remove(after, path)
-        if not _is_same(form.load(after), wanted, path):
+        # An empty object on the path to the entry may be missing.
+        if _prune_empty(form.load(after), path) != _prune_empty(wanted, path):
             raise EditError("it uses a notation that Paddock does not edit")
     except (ValueError, RecursionError) as error:
         raise EditError(_one_line(error)) from None
@@ -113,11 +114,6 @@ def _plan_edit(
 
 def _no_object(path: Sequence[str]) -> str:
     return f"`{'.'.join(path)}` is not an object" if path else "the file as a whole is not an object"
-
-
-def _is_same(existing: object, wanted: object, path: Sequence[str]) -> bool:
-    """Compare two documents; an empty object on the path to the entry may be missing."""
-    return _prune_empty(existing, path) == _prune_empty(wanted, path)
 
 
 def _prune_empty(document: object, path: Sequence[str]) -> object:

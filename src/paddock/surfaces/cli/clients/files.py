@@ -2,7 +2,8 @@
 
 If a file is a link, its target is written. In a project, where another person may have created the link, the target
 must be within the project. A file that is not regular, or belongs to another user, is rejected. Paths to the same file
-share one draft, so that no edit undoes another.
+share one draft, so that no edit undoes another. Servers of `.mcp.json`, which clients load themselves, can move to the
+file that only Paddock reads.
 """
 
 import codecs
@@ -13,13 +14,15 @@ import stat
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from paddock.engines.servers.config import is_paddock
 from paddock.foundation.files import MAX_FILE_BYTES, keep_backup, replace_file
 from paddock.foundation.own_files import NotOursError, read_trusted
 from paddock.model.errors import ConfigurationError
 from paddock.surfaces.cli.clients.edit import EditError, edit_entry, read_entries
 
+_SERVERS_KEY = ("mcpServers",)
 _PRIVATE_MODE, _PROJECT_MODE = 0o600, 0o644
 """Modes of new files: a user's file may get secrets later; a project's file is for everybody who works on it."""
 
@@ -60,9 +63,13 @@ class FileDraft:
         try:
             self.after = edit_entry(self.after, self.file, path, entry)
         except EditError as error:
-            raise ConfigurationError(
-                f"{self.file}: {error}. Nothing was changed.\n{_explain_by_hand(path, entry)}"
-            ) from None
+            where = ".".join(path[:-1])
+            by_hand = (
+                f"Remove `{path[-1]}` from `{where}` by hand."
+                if entry is None
+                else f'Add by hand, in `{where}`: "{path[-1]}": {json.dumps(entry)}'
+            )
+            raise ConfigurationError(f"{self.file}: {error}. Nothing was changed.\n{by_hand}") from None
 
     def render_diff(self) -> str:
         """Return the change as a unified diff; empty if there is none."""
@@ -78,7 +85,11 @@ class FileDraft:
                 f"{self.file}: is write-protected (mode {self._mode:04o}). To let Paddock change it, run: "
                 f"chmod u+w {shlex.quote(str(self.file))}. To make the change by hand, see --dry-run."
             )
-        if _read_bytes(self.file) != self._raw:
+        try:
+            now = read_trusted(self.file, MAX_FILE_BYTES)
+        except OSError:
+            now = None
+        if now != self._raw:
             raise ConfigurationError(
                 f"{self.file}: another program changed it in the meantime. Run the command again."
             )
@@ -141,7 +152,14 @@ def read_draft(path: Path, project: Path | None) -> FileDraft:
 
     Raises ConfigurationError.
     """
-    file = _follow_links(path)
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # raised by `resolve` up to Python 3.12
+            raise ConfigurationError(
+                f"{path}: is a link that leads back to itself; correct it first"
+            ) from None
+    file = path.resolve()  # a user may keep the file elsewhere, behind a link
     if project is not None and not file.is_relative_to(project.resolve()):
         raise ConfigurationError(
             f"{path}: is a link that leads out of the project, to {file}; remove it first"
@@ -152,8 +170,10 @@ def read_draft(path: Path, project: Path | None) -> FileDraft:
     except FileNotFoundError:
         return FileDraft(file, None, _PRIVATE_MODE if project is None else _PROJECT_MODE)
     except NotOursError as error:
-        remedy = "run this command as that user" if error.why.startswith("belongs") else error.remedy
-        if path.is_symlink() and remedy.startswith("move"):
+        remedy = error.remedy
+        if error.owner is not None:
+            remedy = "run this command as that user"
+        elif path.is_symlink() and error.errno != errno.EPERM:  # not a regular file, or too large
             remedy = f"remove the link {path}"
         raise ConfigurationError(f"{file}: it {error.why}; {remedy}") from None
     except OSError as error:
@@ -161,28 +181,38 @@ def read_draft(path: Path, project: Path | None) -> FileDraft:
     return FileDraft(file, data, mode)
 
 
-def _read_bytes(file: Path) -> bytes | None:
-    """Return the current contents of a file; None if it is missing or unreadable."""
+def list_shared(shared: FileDraft) -> list[str]:
+    """Return the names of the servers in a file, without Paddock itself. Raises ConfigurationError."""
+    return [
+        name
+        for name, entry in shared.read_entries(_SERVERS_KEY).items()
+        if isinstance(entry, dict) and not is_paddock(cast("object", entry))
+    ]
+
+
+def draft_move(names: Sequence[str], shared: FileDraft, own: FileDraft) -> tuple[list[str], list[str]]:
+    """Move servers from one draft to the other; return the names of the moved ones, and of the others.
+
+    A server stays if the other file has another entry with its name. Raises ConfigurationError, also if Paddock could
+    not read the servers in the other file.
+    """
     try:
-        return read_trusted(file, MAX_FILE_BYTES)
-    except OSError:
-        return None
-
-
-def _follow_links(file: Path) -> Path:
-    """Return the target of a link: a user who keeps the file elsewhere, behind a link, can continue to do so."""
-    try:
-        file.stat()
-    except OSError as error:
-        if error.errno == errno.ELOOP:  # raised by `resolve` up to Python 3.12
-            raise ConfigurationError(
-                f"{file}: is a link that leads back to itself; correct it first"
-            ) from None
-    return file.resolve()
-
-
-def _explain_by_hand(path: Sequence[str], entry: Mapping[str, Any] | None) -> str:
-    where = ".".join(path[:-1])
-    if entry is None:
-        return f"Remove `{path[-1]}` from `{where}` by hand."
-    return f'Add by hand, in `{where}`: "{path[-1]}": {json.dumps(entry)}'
+        json.loads(own.before or "{}")
+    except (ValueError, RecursionError):
+        raise ConfigurationError(
+            f"{own.file}: Paddock needs JSON without comments there, so it would not find servers that move there. "
+            "Nothing was changed; correct the file first. `paddock servers list` says where."
+        ) from None
+    moved: list[str] = []
+    kept: list[str] = []
+    for name in names:
+        entry = shared.read_entries(_SERVERS_KEY)[name]
+        there = own.read_entries(_SERVERS_KEY)
+        if name in there and there[name] != entry:
+            kept.append(name)
+            continue
+        if name not in there:
+            own.edit((*_SERVERS_KEY, name), entry)
+        shared.edit((*_SERVERS_KEY, name), None)
+        moved.append(name)
+    return moved, kept

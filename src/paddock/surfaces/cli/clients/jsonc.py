@@ -156,7 +156,16 @@ def set_member(text: str, path: Sequence[str], value: object) -> str:
     if node.value == value and type(node.value) is type(value):
         return text
     if is_item_edit(node.value, value):
-        return _set_items(text, node, cast("list[object]", value))
+        items = cast("list[object]", value)
+        for item in items[len(node.members) :]:
+            text = _insert_member(text, node, None, item)
+            node = _JsoncReader(text, node.start).read_value()
+        for member, item in reversed(
+            list(zip(node.members, items, strict=True))
+        ):  # earlier places stay valid
+            if member.value.value != item or type(member.value.value) is not type(item):
+                text = text[: member.start] + _write_value(text, item, "") + text[member.value.end :]
+        return text
     indent = _indent_at(text, node.start)
     return text[: node.start] + _write_value(text, value, indent) + text[node.end :]
 
@@ -167,19 +176,6 @@ def is_item_edit(before: object, after: object) -> bool:
         return False
     old, new = cast("list[object]", before), cast("list[object]", after)
     return 0 < len(old) <= len(new) and (len(old) == len(new) or old[1:] == new[1 : len(old)])
-
-
-def _set_items(text: str, node: JsoncNode, items: Sequence[object]) -> str:
-    """Return the text with the items of a list replaced, and further ones appended."""
-    for item in items[len(node.members) :]:
-        text = _insert_member(text, node, None, item)
-        node = _JsoncReader(text, node.start).read_value()
-    for member, item in reversed(
-        list(zip(node.members, items, strict=True))
-    ):  # so that earlier places stay valid
-        if member.value.value != item or type(member.value.value) is not type(item):
-            text = text[: member.start] + _write_value(text, item, "") + text[member.value.end :]
-    return text
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Batches on a Ray cluster: `Paddock.map(programs, engine="ray")`, an executor, and a class for Ray Data.
 
-    programs -> feed: reads ahead; purity: policy and effects -> driver: batches -> Ray task -> worker: one Paddock
+    programs -> feed: reads ahead; purity: policy and effects -> driver: batches -> Ray task -> worker: one session
                                             frames: JSON as values <-------/
 
 Only programs without effects are sent, because Ray repeats a task whose worker or node died. What crosses Ray is JSON:
@@ -9,5 +9,5 @@ chooses nodes, and its retries replace dead workers.
 
 Ray is imported when it is used. Paddock never starts a cluster: the caller has connected to one with `ray.init`.
 
-`mapping`, `executor` and `dataset` are the three entrances; `purity` and `nodes` are what they ask.
+`driver`, `executor` and `dataset` are the three entrances; `purity` and `nodes` are what they ask.
 """

@@ -5,14 +5,14 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from paddock.gate.batch.program import Program, ProgramResult
+from paddock.gate.batch.program import Program
 from paddock.gate.batch.runner import BatchOrigin
 from paddock.model.errors import RequestError
 from paddock.model.texts import explain
+from paddock.surfaces.client.arguments import read_whole_number
 from paddock.surfaces.client.blocking import BlockingPaddock
 from paddock.surfaces.client.ray.purity import Purity
 from paddock.surfaces.client.ray.worker import find_empty_workspace
-from paddock.surfaces.client.whole_numbers import read_whole_number
 
 RESULT_COLUMNS = ("status", "verdict", "exit_code", "stdout", "stderr", "error")
 """The columns that `PaddockBatch` adds."""
@@ -76,7 +76,15 @@ class PaddockBatch:
             self._purity.require_pure(program)
             programs.append(program)
         for result in self._paddock.map(programs, max_parallel=self._max_parallel):
-            results[int(result.id)] = _make_row(result)
+            program, error = result.outcome.program, result.outcome.error
+            results[int(result.id)] = {
+                "status": result.outcome.status.value,
+                "verdict": None if result.verdict is None else result.verdict.value,
+                "exit_code": None if program is None else program.exit_code,
+                "stdout": "" if program is None else program.stdout.text,
+                "stderr": "" if program is None else program.stderr.text,
+                "error": "" if error is None else error.message,
+            }
         return {**batch, **{name: _make_column(results, name) for name in RESULT_COLUMNS}}
 
 
@@ -96,18 +104,6 @@ def _make_plain(value: Any) -> Any:  # noqa: ANN401 - whatever a dataset holds
     if isinstance(value, dict):
         return {name: _make_plain(each) for name, each in cast("dict[Any, Any]", value).items()}
     return value
-
-
-def _make_row(result: ProgramResult) -> dict[str, Any]:
-    program, error = result.outcome.program, result.outcome.error
-    return {
-        "status": result.outcome.status.value,
-        "verdict": None if result.verdict is None else result.verdict.value,
-        "exit_code": None if program is None else program.exit_code,
-        "stdout": "" if program is None else program.stdout.text,
-        "stderr": "" if program is None else program.stderr.text,
-        "error": "" if error is None else error.message,
-    }
 
 
 def _make_column(rows: list[dict[str, Any]], name: str) -> Any:  # noqa: ANN401 - an array

@@ -13,16 +13,18 @@ programs, so that only the one at fault is `lost`.
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from paddock.foundation.cancellation import cancel_all, run_shielded
 from paddock.gate.batch.program import CaseResult, CaseVerdict, Program, ProgramResult
+from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.model.errors import PaddockError
 from paddock.model.ids import mint_id
 from paddock.model.outcome import ErrorInfo, Outcome, Status
+from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.ray.feed import Feed, Item, ProgramGroup
 from paddock.surfaces.client.ray.frames import (
     MAX_BATCH,
@@ -33,7 +35,8 @@ from paddock.surfaces.client.ray.frames import (
     write_batch,
     write_program,
 )
-from paddock.surfaces.client.ray.nodes import Resources, explain_missing, find_missing, place
+from paddock.surfaces.client.ray.nodes import Resources, explain_missing, find_missing, load_ray, place
+from paddock.surfaces.client.ray.purity import Purity
 from paddock.surfaces.client.ray.worker import run_batch
 
 MAX_RETRIES = 32
@@ -289,3 +292,36 @@ def _ignore(future: "asyncio.Future[object]") -> None:
     """Retrieve an error that nobody waits for, which asyncio would report otherwise."""
     if not future.cancelled():
         future.exception()
+
+
+async def map_on_ray(
+    programs: Iterable[Program] | AsyncIterable[Program],
+    settings: Settings,
+    origin: BatchOrigin,
+    runner: BatchRunner,
+    max_parallel: int | None,
+) -> AsyncGenerator[ProgramResult]:
+    """Yield results as the tasks of their programs end; `runner` refuses what policy does not allow.
+
+    Raises PaddockError without a cluster, and RequestError for a program that may have effects: of a list before
+    anything starts.
+    """
+    purity = Purity(settings, origin)
+
+    def check(program: Program) -> bool:
+        return purity.require_pure(program) and program.language in settings.runtimes.languages
+
+    ray = load_ray()
+    if isinstance(programs, Sequence):
+        for program in programs:
+            check(program)
+    terms = Terms(
+        workspace=str(origin.workspace),
+        actor=origin.actor,
+        timeout_ms=settings.runtimes.timeout_ms,
+        memory_bytes=settings.runtimes.memory_bytes,
+    )
+    driver = RayDriver(ray, terms, runner.run, max_parallel)
+    async with aclosing(driver.run(Feed(programs, check))) as results:
+        async for result in results:
+            yield result

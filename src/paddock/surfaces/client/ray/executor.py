@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from paddock.gate.batch.runner import BatchOrigin
 from paddock.policy.settings.schema import Settings
+from paddock.surfaces.client.arguments import read_whole_number
 from paddock.surfaces.client.executor import ENDED, map_in_order
 from paddock.surfaces.client.loop_thread import start_loop
 from paddock.surfaces.client.paddock import Paddock
 from paddock.surfaces.client.ray.nodes import load_ray
 from paddock.surfaces.client.ray.purity import Purity
-from paddock.surfaces.client.whole_numbers import read_whole_number
 
 if TYPE_CHECKING:
     from paddock.gate.batch.program import Program, ProgramResult

@@ -99,11 +99,16 @@ class Feed:
         queue = self._waiting.pop(group)
         if self._ended:
             most = min(most, -(-self._count // max(1, free)))
-        items = _take_some(queue, 1 if group.alone else most)
+        most = 1 if group.alone else most
+        items = [queue.popleft()]  # at least one, and not many large ones
+        size = items[0].size
+        while queue and len(items) < most and size + queue[0].size <= MAX_TASK_BYTES:
+            items.append(queue.popleft())
+            size += items[-1].size
         if queue:
             self._waiting[group] = queue  # behind the other groups
         self._count -= len(items)
-        self._bytes -= sum(item.size for item in items)
+        self._bytes -= size
         self._taken.set()
         return group, items
 
@@ -124,7 +129,9 @@ class Feed:
         try:
             number = 0
             async for program in _iterate(programs):
-                await self._add(Item(number, program, _measure(program)))
+                size = len(program.code) + len(program.stdin or b"") + sum(map(len, program.files.values()))
+                size += sum(len(case.stdin) + len(case.expect) for case in program.tests)
+                await self._add(Item(number, program, size))
                 number += 1
         except Exception as error:  # noqa: BLE001 - the caller gets it
             self._error = error
@@ -155,18 +162,3 @@ async def _iterate(programs: Iterable[Program] | AsyncIterable[Program]) -> Asyn
     else:
         for program in programs:
             yield program
-
-
-def _take_some(queue: deque[Item], most: int) -> list[Item]:
-    """Take up to `most` programs, at least one, and not many large ones."""
-    items = [queue.popleft()]
-    size = items[0].size
-    while queue and len(items) < most and size + queue[0].size <= MAX_TASK_BYTES:
-        items.append(queue.popleft())
-        size += items[-1].size
-    return items
-
-
-def _measure(program: Program) -> int:
-    own = len(program.code) + len(program.stdin or b"") + sum(map(len, program.files.values()))
-    return own + sum(len(case.stdin) + len(case.expect) for case in program.tests)

@@ -1,26 +1,28 @@
-"""The Ray task: runs the programs of a batch in this worker's own Paddock. Ray's workers import this module.
+"""The Ray task: runs the programs of a batch in this worker's own session. Ray's workers import this module.
 
-The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. Paddock has its event loop in another
-thread, so that its processes are looked after between two tasks as well. When the worker dies, its programs die.
+The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. A session has its event loop in
+another thread, so that its processes are looked after between two tasks as well. When the worker dies, its programs
+die.
 """
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from platformdirs import user_cache_path
 
 from paddock.gate.batch.program import Program, ProgramResult
-from paddock.gate.batch.runner import BatchOrigin
+from paddock.gate.batch.runner import BatchOrigin, BatchRunner
+from paddock.gate.open_paddock import open_paddock
 from paddock.model.errors import PaddockError
-from paddock.policy.settings.schema import RuntimeSettings
-from paddock.surfaces.client.blocking import BlockingPaddock
-from paddock.surfaces.client.paddock import Paddock
+from paddock.policy.settings.schema import RuntimeSettings, Settings
+from paddock.surfaces.client.arguments import choose_settings, find_workspace
+from paddock.surfaces.client.loop_thread import OpenLoop, start_loop
 from paddock.surfaces.client.ray.frames import (
     NodeAnswer,
     ProgramBatch,
@@ -30,6 +32,7 @@ from paddock.surfaces.client.ray.frames import (
     write_answer,
 )
 from paddock.surfaces.client.ray.purity import Purity
+from paddock.surfaces.client.requests import RunningSession
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -37,22 +40,31 @@ if TYPE_CHECKING:
 MAX_OUTPUT_CHARS = 32 * 1024 * 1024
 """Number of characters of output after which no further program of a batch starts."""
 _MAX_OPEN = 4
-"""Maximum number of open Paddocks in a worker, one for each workspace and caller; the one not used for longest ends."""
+"""Maximum number of open sessions in a worker, one for each workspace and caller; the one not used for longest ends."""
 _SIGNAL_S = 0.1
 """Time after which a cancellation is noticed, in seconds: a wait for a lock is not interrupted."""
 _END_S = 10.0
 """Maximum time that cancelled programs have to end, in seconds."""
 
-_open: dict[tuple[str, str], BlockingPaddock] = {}
+
+class _OpenSession(NamedTuple):
+    """A session that stays open in this worker, on an event loop of its own."""
+
+    loop: OpenLoop
+    settings: Settings
+    runner: BatchRunner
+
+
+_open: dict[tuple[str, str], _OpenSession] = {}
 
 
 def run_batch(data: bytes) -> bytes:
     """Run a batch and return its answer. It raises only what Ray raises to cancel it."""
     batch = read_batch(data)
     try:
-        paddock = _find_paddock(batch.terms)
+        session = _find_session(batch.terms)
         ended = Event()
-        future = paddock.submit(partial(_run_programs, batch, ended))
+        future = session.loop.submit(partial(_run_programs, batch, ended, session))
         return write_answer(_wait(future, ended))
     except (PaddockError, OSError) as error:
         return write_answer(NodeAnswer(refusal=shorten_reason(str(error))))
@@ -73,17 +85,26 @@ def _wait(future: "Future[NodeAnswer]", ended: Event) -> NodeAnswer:
         raise
 
 
-def _find_paddock(terms: Terms) -> BlockingPaddock:
-    """Return the open Paddock of a workspace and a caller. Raises PaddockError if it cannot be opened."""
+def _find_session(terms: Terms) -> _OpenSession:
+    """Return the open session of a workspace and a caller. Raises PaddockError if it cannot be opened."""
     key = terms.workspace, terms.actor
-    paddock = _open.pop(key, None)
-    if paddock is None:
-        paddock = BlockingPaddock(terms.workspace or find_empty_workspace(), actor=terms.actor)
-        paddock.__enter__()
+    found = _open.pop(key, None)
+    if found is None:
+        workspace = find_workspace(terms.workspace or find_empty_workspace())
+        settings = choose_settings(None, None, workspace)
+        loop, running = start_loop(_open_session(settings, workspace))
+        origin = BatchOrigin(workspace, terms.actor, "library")
+        found = _OpenSession(loop, settings, BatchRunner(running.execute_request, origin, settings.runtimes))
         if len(_open) == _MAX_OPEN:
-            _open.pop(next(iter(_open))).__exit__(None, None, None)
-    _open[key] = paddock  # at the end: used last
-    return paddock
+            _open.pop(next(iter(_open))).loop.end()
+    _open[key] = found  # at the end: used last
+    return found
+
+
+@asynccontextmanager
+async def _open_session(settings: Settings, workspace: Path) -> AsyncGenerator[RunningSession]:
+    async with open_paddock(settings, workspace) as opened:
+        yield RunningSession(opened)
 
 
 def find_empty_workspace() -> Path:
@@ -93,12 +114,12 @@ def find_empty_workspace() -> Path:
     return empty
 
 
-async def _run_programs(batch: ProgramBatch, ended: Event, paddock: Paddock) -> NodeAnswer:
+async def _run_programs(batch: ProgramBatch, ended: Event, session: _OpenSession) -> NodeAnswer:
     started = time.monotonic()
     results: list[ProgramResult] = []
-    slice_ = _Slice(batch, paddock, started)
+    slice_ = _Slice(batch, session.settings, started)
     try:
-        async with aclosing(paddock.map(slice_, max_parallel=1)) as found:
+        async with aclosing(session.runner.map(slice_, 1)) as found:
             async for result in found:
                 slice_.note_output(result)
                 results.append(result)
@@ -116,10 +137,10 @@ async def _run_programs(batch: ProgramBatch, ended: Event, paddock: Paddock) -> 
 class _Slice:
     """The programs of a batch that one task runs. The driver sends those again that are left when its time is over."""
 
-    def __init__(self, batch: ProgramBatch, paddock: Paddock, started: float) -> None:
+    def __init__(self, batch: ProgramBatch, settings: Settings, started: float) -> None:
         self._batch = batch
-        self._own = paddock.settings.runtimes
-        self._purity = Purity(paddock.settings, BatchOrigin(Path(os.sep), batch.terms.actor, "library"))
+        self._own = settings.runtimes
+        self._purity = Purity(settings, BatchOrigin(Path(os.sep), batch.terms.actor, "library"))
         self._until = started + batch.seconds
         self._chars = 0
         self.refusal = ""

@@ -1,7 +1,8 @@
-"""One execution on a server: its events for the listeners, its outcome, and its cancellation."""
+"""One execution on a server: its work as JSON, its events for the listeners, its outcome, and its cancellation."""
 
 import asyncio
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -9,9 +10,12 @@ from uuid import uuid4
 
 from paddock.foundation.cancellation import call_when_set, run_shielded
 from paddock.model.base import Json
-from paddock.model.errors import PaddockError
+from paddock.model.errors import PaddockError, RequestError
+from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.numbers import dumps
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
+from paddock.model.request import GuestRun, RuntimeRun, ServerCall, Work
+from paddock.model.work_files import InputFile
 from paddock.surfaces.client.remote.answers import make_answer, read_json
 from paddock.surfaces.client.remote.connection import ApiConnection, TryAgain, repeat
 
@@ -28,6 +32,51 @@ START_S = 5.0
 _PATH = "/v1/executions"
 _ID_PATTERN = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
 _STREAMS: Mapping[str, "Stream"] = {"stdout": "stdout", "stderr": "stderr"}
+_WRITTEN_OTHERWISE = {"kind", "runtime", "stdin", "access", "network", "hosts", "files", "output"}
+"""Fields of a program that the API has under another name, or in another form."""
+
+
+def make_body(work: Work, limits: LimitOverrides, calls: Calls, *, jit: bool) -> dict[str, Json]:
+    """Return the body of an execution. Raises RequestError for work that the API does not offer."""
+    match work:
+        case GuestRun() if work.computes:
+            body = {
+                "kind": "compute",
+                "code": work.source,
+                "input": work.input,
+                "deterministic": work.deterministic,
+                "partial": work.partial,
+                "jit": jit,
+            }
+        case GuestRun(profile="execute"):
+            body = {"kind": "run", "code": work.source, "input": work.input, "session": work.session}
+            body |= {"mode": calls, "jit": jit}
+        case RuntimeRun():
+            body = {  # what differs from the API's defaults
+                **work.model_dump(exclude_defaults=True, exclude=_WRITTEN_OTHERWISE),
+                "kind": "exec",
+                "language": work.runtime,
+                "stdin_base64": None if work.stdin is None else b64encode(work.stdin).decode(),
+                "access": work.access if "access" in work.model_fields_set else None,
+                "network": list(work.hosts) if work.hosts is not None else work.network,
+                "files": [_describe_file(file) for file in work.files] or None,
+                "combined": work.output.combined or None,
+                "keep": None if work.output.persist else False,
+            }
+        case ServerCall():
+            body = {"kind": "call", "server": work.server, "tool": work.tool, "arguments": work.arguments}
+        case _:
+            raise RequestError("the HTTP API does not offer this kind of work")
+    body |= {name: value for name, value in limits if value is not None}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _describe_file(file: InputFile) -> dict[str, Json]:
+    if file.data is not None:
+        return {"path": file.path, "base64": b64encode(file.data).decode()}
+    if file.workspace is not None:
+        return {"path": file.path, "workspace": file.workspace}
+    return {"path": file.path, "artifact": file.artifact}
 
 
 class Listeners(NamedTuple):
@@ -116,8 +165,12 @@ class RemoteExecution:
             case "call" if self._listeners.on_call is not None:
                 self._call(self._listeners.on_call, make_answer(CallRecord, await read_json(data)))
             case "output" if self._listeners.on_output is not None:
-                stream, text = _read_output(await read_json(data))
-                self._call(self._listeners.on_output, stream, text)
+                value = await read_json(data)
+                fields = cast("dict[str, Json]", value) if isinstance(value, dict) else {}
+                stream, text = _STREAMS.get(str(fields.get("stream"))), fields.get("text")
+                if stream is None or not isinstance(text, str):
+                    raise PaddockError("The server's event `output` has no stream or no text.")
+                self._call(self._listeners.on_output, stream, text.encode("utf-8", "replace"))
             case "outcome":
                 return make_answer(Outcome, await read_json(data))
             case "problem":
@@ -138,11 +191,3 @@ class RemoteExecution:
             listener(*values)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
             raise _ListenerFailed(error) from None
-
-
-def _read_output(value: Json) -> "tuple[Stream, bytes]":
-    fields = cast("dict[str, Json]", value) if isinstance(value, dict) else {}
-    stream, text = _STREAMS.get(str(fields.get("stream"))), fields.get("text")
-    if stream is None or not isinstance(text, str):
-        raise PaddockError("The server's event `output` has no stream or no text.")
-    return stream, text.encode("utf-8", "replace")

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,15 +21,19 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import Work
 from paddock.model.session import SessionInfo
 from paddock.policy.settings.loader import TOKEN_VARIABLE
-from paddock.surfaces.client.arguments import check_listeners, check_type, make_value, read_object
+from paddock.surfaces.client.arguments import (
+    check_listeners,
+    check_type,
+    make_value,
+    read_object,
+    read_whole_number,
+)
 from paddock.surfaces.client.paddock import OPEN_IT, Paddock
 from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES
-from paddock.surfaces.client.remote.bodies import make_body
 from paddock.surfaces.client.remote.connection import ApiConnection
-from paddock.surfaces.client.remote.execution import Listeners, RemoteExecution
+from paddock.surfaces.client.remote.execution import Listeners, RemoteExecution, make_body
 from paddock.surfaces.client.remote.sessions import RemoteSessions
 from paddock.surfaces.client.requests import LoopOrigin, choose_language
-from paddock.surfaces.client.whole_numbers import read_whole_number
 
 if TYPE_CHECKING:
     from paddock.model.outcome import OnConsole
@@ -65,21 +69,15 @@ def read_address(url: str, *, unencrypted: bool) -> httpx2.URL:
         raise ConfigurationError(f"{shown!r} is not the address of a server: {error}") from None
     if address.query or address.fragment:
         raise ConfigurationError(f"the address {shown!r} has a query or a fragment; leave it out")
-    if address.scheme == "http" and not (unencrypted or _is_local(address.host)):
+    is_local = address.host == "localhost"
+    with suppress(ValueError):  # a name
+        is_local = is_local or ip_address(address.host).is_loopback
+    if address.scheme == "http" and not (unencrypted or is_local):
         raise ConfigurationError(
             f"the token would cross the network to {address.host} unencrypted; give an address with https. If the "
             "network is trusted, pass unencrypted=True (on the command line: --unencrypted)"
         )
     return address.copy_with(path=address.path.rstrip("/"))
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def read_token(token: str | None, environment: Mapping[str, str] = os.environ) -> str:

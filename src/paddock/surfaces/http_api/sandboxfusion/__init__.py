@@ -6,5 +6,5 @@ Only pure programs run here: no workspace, no network except the program's own `
 Nothing in this contract keeps a client from sending a request again, and running a pure program again changes nothing.
 
 `routes` is the heart; `run_code`, `run_jupyter` and `program_tests` answer, by `running`, `programs`, `languages` and
-`files`. `errors` and `paths` are for the rest of the server.
+`files`. `errors` is for the rest of the server, too.
 """

@@ -5,7 +5,7 @@ request are ignored, and every field of an answer is always sent, null if it has
 """
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -17,6 +17,11 @@ _MAX_MEBIBYTES = 2**31 - 1
 DEFAULT_TOTAL_TIMEOUT = 45.0
 """The default of `total_timeout`, in seconds, which clients send even if nothing was asked for."""
 MAX_FETCHED_FILES = 100
+RUN_CODE_PATH: Final = "/run_code"
+RUN_JUPYTER_PATH: Final = "/run_jupyter"
+TEST_PROGRAM_PATH: Final = "/test_program"
+TEST_PROGRAM_STDIO_PATH: Final = "/test_program_stdio"
+PATHS = frozenset({RUN_CODE_PATH, RUN_JUPYTER_PATH, TEST_PROGRAM_PATH, TEST_PROGRAM_STDIO_PATH})
 MAX_CELLS = 1000
 MAX_TESTS = 1000
 

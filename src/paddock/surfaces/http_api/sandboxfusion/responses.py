@@ -45,7 +45,19 @@ def render_outcome(
     """Return the answer for an outcome. Raises Refused and InvalidRequest if nothing ran, for that reason."""
     program = outcome.program
     if program is not None and has_ended(outcome):
-        return _combine(outcome, program, entry, output, files or {})
+        result = render_command(outcome, program, output)
+        if program.phase == "compile" and entry.compiles:
+            return combine(result, None, files)
+        if program.phase == "run" and entry.launcher and program.exit_code == MISSING_EXIT_CODE:
+            # The launcher of a tool did not find it. A program could imitate that, for itself alone.
+            return render_missing_command(entry, "")
+        compiled = None
+        if entry.compiles:
+            seconds = program.compile_ms / 1000
+            compiled = CommandResult(
+                status="Finished", execution_time=seconds, return_code=0, stdout="", stderr=""
+            )
+        return combine(compiled, result, files)
     explanation = explain(outcome)
     if is_missing(outcome):
         return render_missing_command(entry, explanation)
@@ -101,32 +113,6 @@ def render_missing_command(entry: LanguageEntry, explanation: str) -> RunCodeRes
     return combine(result, None) if entry.compiles else combine(None, result)
 
 
-def _combine(
-    outcome: Outcome,
-    program: ProgramEnd,
-    entry: LanguageEntry,
-    output: ProgramOutput,
-    files: Mapping[str, str],
-) -> RunCodeResponse:
-    result = render_command(outcome, program, output)
-    if program.phase == "compile" and entry.compiles:
-        return combine(result, None, files)
-    if program.phase == "run" and _finds_no_tool(entry, program):
-        return render_missing_command(entry, "")
-    compiled = None
-    if entry.compiles:
-        seconds = program.compile_ms / 1000
-        compiled = CommandResult(
-            status="Finished", execution_time=seconds, return_code=0, stdout="", stderr=""
-        )
-    return combine(compiled, result, files)
-
-
-def _finds_no_tool(entry: LanguageEntry, program: ProgramEnd) -> bool:
-    """Return whether the launcher of a tool did not find it. A program could imitate that, for itself alone."""
-    return bool(entry.launcher) and program.exit_code == MISSING_EXIT_CODE
-
-
 def combine(
     compiled: CommandResult | None, run: CommandResult | None, files: Mapping[str, str] | None = None
 ) -> RunCodeResponse:
@@ -142,36 +128,26 @@ def combine(
 def render_command(outcome: Outcome, program: ProgramEnd, output: ProgramOutput) -> CommandResult:
     """Return the result of a program or compiler that ended."""
     out_of_time = outcome.status is Status.TIMEOUT
-    return CommandResult(
-        status="TimeLimitExceeded" if out_of_time else "Finished",
-        execution_time=outcome.usage.wall_ms / 1000,
-        return_code=None if out_of_time else _find_return_code(outcome, program),
-        stdout=output.stdout.decode("utf-8", "replace"),
-        stderr=_add_notes(output.stderr.decode("utf-8", "replace"), _list_notes(outcome)),
-    )
-
-
-def _find_return_code(outcome: Outcome, program: ProgramEnd) -> int:
-    if program.signal is not None:
-        return -program.signal
-    code = program.exit_code or 0
-    # A compiler that makes nothing ends with 0, and yet nothing can run.
-    return 1 if code == 0 and outcome.status is not Status.OK else code
-
-
-def _list_notes(outcome: Outcome) -> list[str]:
-    """Return what a client cannot see in the words of this contract, as lines for standard error."""
+    return_code: int | None = program.exit_code or 0
+    if out_of_time:
+        return_code = None
+    elif program.signal is not None:
+        return_code = -program.signal
+    elif return_code == 0 and outcome.status is not Status.OK:
+        return_code = 1  # a compiler that makes nothing ends with 0, and yet nothing can run
+    # What a client cannot see in the words of this contract follows as lines of standard error.
     notes: list[str] = []
     if outcome.redactions:
         removed = count(outcome.redactions, "secret")
         notes.append(f"{removed} removed from the output ([redaction] in the settings of the server)")
     if outcome.status not in {Status.OK, Status.FAILED, Status.TIMEOUT}:
         notes.append(explain(outcome))
-    return notes
-
-
-def _add_notes(text: str, notes: list[str]) -> str:
-    if not notes:
-        return text
-    begin = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{begin}" + "".join(f"paddock: {note}\n" for note in notes)
+    stderr = output.stderr.decode("utf-8", "replace")
+    begin = "" if not notes or not stderr or stderr.endswith("\n") else "\n"
+    return CommandResult(
+        status="TimeLimitExceeded" if out_of_time else "Finished",
+        execution_time=outcome.usage.wall_ms / 1000,
+        return_code=return_code,
+        stdout=output.stdout.decode("utf-8", "replace"),
+        stderr=f"{stderr}{begin}" + "".join(f"paddock: {note}\n" for note in notes),
+    )

@@ -23,6 +23,10 @@ from paddock.surfaces.http_api.sandboxfusion.errors import (
     reject_body,
 )
 from paddock.surfaces.http_api.sandboxfusion.models import (
+    RUN_CODE_PATH,
+    RUN_JUPYTER_PATH,
+    TEST_PROGRAM_PATH,
+    TEST_PROGRAM_STDIO_PATH,
     Body,
     RunCodeAnswer,
     RunCodeRequest,
@@ -31,12 +35,6 @@ from paddock.surfaces.http_api.sandboxfusion.models import (
     RunJupyterResponse,
     TestProgramRequest,
     TestProgramResponse,
-)
-from paddock.surfaces.http_api.sandboxfusion.paths import (
-    RUN_CODE_PATH,
-    RUN_JUPYTER_PATH,
-    TEST_PROGRAM_PATH,
-    TEST_PROGRAM_STDIO_PATH,
 )
 from paddock.surfaces.http_api.sandboxfusion.program_tests import run_assert_tests, run_stdio_tests
 from paddock.surfaces.http_api.sandboxfusion.run_code import run_code
@@ -115,32 +113,26 @@ async def _answer(
 ) -> Response:
     """Answer a request. Its body counts as buffered until the end, which bounds the memory of all that wait."""
     runner = PureRunner(call.tenant, call.server.workspace)
+    kind = call.request.headers.get("content-type")
+    if kind is not None and not _JSON_TYPE.fullmatch(kind.partition(";")[0].strip()):
+        return reject_body("model_attributes_type").respond()
     try:
-        _check_type(call.request)
         call.server.downloads.check_room()
         async with call.server.bodies.read(call.request, MAX_JSON_BYTES) as body:
-            _check_end(call)
+            if call.server.requests.ending:
+                return Refused(504, "The server is ending. Nothing started; it is safe to retry.").respond()
             given = await _read_body(body, model)
             async with _watch_client(call.request) as disconnected:
                 answer = await unless_stopped(run(given, runner), disconnected)
-        if answer is None:
-            raise _explain_cancellation(call)
+        if answer is None:  # it was cancelled; there may still be a client
+            if call.tenant.revoked.is_set():
+                return Refused(401, "The token was revoked while the program ran.").respond()
+            return Refused(500, "The program was cancelled, because the server ends.").respond()
         return call.server.downloads.respond_outcome(answer.model_dump_json(by_alias=True).encode())
     except (InvalidRequest, Refused) as error:
         return error.respond()
     except Problem as problem:
         return answer_problem(problem)
-
-
-def _check_end(call: HttpCall) -> None:
-    if call.server.requests.ending:
-        raise Refused(504, "The server is ending. Nothing started; it is safe to retry.")
-
-
-def _check_type(request: Request) -> None:
-    kind = request.headers.get("content-type")
-    if kind is not None and not _JSON_TYPE.fullmatch(kind.partition(";")[0].strip()):
-        raise reject_body("model_attributes_type")
 
 
 async def _read_body(body: bytes, model: type[B]) -> B:
@@ -156,13 +148,6 @@ async def _read_body(body: bytes, model: type[B]) -> B:
         return await asyncio.to_thread(model.model_validate_json, body)
     except ValidationError as problem:
         raise explain_validation(problem) from None
-
-
-def _explain_cancellation(call: HttpCall) -> Refused:
-    """Return the answer for programs that were cancelled, if there still is a client."""
-    if call.tenant.revoked.is_set():
-        return Refused(401, "The token was revoked while the program ran.")
-    return Refused(500, "The program was cancelled, because the server ends.")
 
 
 @asynccontextmanager

@@ -90,9 +90,15 @@ async def run_jupyter(body: RunJupyterRequest, runner: PureRunner) -> RunJupyter
     )
     fetched = FetchedFiles(paths, runner.hide_secrets)
     report: list[bytes] = []
+    timeout_ms = to_milliseconds(body.total_timeout)
+    if body.total_timeout == DEFAULT_TOTAL_TIMEOUT:  # the default is at most the maximum of policy
+        timeout_ms = min(timeout_ms, runner.tenant.settings.runtimes.timeout_ms)
+    limits = LimitOverrides(
+        timeout_ms=timeout_ms, memory_bytes=to_bytes(body.memory_limit), output_bytes=REPORT_BYTES
+    )
     outcome, output = await runner.run(
         work,
-        _make_limits(body, runner.tenant.settings.runtimes.timeout_ms),
+        limits,
         on_workdir=fetched.read if paths else None,
         on_raw_stdout=report.append,
     )
@@ -104,16 +110,6 @@ async def run_jupyter(body: RunJupyterRequest, runner: PureRunner) -> RunJupyter
     if fetched.refusal is not None:
         raise fetched.refusal
     return answer.model_copy(update={"files": fetched.contents})
-
-
-def _make_limits(body: RunJupyterRequest, max_timeout_ms: int) -> LimitOverrides:
-    """Return the limits of all cells. The default of the time limit is at most the maximum of policy."""
-    timeout_ms = to_milliseconds(body.total_timeout)
-    if body.total_timeout == DEFAULT_TOTAL_TIMEOUT:
-        timeout_ms = min(timeout_ms, max_timeout_ms)
-    return LimitOverrides(
-        timeout_ms=timeout_ms, memory_bytes=to_bytes(body.memory_limit), output_bytes=REPORT_BYTES
-    )
 
 
 def _render(

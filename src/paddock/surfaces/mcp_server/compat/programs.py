@@ -78,11 +78,11 @@ class CompatPrograms:
             return reject_compat_arguments(EXECUTE_TOOL, problem)
         except ConfigurationError as problem:
             _log.warning("repository %s: %s", name, problem)
-            return _build_error(
+            return build_error(
                 f"Repository {name} cannot be used: its settings are wrong; the server's log says how"
             )
         if outcome.status in _ERROR_STATUSES:
-            return _build_error(render.explain_outcome(outcome))
+            return build_error(render.explain_outcome(outcome))
         return _build_response(build_compat_response(outcome, work))
 
     async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
@@ -98,7 +98,7 @@ class CompatPrograms:
         except ValidationError as problem:
             return reject_compat_arguments(QUERY_TOOL, problem)
         except PaddockError as error:
-            return _build_error(str(error))
+            return build_error(str(error))
 
     async def _find_output(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
         """Return the result of a query, searched in each workspace until one has the output."""
@@ -112,7 +112,7 @@ class CompatPrograms:
         """Return the error for an unknown repository; None for a known one."""
         named = arguments.get("repoId")
         known = named is None or self._repositories.has_name(named)
-        return None if known else _build_error(f"Repository {named} not found")
+        return None if known else build_error(f"Repository {named} not found")
 
 
 def build_compat_program_tools(programs: ProgramTools, repositories: Repositories) -> list[McpTool]:
@@ -165,22 +165,17 @@ def build_compat_program_tools(programs: ProgramTools, repositories: Repositorie
 
 def build_compat_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     """Return the response to a program in the words of this profile."""
-    outcome = _report_busy_as_denied(outcome)
+    if outcome.error is not None and outcome.error.name == BUSY_ERROR_NAME:
+        # In this profile a program without a slot counts as denied.
+        reasons = (outcome.error.message.partition(":")[0],)
+        changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": reasons}
+        decision = outcome.decision.model_copy(update=changes)
+        outcome = outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
     response: dict[str, Json] = {**program_response(outcome, work)}
     response["status"] = _STATUS_WORDS.get(outcome.status, outcome.status.value)
     if outcome.status is Status.UNAVAILABLE:
         response["exitCode"] = _EXIT_NOT_STARTED
     return response
-
-
-def _report_busy_as_denied(outcome: Outcome) -> Outcome:
-    """Return an outcome as the compat profile reports it: a program without a slot counts as denied."""
-    if outcome.error is None or outcome.error.name != BUSY_ERROR_NAME:
-        return outcome
-    reasons = (outcome.error.message.partition(":")[0],)
-    changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": reasons}
-    decision = outcome.decision.model_copy(update=changes)
-    return outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
 
 
 def _build_integer_schema(minimum: int, maximum: int, default: int | None = None) -> dict[str, Json]:
@@ -193,5 +188,6 @@ def _build_response(response: dict[str, Json]) -> ToolAnswer:
     return ToolAnswer([text_block(compact(response))], response)
 
 
-def _build_error(text: str) -> ToolAnswer:
+def build_error(text: str) -> ToolAnswer:
+    """Return the answer of a tool of this profile that failed."""
     return ToolAnswer([text_block(text)], is_error=True)

@@ -1,21 +1,35 @@
-"""The tools of the compat profile, with their exact texts."""
+"""The compat profile as a whole, and its tools, with their exact texts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from paddock.engines.servers.catalog.provisioning.service import NO_MATCH
 from paddock.engines.servers.catalog.search import compute_confidence, keyword_search
+from paddock.foundation.schema.check import Problem
+from paddock.gate.gate import Gate
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
 from paddock.model.limits import KIB, LimitOverrides
-from paddock.model.outcome import Outcome, Status
+from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.policy.settings.profiles import ExecuteLimits
+from paddock.surfaces.mcp_server.compat.programs import build_compat_program_tools, build_error
+from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.forwarded_results import build_result
 from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
+from paddock.surfaces.mcp_server.tools.compute import ANNOTATIONS, run_computation
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S
+from paddock.surfaces.mcp_server.tools.programs import ProgramTools
 from paddock.surfaces.rendering import render
+from paddock.surfaces.rendering.computation import (
+    COMPAT_LIMITS,
+    Envelope,
+    InvalidInput,
+    build_refused_envelope,
+    convert_request,
+)
 
 if TYPE_CHECKING:
     from paddock.engines.servers.catalog.provisioning.service import ProvisionMatch
@@ -24,6 +38,18 @@ if TYPE_CHECKING:
 NO_OUTPUT = "(no output)"
 MAX_CODE_BYTES = 50 * KIB
 """Maximum size of a program, in bytes of UTF-8, unless settings name another one."""
+COMPUTE_TOOL = "code.sandbox.js.run"
+
+_COMPUTE_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "source": {"type": "string"},
+        "input": {"type": "string"},
+        "limits": {"type": "object", "properties": COMPAT_LIMITS},
+    },
+    "required": ["source"],
+}
+"""The compat tool overlooks members that it does not know."""
 
 
 class CompatTools:
@@ -104,7 +130,13 @@ class CompatTools:
         outcome = await caller.execute(self._opened.gate, request)
         if outcome.ok:
             return build_result(outcome)
-        return _build_error(_explain_failure(outcome, server, tool))
+        message = outcome.error.message if outcome.error else outcome.status.value
+        if outcome.status is Status.UNAVAILABLE:
+            begun = f"Failed to connect to server {server}: "
+            message = begun + message.removeprefix(begun)
+        elif outcome.status is not Status.INVALID:
+            message = f"Error calling {tool} on {server}: {message}"
+        return build_error(message)
 
     async def execute_code(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Run a program and return console lines and value as one text."""
@@ -116,12 +148,28 @@ class CompatTools:
         text = render.output_text(outcome)
         if outcome.ok:
             return ToolAnswer([text_block(text or NO_OUTPUT)])
-        return _build_error(
+        return build_error(
             "\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text]))
         )
 
     def _build_request(self, work: Work, caller: McpCaller) -> ExecutionRequest:
         return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=self._workspace, work=work)
+
+
+def build_compat_profile(
+    opened: "OpenPaddock",
+    workspace: Path,
+    programs: ProgramTools,
+    repositories: Repositories,
+    limits: ExecuteLimits,
+) -> list[McpTool]:
+    """Return the tools of the compat profile, whose arguments and texts are exact."""
+    tools = [
+        *build_compat_tools(opened, workspace, limits),
+        *build_compat_program_tools(programs, repositories),
+        _build_compute_tool(opened.gate, workspace),
+    ]
+    return [replace(tool, exact=True) for tool in tools]
 
 
 def build_compat_tools(opened: "OpenPaddock", workspace: Path, limits: ExecuteLimits) -> list[McpTool]:
@@ -181,31 +229,49 @@ def _describe_match(match: "ProvisionMatch", *, auto: bool) -> dict[str, Json]:
     return {**facts, "trusted": match.trusted, "autoProvisionable": match.allowed} if auto else facts
 
 
-def _explain_failure(outcome: Outcome, server: str, tool: str) -> str:
-    message = outcome.error.message if outcome.error else outcome.status.value
-    match outcome.status:
-        case Status.INVALID:
-            return message
-        case Status.UNAVAILABLE:
-            begun = f"Failed to connect to server {server}: "
-            return begun + message.removeprefix(begun)
-        case _:
-            return f"Error calling {tool} on {server}: {message}"
+def _build_compute_tool(gate: Gate, workspace: Path) -> McpTool:
+    """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
+
+    def render_lines(done: Envelope) -> ToolAnswer:
+        lines = [text_block(line) for line in (done.stdout, done.stderr) if line]
+        return ToolAnswer(lines, is_error=not done.ok)
+
+    async def compute(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
+        done, _ = await run_computation(
+            caller, gate, workspace, lambda: convert_request(cast("Json", arguments)), exact=False
+        )
+        return render_lines(done)
+
+    def explain(_tool: McpTool, given: Json, problems: tuple[Problem, ...]) -> ToolAnswer:
+        refused = InvalidInput("; ".join(problem.text for problem in problems))
+        try:
+            convert_request(given)
+        except InvalidInput as problem:
+            refused = problem
+        return render_lines(build_refused_envelope(refused))
+
+    return McpTool(
+        name=COMPUTE_TOOL,
+        title="Compute a text",
+        description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",
+        input_schema=_COMPUTE_SCHEMA,
+        run=compute,
+        annotations=ANNOTATIONS,
+        explain=explain,
+    )
 
 
-def _reject_arguments(tool: McpTool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+def _reject_arguments(tool: McpTool, arguments: Json, problems: tuple[Problem, ...]) -> ToolAnswer:
     given = cast("dict[str, Any]", arguments if isinstance(arguments, dict) else {})
     required = cast("list[str]", tool.input_schema["required"])
     missing = [name for name in required if not given.get(name)]
-    return _report_missing(required) if missing else _build_error("\n".join(problems))
+    if missing:
+        return _report_missing(required)
+    return build_error("\n".join(problem.text for problem in problems))
 
 
 def _report_missing(names: list[str]) -> ToolAnswer:
-    return _build_error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
-
-
-def _build_error(text: str) -> ToolAnswer:
-    return ToolAnswer([text_block(text)], is_error=True)
+    return build_error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
 
 
 def _build_json_answer(value: Json) -> ToolAnswer:

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 
-from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import CLOSE_HEADER, App, Receive, Scope, Send, send_text
 from paddock.surfaces.http_server.endpoint import MCP_PATH, Endpoint
 from paddock.surfaces.http_server.entry import HttpEntry, OneToken
 from paddock.surfaces.http_server.idle_connections import IdleConnections
 from paddock.surfaces.http_server.serving import serve_application
-from paddock.surfaces.mcp_server.exact_numbers import AllDigits
-from paddock.surfaces.mcp_server.http.abandoned import AbandonedSessions
-from paddock.surfaces.mcp_server.http.inbound import Inbound
-from paddock.surfaces.mcp_server.http.probes import PROBE_PATHS, Probes
-from paddock.surfaces.mcp_server.http.session_limits import SessionLimit
+from paddock.surfaces.mcp_server.http.inbound import AllDigits, Inbound
+from paddock.surfaces.mcp_server.http.sessions import AbandonedSessions, SessionLimit
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.stdio import MAX_LINE_BYTES
 from paddock.surfaces.tenants.refusals import Refusals
@@ -29,6 +26,8 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
 METRICS_PATH = "/metrics"
+_LIVENESS_PATH = "/livez"
+PROBE_PATHS = frozenset({_LIVENESS_PATH, "/readyz", "/health"})
 MAX_SESSIONS = 64
 """Maximum number of sessions of 2025-11-25. Beyond it, the longest idle session is ended; without an idle one the
 answer is 503.
@@ -36,6 +35,34 @@ answer is 503.
 MAX_CONNECTIONS = 256
 
 Metrics = Callable[[], Awaitable[bytes]]
+
+
+class Probes:
+    """An ASGI application that answers health checks for load balancers and kubelets, and passes everything else on.
+
+        /livez            200 as long as the server answers
+        /readyz, /health  200, and 503 once the server is ending
+
+    They need no token, and contain no facts about the machine. `Host` is not checked here, because a kubelet uses the
+    address of its pod. By DNS rebinding a web page could learn only that a server listens, which the error for any
+    other path reveals, too.
+    """
+
+    def __init__(self, app: App, is_ready: Callable[[], bool]) -> None:
+        self._app = app
+        self._is_ready = is_ready
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass the request on."""
+        path = scope["path"] if scope["type"] == "http" else None
+        if path not in PROBE_PATHS:
+            await self._app(scope, receive, send)
+        elif scope["method"] not in ("GET", "HEAD"):
+            await send_text(send, 405, b"Probes are read with GET.\n", (b"allow", b"GET, HEAD"), CLOSE_HEADER)
+        else:
+            ready = path == _LIVENESS_PATH or self._is_ready()
+            status, text = (200, b"ok\n") if ready else (503, b"unavailable\n")
+            await send_text(send, status, text, (b"cache-control", b"no-store"), CLOSE_HEADER)
 
 
 class MetricsEndpoint:

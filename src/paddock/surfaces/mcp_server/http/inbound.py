@@ -5,8 +5,11 @@ a body that is no JSON-RPC message       400, as over stdio
 an id that is in flight in its session   400: the library would answer only the second request
 GET that resumes a stream                a new stream: events are not stored, so none can be sent again
 any request while the server ends        503 with a retry time, except requests that continue a started call
+
+`AllDigits` preserves numbers that it would round.
 """
 
+import json
 from collections.abc import MutableMapping
 from contextlib import ExitStack
 from math import ceil
@@ -14,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 
-from paddock.model.numbers import dumps
+from paddock.model.numbers import NumberTooLongError, dumps, loads, mark_numbers, may_lose, unmark_text
 from paddock.surfaces.http_server.asgi import (
     CLOSE_HEADER,
     App,
@@ -25,7 +28,7 @@ from paddock.surfaces.http_server.asgi import (
     send_text,
 )
 from paddock.surfaces.http_server.endpoint import MCP_PATH
-from paddock.surfaces.mcp_server.http.abandoned import SESSION_HEADER
+from paddock.surfaces.mcp_server.http.sessions import SESSION_HEADER
 from paddock.surfaces.mcp_server.pending_calls import find_run_to_fetch
 from paddock.surfaces.mcp_server.requests import LISTEN_METHOD, SERVER_ENDING, InFlightRequests
 from paddock.surfaces.mcp_server.stdio import (
@@ -121,7 +124,9 @@ class Inbound:
         if not isinstance(message, JSONRPCRequest):
             await self._app(scope, replay, send)
             return
-        if self._requests.ending and not _is_continuation(message):
+        # A request with a state brings answers for a call that waits for them.
+        continues = (message.params or {}).get("requestState") is not None
+        if self._requests.ending and not continues:
             await self._refuse_late(send)
             return
         if await self._forward(message, scope, receive, send, body):
@@ -134,8 +139,14 @@ class Inbound:
             await self._app(scope, replay, send)
         else:
             with ExitStack() as flight:
+
+                async def end_flight_and_send(message: MutableMapping[str, Any]) -> None:
+                    if message["type"] == "http.response.body" and not message.get("more_body", False):
+                        flight.close()  # with the answer, a client may use the id again
+                    await send(message)
+
                 flight.enter_context(self._requests.in_flight(key))
-                await self._app(scope, replay, _end_flight_on_answer(flight, send))
+                await self._app(scope, replay, end_flight_and_send)
 
     async def _forward(
         self, request: JSONRPCRequest, scope: Scope, receive: Receive, send: Send, body: bytes
@@ -145,8 +156,18 @@ class Inbound:
         In a session of 2025-11-25 it is refused: the other replica does not know that session.
         """
         forwarder: Forwarder | None = scope.get(FORWARDING_KEY)
-        for name in _list_names(request) if forwarder is not None else ():
-            assert forwarder is not None
+        if forwarder is None:
+            return False
+        # The names of what a request is about and one replica has: a paused or waiting call, a session.
+        params = request.params or {}
+        arguments = params.get("arguments")
+        names = [params.get("requestState")]
+        if isinstance(arguments, dict):
+            given = cast("dict[str, Any]", arguments)
+            names += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
+        for name in names:
+            if not isinstance(name, str):
+                continue
             if (owner := await forwarder.find_owner(scope, name)) is None:
                 continue
             if header_values(scope, SESSION_HEADER):
@@ -159,6 +180,32 @@ class Inbound:
 
     async def _refuse_late(self, send: Send) -> None:
         await send_text(send, 503, f"{SERVER_ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE_HEADER)
+
+
+class AllDigits:
+    """An ASGI application whose requests and answers keep the digits of numbers. Bodies of requests come whole.
+
+    The library parses doubles over HTTP, so that numbers that no double represents pass it marked. Only arguments are
+    marked: elsewhere the library checks that numbers are numbers.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and return its answer."""
+
+        async def receive_marked() -> MutableMapping[str, Any]:
+            message = await receive()
+            body = message.get("body", b"")
+            return {**message, "body": _mark_arguments(body)} if may_lose(body) else message
+
+        async def send_unmarked(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.body" and "body" in message:
+                message = {**message, "body": unmark_text(message["body"], as_long=True)}
+            await send(message)
+
+        await self._app(scope, receive_marked, send_unmarked)
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
@@ -175,31 +222,16 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
-    """Return a `send` that also ends the request's flight: with the answer, a client may use the id again."""
-
-    async def send_and_close(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
-            flight.close()
-        await send(message)
-
-    return send_and_close
-
-
-def _list_names(request: JSONRPCRequest) -> list[str]:
-    """Return the names of what a request is about and one replica has: a paused or waiting call, a session."""
-    params = request.params or {}
-    arguments = params.get("arguments")
-    found = [params.get("requestState")]
-    if isinstance(arguments, dict):
-        given = cast("dict[str, Any]", arguments)
-        found += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
-    return [each for each in found if isinstance(each, str)]
-
-
-def _is_continuation(request: JSONRPCRequest) -> bool:
-    """Return whether a request brings answers for a call that waits for them."""
-    return (request.params or {}).get("requestState") is not None
+def _mark_arguments(body: bytes) -> bytes:
+    try:
+        document = cast("dict[str, Any]", loads(body.decode()))
+        params = document["params"]
+        params["arguments"] = mark_numbers(params["arguments"])
+        return json.dumps(document).encode()
+    except NumberTooLongError:
+        return b""  # the library reports that this is not JSON
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return body  # the library reports the fault
 
 
 async def _send_refusal(send: Send, text: str, code: int = INVALID_REQUEST) -> None:

@@ -41,8 +41,12 @@ def build_code_tools(
     """
 
     async def execute_code(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
-        if isinstance(work := _build_run(arguments), ToolAnswer):
-            return work
+        try:
+            work = GuestRun(
+                source=arguments["code"], input=arguments.get("input"), session=arguments.get("session")
+            )
+        except ValidationError as problem:  # the session is no handle
+            return reject_arguments("execute_code", problem)
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
         request = _build_request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
@@ -71,7 +75,15 @@ def build_code_tools(
             name="execute_code",
             title="Run a program",
             description=EXECUTE_CODE,
-            input_schema=_build_program_schema(jit=jit),
+            input_schema=object_schema(
+                ["code"],
+                code={"type": "string"},
+                input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
+                timeout_ms={"type": "integer", "minimum": 1},
+                session={"type": "string", "description": '"new", or handle'},
+                mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
+                **(_JIT_PARAMETER if jit else {}),
+            ),
             run=execute_code,
             output_schema=build_schema(CodeAnswer),
             annotations={"destructiveHint": True, "openWorldHint": True},
@@ -91,27 +103,6 @@ def build_code_tools(
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
     ]
-
-
-def _build_run(arguments: Arguments) -> GuestRun | ToolAnswer:
-    """Return the program, or the answer for what is no handle of a session."""
-    session = arguments.get("session")
-    try:
-        return GuestRun(source=arguments["code"], input=arguments.get("input"), session=session)
-    except ValidationError as problem:
-        return reject_arguments("execute_code", problem)
-
-
-def _build_program_schema(*, jit: bool) -> dict[str, Json]:
-    return object_schema(
-        ["code"],
-        code={"type": "string"},
-        input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
-        timeout_ms={"type": "integer", "minimum": 1},
-        session={"type": "string", "description": '"new", or handle'},
-        mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
-        **(_JIT_PARAMETER if jit else {}),
-    )
 
 
 def _build_request(

@@ -207,15 +207,11 @@ def _build_answer(
 
 def _list_notes(listing: "ToolListing") -> list[str]:
     """Return which tools are missing, and why."""
-    notes = [_explain_unavailable(name, why) for name, why in listing.failures.items()]
+    notes = [f"not available: {name}: {cut_text(why, 200)}" for name, why in listing.failures.items()]
     notes += [f"note: {cut_text(listing.ranking, 500)}"] if listing.ranking else []
     return notes + [
         f"note: {name}: {cut_text(why, 200)}" for name, each in listing.notes.items() for why in each
     ]
-
-
-def _explain_unavailable(server: str, why: str) -> str:
-    return f"not available: {server}: {cut_text(why, 200)}"
 
 
 def _explain_no_match(listing: "ToolListing", server: str | None) -> str:

@@ -23,7 +23,6 @@ from paddock.surfaces.mcp_server.toolbox import (
 from paddock.surfaces.rendering import answers
 
 if TYPE_CHECKING:
-    from paddock.engines.servers.catalog.provisioning.service import ProvisionMatch
     from paddock.gate.open_paddock import OpenPaddock
 
 PROVISION_SERVER = (
@@ -131,7 +130,15 @@ class ProvisionTools:
         known: list[ServerFacts] = [{"name": name, "enabled": enabled} for name, enabled in configured]
         data: ServersAnswer = {"status": "ok", "servers": known}
         if intent and intent.strip():
-            data["offers"] = [_describe_offer(each) for each in provisioning.answer_intent(intent).matches]
+            data["offers"] = [
+                {
+                    "name": each.offer.name if each.offer.is_unique else each.offer.address,
+                    "description": each.offer.description,
+                    "confidence": each.confidence,
+                    "trusted": each.trusted,
+                }
+                for each in provisioning.answer_intent(intent).matches
+            ]
             if not data["offers"]:
                 data["note"] = NOTHING_FITS if provisioning.has_list() else NO_LIST
         return _render_answer(data, self._cap)
@@ -163,16 +170,6 @@ def build_provision_tool(opened: "OpenPaddock", workspace: Path, cap: int) -> Mc
         output_schema=build_schema(ServersAnswer),
         annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
-
-
-def _describe_offer(match: "ProvisionMatch") -> OfferFacts:
-    offer = match.offer
-    return {
-        "name": offer.name if offer.is_unique else offer.address,
-        "description": match.offer.description,
-        "confidence": match.confidence,
-        "trusted": match.trusted,
-    }
 
 
 def _render_answer(data: ServersAnswer, cap: int) -> ToolAnswer:

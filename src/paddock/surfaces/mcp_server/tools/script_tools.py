@@ -122,16 +122,12 @@ class ScriptTools:
             )
         text = render_value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
         if len(text) <= self._cap:
-            return ToolAnswer([text_block(text)], _convert_to_data(outcome.value))
+            value = outcome.value
+            is_data = isinstance(value, dict) and _is_shallow(value)  # pyright: ignore[reportUnknownArgumentType]
+            return ToolAnswer([text_block(text)], cast("Json", value) if is_data else None)
         return await self._overflow.add_handle(
             outcome, ToolAnswer([text_block(cut_text(text, self._cap))]), what=name
         )
-
-
-def _convert_to_data(value: Json) -> Json:
-    """Return a value as structured data for clients: an object within the maximum depth."""
-    is_object = isinstance(value, dict)
-    return cast("Json", value) if is_object and _is_shallow(value) else None
 
 
 def _is_shallow(value: Json) -> bool:

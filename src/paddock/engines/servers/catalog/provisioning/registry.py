@@ -41,7 +41,13 @@ async def refresh_list(source: str, target: Path) -> int:
             f"servers.registry_source: {source}: only https addresses and files are allowed"
         )
     else:
-        entries = _read_page(await asyncio.to_thread(_read_file, source), source)[0]
+        try:
+            data = await asyncio.to_thread(lambda: read_bounded(Path(source).expanduser(), MAX_FILE_BYTES))
+        except OSError as error:
+            raise ConfigurationError(f"{source}: cannot be read: {error.strerror}") from None
+        except RuntimeError as error:  # there is no home directory
+            raise ConfigurationError(f"{source}: cannot be read: {error}") from None
+        entries = _read_page(data, source)[0]
     new = target.with_name(f"{target.name}.new")
     try:
         make_private(target.parent)
@@ -55,18 +61,19 @@ async def refresh_list(source: str, target: Path) -> int:
     return count
 
 
-def _read_file(file: str) -> bytes:
-    try:
-        return read_bounded(Path(file).expanduser(), MAX_FILE_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
-    except RuntimeError as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
-
-
 async def _fetch_entries(address: str) -> list[Any]:
+    try:
+        url = httpx2.URL(address)
+        read_url_authority(url)
+    except httpx2.InvalidURL:
+        url = None
+    if url is None or not url.host or not is_port(url.port):
+        raise ConfigurationError(
+            f"servers.registry_source: {address}: this is not a valid address; write https://HOST/PATH, "
+            f"where a port is 1 to {MAX_PORT}"
+        )
     entries: list[Any] = []
-    url, room = _check_url(address), MAX_FILE_BYTES
+    room = MAX_FILE_BYTES
     shown = strip_credentials(address)
     headers = {"accept-encoding": "identity"}
     async with httpx2.AsyncClient(
@@ -81,21 +88,6 @@ async def _fetch_entries(address: str) -> list[Any]:
                 return entries
             url = url.copy_set_param("cursor", cursor)
     raise ConfigurationError(f"{shown}: the list has more than {MAX_PAGES} pages")
-
-
-def _check_url(address: str) -> httpx2.URL:
-    """Return an address. Raises ConfigurationError."""
-    try:
-        url = httpx2.URL(address)
-        read_url_authority(url)
-    except httpx2.InvalidURL:
-        url = None
-    if url is None or not url.host or not is_port(url.port):
-        raise ConfigurationError(
-            f"servers.registry_source: {address}: this is not a valid address; write https://HOST/PATH, "
-            f"where a port is 1 to {MAX_PORT}"
-        )
-    return url
 
 
 async def _fetch_page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) -> bytes:

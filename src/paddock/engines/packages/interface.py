@@ -1,13 +1,35 @@
-"""The packages that a program asks for, and the interpreter that they are for."""
+"""What callers give and get: the packages that are wanted, the environment, its progress, and why there is none."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from paddock.model.canonical import canonical
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import Status
 from paddock.model.packages import INSTALLERS, Installer, PackageEnvironment
+
+on_progress: ContextVar[Callable[[str], None] | None] = ContextVar("on_progress", default=None)
+"""Receives one line for each step of an installation, which the command line prints on standard error. Must not
+raise."""
+
+
+def report_progress(text: str) -> None:
+    """Pass on one line of progress."""
+    if (receive := on_progress.get()) is not None:
+        receive(text)
+
+
+class PackagesError(PaddockError):
+    """Packages cannot be provided. `status` is that of the program, which did not start; `hint` is the remedy."""
+
+    def __init__(self, message: str, hint: str = "", *, status: Status = Status.UNAVAILABLE) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.status = status
 
 
 class WantedPackages(NamedTuple):

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.engines.programs.path_rewrite import PathRewriter
+from paddock.engines.programs.running_task import PathRewriter
 
 FOLDER = Path("/tmp/paddock-0123456789abcdef/1")
 PLACE = f"{FOLDER}/code.py".encode()

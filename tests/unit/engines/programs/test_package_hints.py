@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.engines.programs.package_commands import advise_on_installation
+from paddock.engines.programs.package_hints import advise_on_installation
 
 PEP_668 = "error: externally-managed-environment"
 NPM = "npm error code EAI_AGAIN"
