@@ -180,7 +180,12 @@ def _decide_by_file(
         remedy = remedy or _suggest_rule(host, port, file.origin)
         reason = f"{where} is not allowed by any of the {name}; {remedy}"
         return HostDecision(effect="deny", rule=name, reason=reason)
-    networks = (tuple(network for _, rule in concerned for network in _list_networks(rule)),)
+    allowed: list[str] = []
+    for _, rule in concerned:
+        allowed += rule.addresses
+        if read_address(rule.host.removeprefix("*.")):  # a rule that names an address names its network
+            allowed.append(rule.host)
+    networks = (tuple(allowed),)
     asking = [
         (number, rule)
         for number, rule in concerned
@@ -198,11 +203,6 @@ def _decide_by_file(
         or f"{'sending' if asked else 'connecting to'} {where} needs a person's approval, says {name}"
     )
     return HostDecision(effect="ask", rule=name, reason=why, networks=networks, asked_request=asked)
-
-
-def _list_networks(rule: NetworkRule) -> tuple[str, ...]:
-    """Return the networks that a host of the rule may be in; a rule that names an address names its network."""
-    return (*rule.addresses, rule.host) if read_address(rule.host.removeprefix("*.")) else rule.addresses
 
 
 def _suggest_rule(host: str, port: int, origin: str) -> str:

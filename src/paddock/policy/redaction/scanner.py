@@ -324,7 +324,11 @@ def _find_matches(
                 line = find_line(data, match.start)
                 applies = rule.applies_to(data[line[0] : line[1]].lower())
             if match.crosses:
-                alone.update(_find_lines(data, line, match.end))
+                alone.add(line)
+                following = line
+                while following[1] < match.end:
+                    following = find_line(data, following[1] + 1)
+                    alone.add(following)
             elif applies:
                 matches.append((line, match))
         yield None
@@ -334,14 +338,6 @@ def _find_matches(
         lowered = line_alone.lower()
         for rule in (rule for rule in rules if rule.applies_to(lowered)):
             yield from (match and match.move(start) for match in rule.find(line_alone, refused))
-
-
-def _find_lines(data: bytes, line: tuple[int, int], end: int) -> Iterator[tuple[int, int]]:
-    """Yield a line, and those that follow it up to a position."""
-    yield line
-    while line[1] < end:
-        line = find_line(data, line[1] + 1)
-        yield line
 
 
 def find_line(data: bytes, position: int) -> tuple[int, int]:

@@ -93,9 +93,22 @@ def load(
         ("workspace", workspace / FILE_NAME),
     ]
     layers = [layer for name, path in files if (layer := _file_layer(name, path))]
-    layers.append(_text_layer("environment", _from_environment(environment)))
+    texts: dict[str, tuple[str, str]] = {}
+    for name, text in environment.items():
+        if not name.startswith(PREFIX) or name in (TOKEN_VARIABLE, SERVER_VARIABLE):
+            continue
+        if name not in _VARIABLES:
+            raise ConfigurationError(f"{name}: unknown variable{suggest(name, list(_VARIABLES))}")
+        texts[_VARIABLES[name]] = (text, name)
+    layers.append(_text_layer("environment", texts))
+    flat = dict(_flatten_groups(flags or {}))
+    for key in flat:
+        if key in FILES_ONLY_KEYS:
+            raise FlagError(f"--set {key}: this can only be set in a settings file")
+        if key not in _DEFAULTS and key not in RENAMED_KEYS:
+            raise FlagError(f"--set {key}: unknown key{suggest(key, list(_DEFAULTS))}")
     try:
-        layers.append(_text_layer("flags", _from_flags(flags or {})))
+        layers.append(_text_layer("flags", {key: (value, f"--set {key}") for key, value in flat.items()}))
     except ConfigurationError as problem:
         raise FlagError(str(problem)) from None
     return merge(layers, owner_file=str(user))
@@ -207,27 +220,6 @@ def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Settin
     names = {key: label for key, (_, label) in given.items()}
     values, where = _validate_layer(tree, lambda key: names.get(key, name), None)
     return SettingsLayer(name, values, {key: where(key) for key in values})
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    texts: dict[str, tuple[str, str]] = {}
-    for name, text in environment.items():
-        if not name.startswith(PREFIX) or name in (TOKEN_VARIABLE, SERVER_VARIABLE):
-            continue
-        if name not in _VARIABLES:
-            raise ConfigurationError(f"{name}: unknown variable{suggest(name, list(_VARIABLES))}")
-        texts[_VARIABLES[name]] = (text, name)
-    return texts
-
-
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    flat = dict(_flatten_groups(flags))
-    for key in flat:
-        if key in FILES_ONLY_KEYS:
-            raise ConfigurationError(f"--set {key}: this can only be set in a settings file")
-        if key not in _DEFAULTS and key not in RENAMED_KEYS:
-            raise ConfigurationError(f"--set {key}: unknown key{suggest(key, list(_DEFAULTS))}")
-    return {key: (value, f"--set {key}") for key, value in flat.items()}
 
 
 def _flatten_groups(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
