@@ -93,7 +93,7 @@ class ConfinedProcess(ServerChild):
         if (running := self._running) is not None:
             self.stopping = not running.result.done()
             await asyncio.wait({running.result}, timeout=GRACE_MS / 1000)
-            running.cancel()
+            running.kill()
             await asyncio.wait({running.result}, timeout=_END_S)
         self._output.close()
         await self._on_end()
