@@ -71,7 +71,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     ],
 )
 def test_the_message_names_who_can_answer(tmp_path: Path, *, has_users: bool, remedy: str) -> None:
-    inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
+    inbox, name = QuestionDirectory(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], has_users=has_users)
