@@ -16,7 +16,7 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO, Protocol
 
 from paddock.model.artifact import STREAMS, Handle, RunFacts, Stream
 from paddock.model.capture import HeadAndTail
@@ -24,9 +24,6 @@ from paddock.model.errors import ArtifactError
 from paddock.model.program import CapturedStream
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.redaction.stream import StreamRedactor
-
-if TYPE_CHECKING:
-    from paddock.record.output.artifacts import Artifacts
 
 OnOutput = Callable[[Stream, bytes], None]
 """Receives redacted output as it arrives, in order. Must not block and must not raise."""
@@ -38,6 +35,39 @@ _SMALL_BYTES, _SMALL_WINDOW_BITS = 512, 9
 """Up to so many bytes, zlib's minimum window is enough, which takes a fifth of the time to set up."""
 _MAX_MEMORY_BYTES = 256 * 1024
 """Maximum compressed bytes of a stream that stay in memory."""
+
+
+class ArtifactWriter(Protocol):
+    """What a recording needs of the artifact store."""
+
+    def begin(self, workspace: Path) -> Handle:
+        """Return the handle of a new artifact, prepared as far as possible without its output. Raises ArtifactError."""
+        ...
+
+    def is_quick(self, size: int) -> bool:
+        """Return whether writing so many bytes takes less time than starting a thread."""
+        ...
+
+    def put(self, handle: Handle, tracks: Mapping[Stream, "RecordedStream"]) -> None:
+        """Write the recorded streams. On ArtifactError, nothing of the artifact is left."""
+        ...
+
+    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, "RecordedStream"]) -> None:
+        """Make the artifact readable. On ArtifactError, nothing of it is left."""
+        ...
+
+    def drop(self, handle: Handle) -> None:
+        """Delete an artifact that was begun."""
+        ...
+
+    @property
+    def must_sweep(self) -> bool:
+        """Whether no process has deleted expired artifacts recently."""
+        ...
+
+    def sweep_when_due(self) -> None:
+        """Delete expired artifacts unless a process has done so recently."""
+        ...
 
 
 class Recording:
@@ -52,7 +82,7 @@ class Recording:
         *,
         kept_bytes: Mapping[Stream, int],
         max_bytes: int,
-        store: "Artifacts | None",
+        store: ArtifactWriter | None,
         setting: str = "artifacts.max_bytes",
         on_output: OnOutput | None = None,
     ) -> None:
@@ -137,7 +167,7 @@ class Recording:
             track.drop()
 
     def _publish_artifact(
-        self, store: "Artifacts", handle: Handle | None, facts: RunFacts, *, sweep: bool = False
+        self, store: ArtifactWriter, handle: Handle | None, facts: RunFacts, *, sweep: bool = False
     ) -> str:
         handle = handle or store.begin(Path(facts.workspace))
         if not self._put:
@@ -157,7 +187,7 @@ class Recording:
         """Number of secrets removed so far."""
         return sum(track.redactions for track in self._tracks.values())
 
-    def _is_quick(self, store: "Artifacts") -> bool:
+    def _is_quick(self, store: ArtifactWriter) -> bool:
         return not self.refusal and store.is_quick(self._max_bytes - self._room)
 
     def _take_bytes(self, stream: Stream, data: bytes) -> None:

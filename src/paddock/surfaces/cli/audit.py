@@ -22,7 +22,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import PRINTED_KEY, CommandFailure
 from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.streams import with_controls
-from paddock.surfaces.cli.table import print_json, print_row, print_table, warn
+from paddock.surfaces.cli.table import print_json, print_row, print_table, render_facts, warn
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
@@ -353,16 +353,6 @@ def _print_records(records: Iterable[AuditRecord], *, as_json: bool, empty: str 
 
 def _build_row(record: AuditRecord) -> tuple[str, ...]:
     return record.ts, record.event, record.request, render_facts(record)
-
-
-def render_facts(record: AuditRecord) -> str:
-    """Return the facts of a record for people; hashes are for programs (`--json`)."""
-    facts: dict[str, object] = {**({"parent": record.parent} if record.parent else {}), **record.fields}
-    return " ".join(
-        f"{name}={','.join(map(str, cast('tuple[object, ...]', value))) if isinstance(value, tuple) else value}"
-        for name, value in facts.items()
-        if value not in (None, "", ()) and not name.endswith(("_hash", "_sha256"))
-    )
 
 
 def _render_place(finding: Finding) -> str:

@@ -23,10 +23,9 @@ from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.search import RecordFilter
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.audit import render_facts
 from paddock.surfaces.cli.cluster import find_url
 from paddock.surfaces.cli.failure import PRINTED_KEY, CommandFailure
-from paddock.surfaces.cli.table import print_json, print_row, print_table
+from paddock.surfaces.cli.table import print_json, print_row, print_table, render_facts
 
 _POLL_INTERVAL_S = 0.5
 _PRINTED_ROWS = 1000

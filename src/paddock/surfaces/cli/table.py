@@ -44,6 +44,16 @@ def print_row(row: Sequence[str]) -> None:
     click.echo(make_encodable("\t".join(escape_text(" ".join(cell.split())) for cell in row)))
 
 
+def render_facts(record: AuditRecord) -> str:
+    """Return the facts of a record for people; hashes are for programs (`--json`)."""
+    facts: dict[str, object] = {**({"parent": record.parent} if record.parent else {}), **record.fields}
+    return " ".join(
+        f"{name}={','.join(map(str, cast('tuple[object, ...]', value))) if isinstance(value, tuple) else value}"
+        for name, value in facts.items()
+        if value not in (None, "", ()) and not name.endswith(("_hash", "_sha256"))
+    )
+
+
 def print_json(value: Json) -> None:
     """Print a value as JSON, indented on a terminal."""
     click.get_current_context().meta[PRINTED_KEY] = True
