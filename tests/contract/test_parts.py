@@ -12,7 +12,7 @@ from paddock import AuditRecord, LedgerError, chain_record
 from paddock.confinement.sandbox.checked import check_sandbox
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts
-from paddock.record.ledger.forwarding import CheckedSink
+from paddock.record.ledger.sink_wrappers import CheckedSink
 from paddock.record.ledger.writer import Ledger
 from paddock.record.output.backends import ArtifactStore, LocalBackend, ObjectStoreBackend
 from paddock.testing import (

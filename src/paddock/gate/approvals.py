@@ -27,7 +27,7 @@ from paddock.model.network import HostDecision
 from paddock.model.outcome import Decision
 from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
-from paddock.policy.decisions import questions as asking
+from paddock.policy.decisions import question_texts as asking
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.rules import ApprovalSettings

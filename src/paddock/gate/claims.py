@@ -50,7 +50,7 @@ _LEASE_LOST = RawResult(
 )
 
 
-class SessionClaims:
+class PaddockClaims:
     """The claims of one opened Paddock."""
 
     def __init__(self, cluster: "Cluster", settings: Settings) -> None:

@@ -2,7 +2,8 @@
 
     defaults, alias of a tool
       |
-    decide (`decisions/decision.py`: grants, rules); refine (may ask the server for its list of tools), and decide again
+    decide (`policy/decisions/decision.py`: grants, rules); refine (may ask the server for its list
+      |  of tools), and decide again
       |--denied--> audit "decided" -> Outcome(denied)
       |
     where a rule says so: check name, definition and arguments (`kind.check`), then ask a person (`approvals`)
@@ -13,10 +14,10 @@
       |--ran before--> audit "decided" -> the stored Outcome
     claim: audit "started" is written before anything runs
       |
-    run -> RawResult                 may still refuse: a tool by `servers/calls/call_checks.py` (listed, pinned,
-      |                              schema), a script tool by `script_tools/inputs.py`, an SDK method by
-      |                              `sdk/service.py`, a process by `sandbox/spec.py`; removes secrets from streams
-      |                              (`output/recorder.py`)
+    run -> RawResult                 may still refuse: in `engines/`, a tool by `servers/calls/call_checks.py` (listed,
+      |                              pinned, schema), a script tool by `script_tools/inputs.py`, an SDK method by
+      |                              `sdk/service.py`; a process by `confinement/sandbox/spec.py`. Removes secrets from
+      |                              streams (`record/output/recorder.py`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
@@ -59,12 +60,12 @@ from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.forwarding import BestEffortSink, RedactedSink
 from paddock.record.ledger.sink import AuditSink, Field
+from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 
 if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
-    from paddock.gate.claims import SessionClaims
+    from paddock.gate.claims import PaddockClaims
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,
@@ -103,7 +104,7 @@ class Gate:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
         *,
-        claims: "SessionClaims | None" = None,
+        claims: "PaddockClaims | None" = None,
     ) -> None:
         """Use `asker` for requests that bring no asker. `claims` are those of a cluster."""
         self._claims = claims
@@ -166,7 +167,7 @@ class Gate:
         if request.parent is not None:
             return self._make_outcome(request, await self._carry_out(request, watchers))
         if self._ended:
-            raise PaddockError("this session has ended; open another one")
+            raise PaddockError("this Paddock is closed; open another one")
         task = asyncio.current_task()
         over = self._under_way[task] = asyncio.get_running_loop().create_future()
         self.approvals.begin_run(request, asker)
@@ -191,7 +192,7 @@ class Gate:
             task: over for task, over in self._under_way.items() if task is not None and task is not own
         }
         for task in others:
-            task.cancel("the session ends")
+            task.cancel("Paddock is closed")
         if others:
             await run_shielded(asyncio.wait(others.values()))
 

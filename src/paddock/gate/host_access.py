@@ -74,14 +74,14 @@ class HostAccess:
         except ConfigurationError as error:
             raise EngineError(str(error)) from None
         self._grant = grant
-        self._authority = None
+        self._certificates = None
         """Signs for the hosts whose TLS is opened; None if no rule looks at requests."""
         if opened := list_opened_hosts(grant):
-            from paddock.confinement.network.authority import (
+            from paddock.confinement.network.certificates import (
                 CertificateAuthority,
             )  # few rules look at requests
 
-            self._authority = CertificateAuthority(opened)
+            self._certificates = CertificateAuthority(opened)
         self._decide = decide or partial(decide_host, grant)
         self._turn: HostTurn | None = None
         self._process: Pausable | None = None
@@ -91,7 +91,7 @@ class HostAccess:
     @property
     def opens_tls(self) -> bool:
         """Whether TLS of a host is opened, so that the program must trust an authority of ours."""
-        return self._authority is not None
+        return self._certificates is not None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -110,13 +110,13 @@ class HostAccess:
 
     def prepare(self, scratch: Path) -> dict[str, str]:
         """Return the variables of the program, and write the certificates that they name into scratch."""
-        if self._authority is None:
+        if self._certificates is None:
             return self.environment
-        from paddock.confinement.network.authority import read_system_certificates
+        from paddock.confinement.network.certificates import read_system_certificates
         from paddock.confinement.network.environment import make_trust_environment
 
         bundle = scratch / _BUNDLE
-        bundle.write_text(f"{read_system_certificates()}\n{self._authority.certificate}")
+        bundle.write_text(f"{read_system_certificates()}\n{self._certificates.certificate}")
         bundle.chmod(0o644)
         return {**self.environment, **make_trust_environment(str(bundle))}
 
@@ -158,7 +158,7 @@ class HostAccess:
             on_connection=self._take,
             limits=self._turn.watch.limits,
             ask=self._ask,
-            certificates=self._authority,
+            certificates=self._certificates,
             secret=self._turn.watch.secret,
             outer=self._outer,
         )

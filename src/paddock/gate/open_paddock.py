@@ -38,8 +38,8 @@ from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import AuditSettings, Settings
-from paddock.record.ledger.forwarding import CheckedSink, UnavailableSink
 from paddock.record.ledger.sink import AuditSink
+from paddock.record.ledger.sink_wrappers import CheckedSink, UnavailableSink
 from paddock.record.ledger.writer import Ledger
 
 if TYPE_CHECKING:
@@ -291,9 +291,9 @@ async def open_paddock(
             sink = watch.wrap_sink(ledger) if watch else ledger
             claims = None
             if cluster is not None:
-                from paddock.gate.claims import SessionClaims
+                from paddock.gate.claims import PaddockClaims
 
-                claims = SessionClaims(cluster, settings)
+                claims = PaddockClaims(cluster, settings)
             gate = Gate(settings, sink, engines, outgoing, asker, claims=claims)
             flowing.execute = gate.execute
             servers.confined = ConfinedServers(settings, workspace, processes.open_sandbox, gate.watch_server)

@@ -11,7 +11,7 @@ import threading
 import pytest
 from tests.support.network import LOOPBACK, make_authority, make_hello, receive_all, receive_head, run_proxy
 
-from paddock.confinement.network.authority import CertificateAuthority
+from paddock.confinement.network.certificates import CertificateAuthority
 from paddock.model.network import NetworkRule
 
 HOST, TOKEN = "granted.example", "s3cr3t-token-of-the-vault"

@@ -11,7 +11,7 @@ import pytest
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.runs import Claim, Started, StoredEnd
 from paddock.gate import claims
-from paddock.gate.claims import SessionClaims
+from paddock.gate.claims import PaddockClaims
 from paddock.model.errors import StoreUnavailable
 from paddock.model.outcome import Decision, Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -41,7 +41,7 @@ def test_an_end_that_cannot_be_stored_is_not_waited_for_for_ever(
     )
 
     async def run() -> Outcome:
-        async with SessionClaims(cluster, Settings()).begin(request) as claim:
+        async with PaddockClaims(cluster, Settings()).begin(request) as claim:
             assert await claim.take(request, Decision(allowed=True), None) is None
             return await claim.end(Outcome(id=request.id, status=Status.OK))
 

@@ -16,7 +16,7 @@ from paddock.model.network import VAULT_PATTERN, Connection, Header, HostDecisio
 from paddock.model.printable import make_printable
 
 if TYPE_CHECKING:
-    from paddock.confinement.network.authority import CertificateAuthority
+    from paddock.confinement.network.certificates import CertificateAuthority
 
 
 class Decide(Protocol):

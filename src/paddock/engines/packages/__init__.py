@@ -1,9 +1,9 @@
 """Packages for programs: requirements become a read-only environment.
 
-registries   index configuration of the user and of the system, never of a workspace
-phase        the installer in a separate, confined job, with the network that the settings grant
-python, node resolve and install
-hosts        what the installer may reach
-store        content-addressed environments, shared by all jobs of the user
-service      the one entrance: `Packages.provide`; `interface` is what it takes and returns
+registries    index configuration of the user and of the system, never of a workspace
+installation  the installer in a separate, confined job, with the network that the settings grant
+python, node  resolve and install
+hosts         what the installer may reach
+store         content-addressed environments, shared by all jobs of the user
+service       the one entrance: `Packages.provide`; `interface` is what it takes and returns
 """

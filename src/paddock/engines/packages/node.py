@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from paddock.engines.packages.installation import Installation, run_step
 from paddock.engines.packages.interface import PackagesError, WantedPackages
-from paddock.engines.packages.phase import Phase, run_step
 from paddock.engines.packages.registries import NodeRegistries
 from paddock.engines.packages.store import Staging, TreeError, take_tree
 from paddock.model.base import count
@@ -36,7 +36,7 @@ _OPTIONS = (
 _NAME = "node_modules/"
 
 
-async def resolve(phase: Phase, wanted: WantedPackages, _staging: Staging) -> bytes:
+async def resolve(installation: Installation, wanted: WantedPackages, _staging: Staging) -> bytes:
     """Return package.json and package-lock.json as one JSON object. Raises PackagesError, EngineError."""
     manifest = _make_manifest(wanted)
     own = wanted.files.get(LOCK_FILE)
@@ -45,12 +45,12 @@ async def resolve(phase: Phase, wanted: WantedPackages, _staging: Staging) -> by
     ).get("dependencies"):
         return _join(manifest, _read_object(own, LOCK_FILE))
     words = [*_OPTIONS, "--ignore-scripts"]
-    if phase.settings.exclude_newer:
-        words.append(f"--before={phase.settings.exclude_newer}")
-    files = {PACKAGE_FILE: json.dumps(manifest).encode(), **_make_files(phase)}
+    if installation.settings.exclude_newer:
+        words.append(f"--before={installation.settings.exclude_newer}")
+    files = {PACKAGE_FILE: json.dumps(manifest).encode(), **_make_files(installation)}
     what = f"resolving {count(len(wanted.requirements), 'package')}"
     async with run_step(
-        phase, _RESOLVE, words, files=files, environment=_make_environment(phase), what=what
+        installation, _RESOLVE, words, files=files, environment=_make_environment(installation), what=what
     ) as ended:
         lock = ended.stdout
     return _join(manifest, _read_object(lock, LOCK_FILE))
@@ -137,29 +137,29 @@ def _list_entries(lock: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield str(typed.get("name") or path.rpartition(_NAME)[2]), typed
 
 
-async def install(phase: Phase, lock: bytes, staging: Staging) -> None:
+async def install(installation: Installation, lock: bytes, staging: Staging) -> None:
     """Install a lock into the staged environment. Raises PackagesError, EngineError, OSError."""
     content = json.loads(lock)
     files = {
         PACKAGE_FILE: json.dumps(content["package"]).encode(),
         LOCK_FILE: json.dumps(content["lock"]).encode(),
-        **_make_files(phase),
+        **_make_files(installation),
     }
-    words = [*_OPTIONS, *(() if phase.settings.builds else ("--ignore-scripts",))]
+    words = [*_OPTIONS, *(() if installation.settings.builds else ("--ignore-scripts",))]
     async with run_step(
-        phase,
+        installation,
         _INSTALL,
         words,
         files=files,
-        environment=_make_environment(phase),
+        environment=_make_environment(installation),
         what="installing packages",
     ) as ended:
-        await asyncio.to_thread(_take, phase, ended.scratch / _FOLDER, staging)
+        await asyncio.to_thread(_take, installation, ended.scratch / _FOLDER, staging)
 
 
-def _take(phase: Phase, made: Path, staging: Staging) -> None:
+def _take(installation: Installation, made: Path, staging: Staging) -> None:
     try:
-        take_tree(made, staging.environment, phase.settings.max_bytes)
+        take_tree(made, staging.environment, installation.settings.max_bytes)
     except (TreeError, FileNotFoundError) as problem:
         raise PackagesError(f"the installed packages are refused: {problem}", status=Status.FAILED) from None
     modules = staging.environment / "node_modules"
@@ -170,19 +170,19 @@ def _take(phase: Phase, made: Path, staging: Staging) -> None:
     (modules / ".bin").mkdir(mode=0o755, parents=True, exist_ok=True)
 
 
-def _of_node(phase: Phase) -> NodeRegistries:
-    assert isinstance(phase.registries, NodeRegistries)
-    return phase.registries
+def _of_node(installation: Installation) -> NodeRegistries:
+    assert isinstance(installation.registries, NodeRegistries)
+    return installation.registries
 
 
-def _make_files(phase: Phase) -> dict[str, bytes]:
-    return {"home/.npmrc": _of_node(phase).make_npmrc().encode()}
+def _make_files(installation: Installation) -> dict[str, bytes]:
+    return {"home/.npmrc": _of_node(installation).make_npmrc().encode()}
 
 
-def _make_environment(phase: Phase) -> dict[str, str]:
-    path = f"{phase.interpreter.executable.parent}:{phase.interpreter.installer.parent}"
+def _make_environment(installation: Installation) -> dict[str, str]:
+    path = f"{installation.interpreter.executable.parent}:{installation.interpreter.installer.parent}"
     return {
-        **(_of_node(phase).variables or {}),
+        **(_of_node(installation).variables or {}),
         "PATH": f"{path}:/usr/local/bin:/usr/bin:/bin",
         "npm_config_globalconfig": "/dev/null",
     }

@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from paddock.engines.packages.installation import Installation, run_step
 from paddock.engines.packages.interface import PackagesError, WantedPackages
-from paddock.engines.packages.phase import Phase, run_step
 from paddock.engines.packages.registries import PythonRegistries
 from paddock.engines.packages.store import Staging, TreeError, take_tree
 from paddock.model.base import count
@@ -32,22 +32,22 @@ _OWN_NAMES_PATTERN = re.compile(r"python[0-9.]*|activate.*|deactivate.*|pydoc.*"
 _LIBRARY_PATTERN = re.compile(r"python3\.[0-9]+t?")
 
 
-async def resolve(phase: Phase, wanted: WantedPackages, staging: Staging) -> bytes:
+async def resolve(installation: Installation, wanted: WantedPackages, staging: Staging) -> bytes:
     """Return the lock of requirements: exact versions with their hashes. Raises PackagesError, EngineError."""
     requirements = "\n".join(sorted(set(wanted.requirements)))
-    registries = _of_python(phase)
+    registries = _of_python(installation)
     constraints = {
         f"constraint-{number}": path.read_bytes() for number, path in enumerate(registries.constraints)
     }
     words = ["pip", "compile", "wanted", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
-    words += ["--python", str(phase.interpreter.executable), *_list_options(phase)]
+    words += ["--python", str(installation.interpreter.executable), *_list_options(installation)]
     words += [word for name in constraints for word in ("--constraint", name)]
-    if phase.settings.exclude_newer:
-        words += ["--exclude-newer", phase.settings.exclude_newer]
+    if installation.settings.exclude_newer:
+        words += ["--exclude-newer", installation.settings.exclude_newer]
     files = {"wanted": f"{requirements}\n".encode(), **constraints}
     what = f"resolving {count(len(wanted.requirements), 'package')}"
     async with run_step(
-        phase, _RESOLVE, words, files=files, environment=_make_environment(phase), what=what
+        installation, _RESOLVE, words, files=files, environment=_make_environment(installation), what=what
     ) as ended:
         # What this step has downloaded is for the next one of the same installation, and for no other.
         with contextlib.suppress(OSError):
@@ -65,26 +65,26 @@ def list_packages(lock: bytes) -> list[str]:
     return found
 
 
-async def install(phase: Phase, lock: bytes, staging: Staging) -> None:
+async def install(installation: Installation, lock: bytes, staging: Staging) -> None:
     """Install a lock into the staged environment. Raises PackagesError, EngineError, OSError."""
-    python = str(phase.interpreter.executable)
-    arguments = [python, *_list_options(phase)]
+    python = str(installation.interpreter.executable)
+    arguments = [python, *_list_options(installation)]
     async with run_step(
-        phase,
+        installation,
         _INSTALL,
         arguments,
         files={"lock": lock},
         moved={CACHE: staging.cache},
-        environment=_make_environment(phase),
+        environment=_make_environment(installation),
         what="installing packages",
     ) as ended:
-        await asyncio.to_thread(_take, ended.scratch / "env", staging, phase)
+        await asyncio.to_thread(_take, ended.scratch / "env", staging, installation)
 
 
-def _take(made: Path, staging: Staging, phase: Phase) -> None:
+def _take(made: Path, staging: Staging, installation: Installation) -> None:
     """Move what was installed, and make anew everything that decides which interpreter runs."""
     try:
-        take_tree(made, staging.environment, phase.settings.max_bytes)
+        take_tree(made, staging.environment, installation.settings.max_bytes)
     except (TreeError, FileNotFoundError) as problem:
         raise PackagesError(f"the installed packages are refused: {problem}", status=Status.FAILED) from None
     target = staging.environment
@@ -98,7 +98,7 @@ def _take(made: Path, staging: Staging, phase: Phase) -> None:
             _remove(target / SCRIPTS / name)
     for name in ("pyvenv.cfg", "lib64"):
         _remove(target / name)
-    real = Path(os.path.realpath(phase.interpreter.executable))
+    real = Path(os.path.realpath(installation.interpreter.executable))
     version = library[0].removeprefix("python")
     (target / "pyvenv.cfg").write_text(
         f"home = {real.parent}\ninclude-system-site-packages = false\nversion_info = {version.rstrip('t')}\n"
@@ -118,18 +118,18 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _list_options(phase: Phase) -> Sequence[str]:
-    return () if phase.settings.builds else ("--only-binary", ":all:")
+def _list_options(installation: Installation) -> Sequence[str]:
+    return () if installation.settings.builds else ("--only-binary", ":all:")
 
 
-def _of_python(phase: Phase) -> PythonRegistries:
-    assert isinstance(phase.registries, PythonRegistries)
-    return phase.registries
+def _of_python(installation: Installation) -> PythonRegistries:
+    assert isinstance(installation.registries, PythonRegistries)
+    return installation.registries
 
 
-def _make_environment(phase: Phase) -> dict[str, str]:
+def _make_environment(installation: Installation) -> dict[str, str]:
     return {
-        **_of_python(phase).make_environment(),
+        **_of_python(installation).make_environment(),
         "UV_CACHE_DIR": CACHE,
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",

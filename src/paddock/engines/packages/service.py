@@ -16,6 +16,7 @@ from contextlib import ExitStack, asynccontextmanager
 from paddock.confinement.sandbox.protocol import GuardingSandbox, OpenHosts
 from paddock.engines.packages import node, python
 from paddock.engines.packages.hosts import grant_registries
+from paddock.engines.packages.installation import Installation
 from paddock.engines.packages.interface import (
     PackageInterpreter,
     PackagesError,
@@ -23,7 +24,6 @@ from paddock.engines.packages.interface import (
     WantedPackages,
     report_progress,
 )
-from paddock.engines.packages.phase import Phase
 from paddock.engines.packages.registries import Registries, read_registries
 from paddock.engines.packages.store import (
     FORMAT_VERSION,
@@ -80,9 +80,9 @@ class Packages:
                 key, manifest = remembered
                 self._check_names(wanted.language, manifest.packages)
             else:
-                phase = Phase(self._settings, interpreter, registries, sandbox, stop)
+                installation = Installation(self._settings, interpreter, registries, sandbox, stop)
                 try:
-                    async with self._connect(wanted, phase, open_hosts) as connected:
+                    async with self._connect(wanted, installation, open_hosts) as connected:
                         key = await self._make(wanted, connected, digest, in_use)
                 except OSError as error:
                     raise PackagesError(
@@ -110,16 +110,16 @@ class Packages:
 
     @asynccontextmanager
     async def _connect(
-        self, wanted: WantedPackages, phase: Phase, open_hosts: OpenHosts
-    ) -> AsyncGenerator[Phase]:
-        """Yield the phase with what serves the connections of its steps, if it has any."""
-        if self._settings.network != "hosts" or phase.registries.is_local:
-            yield phase
+        self, wanted: WantedPackages, installation: Installation, open_hosts: OpenHosts
+    ) -> AsyncGenerator[Installation]:
+        """Yield the installation with what serves the connections of its steps, if it has any."""
+        if self._settings.network != "hosts" or installation.registries.is_local:
+            yield installation
             return
-        hosts = open_hosts(grant_registries(wanted.installer, phase.registries.names, self._rules))
+        hosts = open_hosts(grant_registries(wanted.installer, installation.registries.names, self._rules))
         hosts.begin()
         try:
-            yield phase._replace(hosts=hosts)
+            yield installation._replace(hosts=hosts)
         finally:
             await hosts.close()
 
@@ -137,35 +137,44 @@ class Packages:
             wanted.actor if builds else "",
         ]
 
-    async def _make(self, wanted: WantedPackages, phase: Phase, digest: str, in_use: ExitStack) -> str:
+    async def _make(
+        self, wanted: WantedPackages, installation: Installation, digest: str, in_use: ExitStack
+    ) -> str:
         """Resolve and install; return the key, whose shared lock `in_use` then has."""
         tool = python if wanted.installer == "uv" else node
-        self._check_reach(wanted, phase)
+        self._check_reach(wanted, installation)
         await asyncio.to_thread(self.store.prepare)
         with ExitStack() as making:
-            await self._lock(making, digest, shared=False, stop=phase.stop)
-            if (remembered := await self._use_remembered(digest, in_use, phase.stop)) is not None:
+            await self._lock(making, digest, shared=False, stop=installation.stop)
+            if (remembered := await self._use_remembered(digest, in_use, installation.stop)) is not None:
                 return remembered[0]  # another process made it meanwhile
             report_progress(f"resolving {count(len(wanted.requirements), 'package')}")
             with self.store.stage() as staging:
-                lock = await tool.resolve(phase, wanted, staging)
+                lock = await tool.resolve(installation, wanted, staging)
                 packages = tool.list_packages(lock)
                 self._check_names(wanted.language, packages)
-                origin = self._list_origin(wanted, phase.interpreter, phase.registries)
+                origin = self._list_origin(wanted, installation.interpreter, installation.registries)
                 key = _hash("environment", hashlib.sha256(lock).hexdigest(), *origin)
-                await self._lock(making, f"{key}.make", shared=False, stop=phase.stop)
+                await self._lock(making, f"{key}.make", shared=False, stop=installation.stop)
                 if self.store.find(key) is None:
                     report_progress(f"installing {count(len(packages), 'package')}")
-                    await tool.install(phase, lock, staging)
-                    manifest = await asyncio.to_thread(self._describe, wanted, phase, lock, packages, staging)
+                    await tool.install(installation, lock, staging)
+                    manifest = await asyncio.to_thread(
+                        self._describe, wanted, installation, lock, packages, staging
+                    )
                     await asyncio.to_thread(self.store.publish, staging, key, manifest)
             self.store.remember(digest, key)
             # A sweep before the shared lock is held shows as a missing entry.
-        await self._lock(in_use, key, shared=True, stop=phase.stop)
+        await self._lock(in_use, key, shared=True, stop=installation.stop)
         return key
 
     def _describe(
-        self, wanted: WantedPackages, phase: Phase, lock: bytes, packages: list[str], staging: Staging
+        self,
+        wanted: WantedPackages,
+        installation: Installation,
+        lock: bytes,
+        packages: list[str],
+        staging: Staging,
     ) -> EnvironmentManifest:
         """Return the manifest of what was installed. Raises OSError."""
         measured = measure(staging.environment)
@@ -174,9 +183,9 @@ class Packages:
             requirements=sorted(set(wanted.requirements)),
             packages=packages,
             lock_sha256=hashlib.sha256(lock).hexdigest(),
-            registries=list(phase.registries.names),
+            registries=list(installation.registries.names),
             builds=self._settings.builds,
-            interpreter=str(phase.interpreter.executable),
+            interpreter=str(installation.interpreter.executable),
             size_bytes=measured.size_bytes,
             file_count=measured.file_count,
             made_at=int(time.time()),
@@ -202,11 +211,11 @@ class Packages:
             waited = True
             await asyncio.sleep(_POLL_S)
 
-    def _check_reach(self, wanted: WantedPackages, phase: Phase) -> None:
+    def _check_reach(self, wanted: WantedPackages, installation: Installation) -> None:
         """Raise PackagesError if an installation is not permitted, or would give a secret to code of packages."""
         names = ", ".join(wanted.requirements[:_SHOWN_NAMES]) or "the packages"
-        network, registries = self._settings.network, phase.registries
-        tier = phase.sandbox.tier
+        network, registries = self._settings.network, installation.registries
+        tier = installation.sandbox.tier
         if not registries.is_local and (network == "none" or (network == "hosts" and tier != "namespaces")):
             add = " ".join(f"'{name}'" for name in wanted.requirements[:_SHOWN_NAMES])
             why, needed = (

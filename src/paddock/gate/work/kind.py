@@ -14,7 +14,7 @@ from paddock.model.outcome import Decision, PlannedCall, RawResult
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import WorkPolicy
-from paddock.policy.decisions.questions import Subject
+from paddock.policy.decisions.question_texts import Subject
 from paddock.record.ledger.sink import MAX_LIST_ITEMS, Field
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ Where that happens:
 * values, console, errors and calls when the outermost request ends (`outgoing`, called by the gate)
 * values that an execution in a session shows (`engines/sessions/bundles.py`)
 * answers of the MCP server, once more
-* questions to a person (`policy/decisions/questions.py`)
+* questions to a person (`policy/decisions/question_texts.py`)
 * facts of the record (`outgoing.OutgoingRedaction.facts`)
 
 `scanner.Scanner` finds the secrets. The hub (`engines/servers`) removes a server's own credentials from its answers

@@ -26,7 +26,7 @@ _NO_CREDENTIAL = re.compile(r"[~./]|[0-9]+$|[a-z]+://[^@]*$", re.IGNORECASE)
 
 
 class KnownSecrets:
-    """The values that a session passed on, in every documented spelling. A value is never forgotten."""
+    """The values that an opened Paddock passed on, in every documented spelling. A value is never forgotten."""
 
     def __init__(self) -> None:
         self._forms: tuple[bytes, ...] = ()

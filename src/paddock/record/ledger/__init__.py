@@ -1,7 +1,7 @@
 """The audit ledger: a hash chain on disk, and the protocol of every audit sink.
 
 `sink` is the interface, `writer` the heart: it appends and claims by `chain` in `line_format`, and knows `claims`.
-`forwarding` has the sinks on top of another one. Readers: `read`, `search` with `index`, `moment` for times. `verify`,
-by `chain_check`, and `archive` are for operators. What the gate records is in `gate/audit_facts.py`; a sink without a
-disk in `testing/fakes.py`.
+`sink_wrappers` has the sinks on top of another one; one of them redacts facts. Readers: `read`, `search` with `index`,
+`moment` for times. `verify`, by `chain_check`, and `archive` are for operators. What the gate records is in
+`gate/audit_facts.py`; a sink without a disk in `testing/fakes.py`.
 """

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.program import RUNTIMES
-from paddock.record.ledger.forwarding import ForwardingSink, NewRecord, Write
 from paddock.record.ledger.sink import AuditSink, Facts
+from paddock.record.ledger.sink_wrappers import ForwardingSink, NewRecord, Write
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts

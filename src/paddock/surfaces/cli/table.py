@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -10,6 +11,9 @@ from paddock.model.numbers import dumps
 from paddock.surfaces.cli.failure import PRINTED_KEY
 from paddock.surfaces.cli.folding import INDENT, fold_text, print_note, wrap_line
 from paddock.surfaces.rendering.terminal import escape_except_colour, escape_text, make_encodable
+
+if TYPE_CHECKING:
+    from paddock.record.ledger.sink import AuditRecord
 
 _MAX_COLUMNS = 100_000
 """Maximum width of a table, in columns."""
@@ -44,7 +48,7 @@ def print_row(row: Sequence[str]) -> None:
     click.echo(make_encodable("\t".join(escape_text(" ".join(cell.split())) for cell in row)))
 
 
-def render_facts(record: AuditRecord) -> str:
+def render_facts(record: "AuditRecord") -> str:
     """Return the facts of a record for people; hashes are for programs (`--json`)."""
     facts: dict[str, object] = {**({"parent": record.parent} if record.parent else {}), **record.fields}
     return " ".join(

@@ -56,7 +56,7 @@ async def find_records(
     matching = make_value(RecordFilter, wanted)
     if sink is None:
         return await asyncio.to_thread(lambda: list(find(directory, matching, limit=limit)))
-    from paddock.record.ledger.forwarding import CheckedSink
+    from paddock.record.ledger.sink_wrappers import CheckedSink
 
     found = filter(matching.matches, CheckedSink(sink).query(event=wanted["event"], since=wanted["since"]))
     return await asyncio.to_thread(lambda: list(islice(found, limit)))

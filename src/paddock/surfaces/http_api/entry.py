@@ -67,7 +67,7 @@ class ApiEntry:
     async def identify(self, scope: Scope, token: str) -> Scope:
         """Return a request with its caller. Raises what `Tenants.identify` raises."""
         # Whether something is here is known without a session, which would take seconds to open on a busy machine.
-        opens = self._forwarding is None or not self._forwarding.is_question(scope)
+        opens = self._forwarding is None or not self._forwarding.is_holds_query(scope)
         tenant = await self._tenants.identify(token, counts=not scope[HOP_KEY], opens=opens)
         return {**scope, TENANT_KEY: tenant}
 
@@ -91,8 +91,8 @@ class ApiEntry:
                     await self._mcp(scope, receive, send)
                     return
                 flight.enter_context(self._requests.in_flight(object()))
-                if self._forwarding is not None and self._forwarding.is_question(scope):
-                    await self._forwarding.answer_question(scope, send)
+                if self._forwarding is not None and self._forwarding.is_holds_query(scope):
+                    await self._forwarding.answer_holds_query(scope, send)
                     return
                 await self._api(scope, receive, send)
         finally:

@@ -76,11 +76,11 @@ class Forwarding:
         proofs = header_values(scope, HEADER)
         return len(proofs) == 1 and self._hops.accept(proofs[0], _describe(scope))
 
-    def is_question(self, scope: Scope) -> bool:
+    def is_holds_query(self, scope: Scope) -> bool:
         """Return whether a request that was passed on asks what is here."""
         return scope[HOP_KEY] and scope["path"].startswith(_ASK_PREFIX)
 
-    async def answer_question(self, scope: Scope, send: Send) -> None:
+    async def answer_holds_query(self, scope: Scope, send: Send) -> None:
         """Answer 200 if this replica has what another one asks about, else 404."""
         asked = scope["path"].removeprefix(_ASK_PREFIX)
         await send_text(send, 200 if self._holds(scope[TENANT_KEY], asked) else 404, b"")

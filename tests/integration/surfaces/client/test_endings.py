@@ -273,7 +273,7 @@ def test_a_session_that_has_ended_runs_nothing_more(tmp_path, settings):
         async with Paddock(tmp_path, settings=settings) as paddock:
             await paddock.execute("return 1")
             await find_session(paddock).gate.aclose()
-            with pytest.raises(PaddockError, match=r"^this session has ended; open another one$"):
+            with pytest.raises(PaddockError, match=r"^this Paddock is closed; open another one$"):
                 await paddock.execute("return 2")
 
     asyncio.run(ends())
@@ -311,7 +311,7 @@ def test_calls_beside_the_end_are_answered(tmp_path, settings):
     assert len(told) == 4
     assert set(told) <= {
         CLOSED,
-        "this session has ended; open another one",
+        "this Paddock is closed; open another one",
         not_open("with BlockingPaddock() as p:"),
         not_open("async with Paddock() as p:"),
     }

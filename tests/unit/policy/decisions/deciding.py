@@ -4,7 +4,7 @@ from paddock.gate.work import KINDS, kind_of
 from paddock.model.approval import Answer, Question
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
-from paddock.policy.decisions import questions
+from paddock.policy.decisions import question_texts
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import Catalogue, empty_catalogue
 from paddock.policy.redaction.outgoing import OutgoingRedaction
@@ -27,8 +27,8 @@ def make_question(
     request: ExecutionRequest, decision: Decision, outgoing: OutgoingRedaction, *, wait_ms: int
 ) -> Question:
     subject = kind_of(request).make_subject(request, request.work)
-    return questions.make_question(request, decision, subject, outgoing, wait_ms=wait_ms)
+    return question_texts.make_question(request, decision, subject, outgoing, wait_ms=wait_ms)
 
 
 def hash_request(request: ExecutionRequest) -> str:
-    return questions.hash_request(request, kind_of(request).hash_fields(request.work))
+    return question_texts.hash_request(request, kind_of(request).hash_fields(request.work))

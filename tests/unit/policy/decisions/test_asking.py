@@ -13,7 +13,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.decisions.questions import format_details, make_act_question
+from paddock.policy.decisions.question_texts import format_details, make_act_question
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import RedactionSettings

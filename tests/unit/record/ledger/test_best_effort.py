@@ -4,7 +4,7 @@ import pytest
 
 from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
-from paddock.record.ledger.forwarding import BestEffortSink, UnavailableSink
+from paddock.record.ledger.sink_wrappers import BestEffortSink, UnavailableSink
 from paddock.testing.fakes import MemoryAudit
 
 FULL = LedgerUnusable("the disk is full")

@@ -1,7 +1,7 @@
 """A network of a job's own: a loopback interface, and, for the grant `hosts`, the socket of its proxy.
 
-A jail's first process sets it up before any code of the program runs. Paddock gets the listening socket once, over the
-channel of the shim, and accepts connections on it from outside: a socket stays in the network in which it was made
+The shim (`_set_up_network`) makes it before any code of the program runs. Paddock gets the listening socket once, over
+the channel of the shim, and accepts connections on it from outside: a socket stays in the network in which it was made
 (network_namespaces(7)). Nothing of the program sends Paddock a descriptor.
 """
 

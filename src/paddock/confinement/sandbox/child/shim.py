@@ -140,7 +140,7 @@ class Shim:
         """Return a descriptor of the jail's mounts, the first that a jail's shim sends."""
         return self._handles[0]
 
-    def take_listener(self) -> socket.socket | None:
+    def take_proxy_socket(self) -> socket.socket | None:
         """Return the socket of the job's proxy, which the caller closes; None if it has none."""
         listener, self._listener = self._listener, None
         return listener

@@ -241,7 +241,7 @@ class Supervisor:
                         else SocketCalls(listener, spec, self._shim.mounts, root.fork_broker)
                     )
             if "step" not in word:
-                if proxy := self._shim.take_listener():
+                if proxy := self._shim.take_proxy_socket():
                     with proxy, contextlib.suppress(OSError):  # the parent may have died
                         message = JobReport(event="listening").to_bytes()
                         socket.send_fds(self._parent, [message], [proxy.fileno()])

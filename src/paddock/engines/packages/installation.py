@@ -31,7 +31,7 @@ _NO_WHEEL = ("no usable wheels", "has no wheels", "building source distributions
 """What uv prints of a package that it would have to build."""
 
 
-class Phase(NamedTuple):
+class Installation(NamedTuple):
     """What the steps of one installation have in common."""
 
     settings: PackageSettings
@@ -58,7 +58,7 @@ class FinishedStep(NamedTuple):
 
 @asynccontextmanager
 async def run_step(
-    phase: Phase,
+    installation: Installation,
     script: str,
     arguments: Sequence[str],
     *,
@@ -75,8 +75,8 @@ async def run_step(
     """
     with make_temporary_directory("paddock-packages-") as empty:
         empty.chmod(0o755)  # the job may run as another user
-        grants = _make_grants(phase, empty, environment)
-        settings = phase.settings
+        grants = _make_grants(installation, empty, environment)
+        settings = installation.settings
         limits = ProcessLimits(
             timeout_ms=settings.timeout_ms,
             cpu_ms=settings.timeout_ms * (os.cpu_count() or 1),
@@ -86,10 +86,10 @@ async def run_step(
             stdout_bytes=_MAX_LOCK_BYTES,
             kept_bytes=64 * KIB,
         )
-        slot = await phase.sandbox.take_slot(grants, limits)
+        slot = await installation.sandbox.take_slot(grants, limits)
         try:
-            if phase.hosts is not None:
-                own = phase.hosts.prepare(slot.scratch)
+            if installation.hosts is not None:
+                own = installation.hosts.prepare(slot.scratch)
                 # Without the user's proxy: what serves the step's own one goes through it.
                 others = {
                     name: value
@@ -97,7 +97,7 @@ async def run_step(
                     if name.upper() not in PROXY_VARIABLES
                 }
                 grants = grants.replace(environment={**own, **others})
-            installer = await asyncio.to_thread(_fill, slot, phase, files)
+            installer = await asyncio.to_thread(_fill, slot, installation, files)
             for name, earlier in moved.items():
                 with contextlib.suppress(OSError):
                     earlier.rename(slot.scratch / name)
@@ -107,42 +107,44 @@ async def run_step(
                 if len(said) + len(data) <= _MAX_LOCK_BYTES:
                     said.extend(data)
 
-            listener = phase.hosts.serve if phase.hosts is not None else None
+            listener = installation.hosts.serve if installation.hosts is not None else None
             streams = Streams(stdout=take, listener=listener)
             command = ["/bin/sh", "-euc", script, "sh", installer, *arguments]
-            ended = await phase.sandbox.run(command, grants, limits, streams, slot=slot, stop=phase.stop)
+            ended = await installation.sandbox.run(
+                command, grants, limits, streams, slot=slot, stop=installation.stop
+            )
             if ended.status is not Status.OK or ended.survivors:
-                raise _explain_end(phase, ended, what)
+                raise _explain_end(installation, ended, what)
             yield FinishedStep(slot.scratch, bytes(said))
         finally:
             slot.release()
 
 
-def _make_grants(phase: Phase, empty: Path, environment: Mapping[str, str]) -> ProcessGrants:
+def _make_grants(installation: Installation, empty: Path, environment: Mapping[str, str]) -> ProcessGrants:
     # The directory decides the user: with one, a job of root may keep its number, as the program does. It is empty.
-    network = "none" if phase.registries.is_local else phase.settings.network
+    network = "none" if installation.registries.is_local else installation.settings.network
     return ProcessGrants(
-        workspace=empty if phase.interpreter.has_workspace else None,
-        access="read-only" if phase.interpreter.has_workspace else "none",
+        workspace=empty if installation.interpreter.has_workspace else None,
+        access="read-only" if installation.interpreter.has_workspace else "none",
         folder=".",
         network=network,
         readable=(
-            *phase.interpreter.readable,
-            *phase.registries.readable,
-            *([phase.interpreter.installer] if _can_reach(phase) else []),
+            *installation.interpreter.readable,
+            *installation.registries.readable,
+            *([installation.interpreter.installer] if _can_reach(installation) else []),
         ),
         environment={"PATH": _COMMAND_PATH, **environment},
     )
 
 
-def _can_reach(phase: Phase) -> bool:
+def _can_reach(installation: Installation) -> bool:
     """Return whether the user of the installation can reach the installer; otherwise it gets a copy."""
     grants = ProcessGrants(access="none")
-    user = phase.sandbox.user(grants) if not phase.interpreter.has_workspace else None
-    return user is None or not permissions.find_barrier(str(phase.interpreter.installer), user)
+    user = installation.sandbox.user(grants) if not installation.interpreter.has_workspace else None
+    return user is None or not permissions.find_barrier(str(installation.interpreter.installer), user)
 
 
-def _fill(slot: SandboxSlot, phase: Phase, files: Mapping[str, bytes]) -> str:
+def _fill(slot: SandboxSlot, installation: Installation, files: Mapping[str, bytes]) -> str:
     """Write the files of a step into scratch; return the path of the installer for it."""
     scratch = slot.scratch
     owner = scratch.stat().st_uid
@@ -152,42 +154,44 @@ def _fill(slot: SandboxSlot, phase: Phase, files: Mapping[str, bytes]) -> str:
         with open(file, "wb") as stream:
             stream.write(data)
         os.chown(path, owner, -1)
-    if _can_reach(phase):
-        return str(phase.interpreter.installer)
-    copied = scratch / phase.interpreter.installer.name
-    shutil.copyfile(phase.interpreter.installer, copied)
+    if _can_reach(installation):
+        return str(installation.interpreter.installer)
+    copied = scratch / installation.interpreter.installer.name
+    shutil.copyfile(installation.interpreter.installer, copied)
     copied.chmod(0o700)
     os.chown(copied, owner, -1)
     return str(copied)
 
 
-def _explain_end(phase: Phase, ended: ProcessResult, what: str) -> PackagesError:
+def _explain_end(installation: Installation, ended: ProcessResult, what: str) -> PackagesError:
     if ended.status is Status.CANCELLED:
         return PackagesError("cancelled during the installation of packages", status=Status.CANCELLED)
     match ended.limit:
         case "wall" | "cpu":
-            seconds = phase.settings.timeout_ms // 1000
+            seconds = installation.settings.timeout_ms // 1000
             return PackagesError(
                 f"{what} took longer than {seconds} s",
                 "try again, or raise packages.timeout_ms in the settings",
             )
         case "scratch" | "file_size":
             return PackagesError(
-                f"{what} was ended: the packages have more than {phase.settings.max_bytes} bytes",
+                f"{what} was ended: the packages have more than {installation.settings.max_bytes} bytes",
                 "raise packages.max_bytes in the user's paddock.toml",
             )
         case None:
             pass
         case limit:
             return PackagesError(f"{what} was ended by its limit on {limit}")
-    text = phase.hide(f"{ended.stderr.text}\n{ended.stdout.text if not ended.stderr.text else ''}".strip())
+    text = installation.hide(
+        f"{ended.stderr.text}\n{ended.stdout.text if not ended.stderr.text else ''}".strip()
+    )
     said = text[-_MAX_ERROR_CHARS:] or ended.reason or f"exit code {ended.exit_code}"
-    return PackagesError(f"{what} failed: {said}", _find_hint(phase, said))
+    return PackagesError(f"{what} failed: {said}", _find_hint(installation, said))
 
 
-def _find_hint(phase: Phase, said: str) -> str:
+def _find_hint(installation: Installation, said: str) -> str:
     """Return the remedy for a failure that the settings cause; "" for others."""
-    if phase.settings.builds or not any(sign in said for sign in _NO_WHEEL):
+    if installation.settings.builds or not any(sign in said for sign in _NO_WHEEL):
         return ""
     return (
         "only wheels are installed, because a source distribution runs code of its own; choose a version with a "

@@ -4,7 +4,7 @@ from paddock.model.ids import new_id
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import RedactionSettings
-from paddock.record.ledger.forwarding import ForwardingSink, RedactedSink
+from paddock.record.ledger.sink_wrappers import ForwardingSink, RedactedSink
 from paddock.testing.fakes import MemoryAudit
 
 SECRET = "s3cr3t-v4lue"
