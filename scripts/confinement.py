@@ -200,7 +200,7 @@ capability.
 ### What `landlock` leaves open
 
 Some risks are left. `paddock doctor`, and the outcome of each program, list those that hold on the machine. Only the
-tier `landlock` has these:
+tier `landlock` has these, the third only where supervised calls do not work:
 
 @LANDLOCK@
 * Before Linux 6.12: @SIGNALS@.

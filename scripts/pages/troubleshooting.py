@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from paddock.gate.runtime_service import BUSY_ERROR_NAME
+from paddock.gate.program_service import BUSY_ERROR_NAME
 from paddock.model.outcome import Status
 from paddock.surfaces.http_server.problems import TYPES
 from pages.messages import arguments_of, constants, table_of
@@ -180,7 +180,7 @@ def _rows(anchor: str) -> Iterator[tuple[str, str]]:
             yield from _calls("PackagesError", "engines/programs/package_environment.py")
         case "busy":
             yield constants("model/starvation.py")["STARVED"], ""
-            for said, name in arguments_of("ErrorInfo", "gate/runtime_service.py", "message", "name"):
+            for said, name in arguments_of("ErrorInfo", "gate/program_service.py", "message", "name"):
                 if name == BUSY_ERROR_NAME:
                     yield said, ""
         case "sessions":

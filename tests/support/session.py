@@ -68,7 +68,7 @@ def execute_alone(settings: Settings, workspace: Path, work: Any, **fields: Any)
 def find_session(paddock: Paddock | BlockingPaddock) -> OpenPaddock:
     """Return the session of an open library object. Only here do tests look behind the face of the library."""
     inner = paddock._paddock if isinstance(paddock, BlockingPaddock) else paddock
-    return inner._require_running().session
+    return inner._require_running().opened
 
 
 def run_on_loop(paddock: BlockingPaddock, work: Callable[[OpenPaddock], Coroutine[Any, Any, T]]) -> T:

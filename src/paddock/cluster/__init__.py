@@ -8,9 +8,10 @@ Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket
                           -> read_record, ledger_lines, verify_chain, verify
 
-A *replica* is a server that shares the store, and a *node* is its row there. The lines of a ledger travel in *chunks*.
-Not here: the drivers, workers and batches of programs on Ray (`surfaces/client/ray`), settings
-(`policy/settings/cluster.py`), and what opens all this for a server (`gate/cluster.py`).
+A *replica* is a server that shares the store. It, or any other Paddock that uses the store, is a *node* there. The
+lines of a ledger travel in *chunks*. Not here: the drivers, workers and batches of programs on Ray
+(`surfaces/client/ray`), settings (`policy/settings/cluster.py`), and what opens all this for a server
+(`gate/cluster.py`).
 
 A machine that has no `cluster.url` imports nothing of this room.
 """

@@ -1,7 +1,7 @@
 """The clock of one run, which is paused while Paddock asks a person.
 
-The pause covers all programs of the run and stops their workers. A stopped process computes nothing, so that no program
-gains time while the person answers.
+The pause covers all programs of the run and stops their processes. A stopped process computes nothing, so that no
+program gains time while the person answers.
 """
 
 import asyncio

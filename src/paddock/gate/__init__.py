@@ -3,10 +3,10 @@
 `gate` is the heart: `Gate.execute` decides, asks, claims, runs and records. `open_paddock` builds it with engines and
 mechanisms; read these two first.
 
-    on the way        work: one file for each kind; approvals, questions, question_directory; claims; watchers;
-                      audit_facts
+    on the way        work: one file for each kind; approvals, questions, question_directory; watchers; audit_facts;
+                      cluster_claims: requests that several machines know (the ledger's are in `record`)
     what programs do  host_calls, host_access, visible_tools
-    parts of a gate   servers, runtime_service, script_tool_service, sequence_service, stored_output, processes,
+    parts of a gate   servers, program_service, script_tool_service, sequence_service, stored_output, processes,
                       cluster: each created at its first use
     confined servers  confined_servers, confinement_proposal
     checks            network_check, state_check (for `paddock doctor`)

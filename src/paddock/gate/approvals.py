@@ -2,9 +2,9 @@
 
     decision "ask" -> record "asked" -> the run's clock stops -> answer -> record "answered" -> decision
 
-This module does not know how to reach people. A request brings an `Asker` with it, or the session has one; without an
-asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer holds for one
-question, which contains the hash of everything that would be done.
+This module does not know how to reach people. A request brings an `Asker` with it, or the opened Paddock has one;
+without an asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer
+holds for one question, which contains the hash of everything that would be done.
 """
 
 import asyncio

@@ -41,7 +41,7 @@ class _ServerProgram(NamedTuple):
 
 
 class ConfinedServers:
-    """Starts the servers of a session whose entries confine them."""
+    """Starts the servers of an opened Paddock whose entries confine them."""
 
     def __init__(
         self,

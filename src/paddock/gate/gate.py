@@ -65,7 +65,7 @@ from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 
 if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
-    from paddock.gate.claims import PaddockClaims
+    from paddock.gate.cluster_claims import PaddockClaims
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,

@@ -1,7 +1,7 @@
 """The hosts that a program reaches: its proxy is served, a person is asked where a rule says so, all is recorded.
 
     ConnectionWatch   asks and records; `Gate` makes one for each request, and one for each confined server
-    RequestHosts      holds the turns of one request; the file of its kind of work makes it
+    RequestHosts      holds the turns of one request; `ProgramService`, `ScriptToolService` or `SdkCalls` makes it
       HostTurn        holds the connections of one process during that request: `RequestHosts.open` makes it for a new
                       process, `join` for a session that is open
         HostAccess    serves the proxy of one process until the process ends. That of a session outlives the request:

@@ -29,7 +29,7 @@ from paddock.foundation.forced_exit import do_before
 from paddock.gate.confined_servers import ConfinedServers
 from paddock.gate.gate import Engines, Gate
 from paddock.gate.processes import Processes, own_directories, own_files
-from paddock.gate.runtime_service import ProgramService
+from paddock.gate.program_service import ProgramService
 from paddock.gate.script_tool_service import Scripts
 from paddock.gate.sequence_service import SequenceServices
 from paddock.gate.servers import ServerService
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from paddock.engines.programs.engine import RuntimeEngine
     from paddock.engines.sdk.commands import Commands
     from paddock.engines.servers.local_server import LocalServer
-    from paddock.engines.sessions.registry import ProgramSessions
+    from paddock.engines.sessions.programs import ProgramSessions
     from paddock.gate.approvals import Asker
     from paddock.gate.cluster import Cluster
     from paddock.record.output.backends import ArtifactStore
@@ -115,7 +115,7 @@ def _make_sessions(
     settings: Settings, outgoing: OutgoingRedaction, mark: str, engine: "Callable[[], RuntimeEngine]"
 ) -> "ProgramSessions":
     from paddock.engines.sessions.bundles import read_result
-    from paddock.engines.sessions.registry import ProgramSessions
+    from paddock.engines.sessions.programs import ProgramSessions
 
     read = partial(read_result, hide=outgoing.text, hide_json=outgoing.json)
     return ProgramSessions(settings.sessions, engine, read, mark)
@@ -291,7 +291,7 @@ async def open_paddock(
             sink = watch.wrap_sink(ledger) if watch else ledger
             claims = None
             if cluster is not None:
-                from paddock.gate.claims import PaddockClaims
+                from paddock.gate.cluster_claims import PaddockClaims
 
                 claims = PaddockClaims(cluster, settings)
             gate = Gate(settings, sink, engines, outgoing, asker, claims=claims)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from paddock.foundation.fair_slots import Slot
-    from paddock.gate.claims import RequestClaim
+    from paddock.gate.cluster_claims import RequestClaim
     from paddock.gate.host_calls import OnResult
     from paddock.model.outcome import OnConsole
     from paddock.policy.redaction.outgoing import OnCall

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from paddock.foundation.fair_slots import Bound, FairSlots
-from paddock.gate import runtime_service as module
-from paddock.gate.runtime_service import ProgramService
+from paddock.gate import program_service as module
+from paddock.gate.program_service import ProgramService
 from paddock.gate.watchers import Watchers
 from paddock.model.outcome import RawResult
 from paddock.model.request import RuntimeRun

@@ -1,6 +1,9 @@
-"""Sessions: an interpreter that lives across requests and is paused between them.
+"""Sessions: an interpreter that lives across requests and is stopped between them.
 
-`table` is the heart: who owns a session, how many there are, when they end. `registry` has those of languages, `guests`
+`table` is the heart: who owns a session, how many there are, when they end. `programs` has those of languages, `guests`
 those of JavaScript. One execution: `interpreter` -> `channel` -> a driver (`languages` names it, `drivers` has it) ->
 `bundles`, which checks what the driver says that the program shows. Where policy grants it, programs run in between.
+
+Between two executions the supervisor freezes the processes of a language (`RunningProcess.end_turn`), and the parent
+stops a JavaScript worker (`engines/javascript/held_worker.py`).
 """

@@ -1,10 +1,11 @@
 """One interpreter that executes texts one after another, and in which nothing runs between them.
 
-    start      launch the driver (`drivers/`), wait for its first frame, pause
-    execute    resume -> send the text -> frames: values shown, then the end -> pause -> read the rest of the output
+    start      launch the driver (`drivers/`), wait for its first frame, end the turn
+    execute    begin a turn -> send the text -> frames: values shown, then the end -> end the turn -> read the rest of
+               the output
     a limit    SIGINT; the text has half a second to end; then every process is killed, and the interpreter is lost
 
-With `background` it is resumed after each pause, and paused again by the next execution or the first limit.
+With `background` a turn without a text follows each execution, until the next one or the first limit.
 
 Status, limits, exit and time of an execution are what this side saw. A driver's frames say what a program shows and how
 its text ended, and can be forged by the program, which harms nobody but itself.

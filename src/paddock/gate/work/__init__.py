@@ -1,7 +1,7 @@
 """The kinds of work, one file each.
 
 `kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call` and `sdk_call` implement it. `ends` is
-shared by them.
+shared by them. In requests and records, `tool` is a script tool, and `server` a tool of a server.
 """
 
 from collections.abc import Mapping

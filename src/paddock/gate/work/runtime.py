@@ -1,4 +1,4 @@
-"""Programs in language runtimes: what policy and record need of them. `gate/runtime_service.py` runs them."""
+"""Programs in language runtimes: what policy and record need of them. `gate/program_service.py` runs them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
 
 if TYPE_CHECKING:
-    from paddock.engines.sessions.registry import ProgramSession
+    from paddock.engines.sessions.programs import ProgramSession
 
 _ANEW = 'open another session with "new", which can have it'
 _OF_A_SESSION = tuple(

@@ -7,7 +7,7 @@ and a command such as `run`. It opens Paddock with `run_request.carry_out` or `o
     run      run_request, signals, interrupts
     out      stream_output, streams, terminal, output_files, table, folding, help, failure
 
-Commands: run, exec, repl, compute, batch, tool, tools, scripts, sequence, temporal, serve, sessions, tokens,
+Files of commands: run, exec, repl, compute, batch, tool, tools, scripts, sequence, temporal, serve, sessions, tokens,
 servers, login, install, completions, vault, webhook, policy, approve, config, doctor, runtimes,
 packages, output, audit, cluster, cluster_record. `clients` edits the configuration files of MCP clients.
 """

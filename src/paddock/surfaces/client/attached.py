@@ -5,7 +5,7 @@ from pathlib import Path
 from paddock.gate.open_paddock import OpenPaddock
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.paddock import Paddock
-from paddock.surfaces.client.requests import LibraryCaller, RunningSession
+from paddock.surfaces.client.requests import LibraryCaller, RunningPaddock
 
 
 class AttachedPaddock(Paddock):
@@ -17,4 +17,4 @@ class AttachedPaddock(Paddock):
         """Use `session`, which was opened with `settings` for `workspace`; whoever opened it closes it."""
         super().__init__(workspace, settings=settings, actor=caller.actor)
         self._caller = caller
-        self._running = RunningSession(opened)
+        self._running = RunningPaddock(opened)

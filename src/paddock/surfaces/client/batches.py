@@ -10,7 +10,7 @@ from paddock.gate.batch.runner import BatchOrigin, BatchRunner
 from paddock.model.errors import RequestError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.arguments import A_PROGRAM, check_programs, check_type, read_whole_number
-from paddock.surfaces.client.requests import LibraryCaller, RunningSession
+from paddock.surfaces.client.requests import LibraryCaller, RunningPaddock
 
 BatchEngine = Literal["local", "ray"]
 """What runs the programs of a batch."""
@@ -20,7 +20,7 @@ _ENGINES: tuple[BatchEngine, ...] = get_args(BatchEngine)
 class Sender(NamedTuple):
     """An open Paddock that sends the programs of a batch."""
 
-    running: RunningSession
+    running: RunningPaddock
     workspace: Path
     caller: LibraryCaller
     settings: Settings

@@ -41,7 +41,7 @@ from paddock.surfaces.client.askers import adapt_asking
 from paddock.surfaces.client.found_tools import FoundTools, find_tools
 from paddock.surfaces.client.local_tools import add_function, make_local_server
 from paddock.surfaces.client.records import find_output, find_records
-from paddock.surfaces.client.requests import LibraryCaller, RunningSession, attach_readers, read_language
+from paddock.surfaces.client.requests import LibraryCaller, RunningPaddock, attach_readers, read_language
 from paddock.surfaces.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.surfaces.rendering.render import tool_end
 
@@ -105,7 +105,7 @@ class Paddock:
         self._local = make_local_server(tool_server)
         self._parts = Parts(audit, sandbox, artifacts, self._local)
         self._open = AsyncExitStack()
-        self._running: RunningSession | None = None
+        self._running: RunningPaddock | None = None
         self._prompting: PromptService | None = None
 
     @staticmethod
@@ -128,7 +128,7 @@ class Paddock:
         name of the functions.
         """
         session = open_paddock(self._settings, self._workspace, asker=self._asker, parts=self._parts)
-        self._running = RunningSession(await self._open.enter_async_context(session))
+        self._running = RunningPaddock(await self._open.enter_async_context(session))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -144,7 +144,7 @@ class Paddock:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Faults of the files that were read so far."""
-        return self._require_running().session.warnings
+        return self._require_running().opened.warnings
 
     async def execute(
         self,
@@ -557,9 +557,9 @@ class Paddock:
     def _require_session(self) -> OpenPaddock:
         running = self._require_running()
         running.check_caller()
-        return running.session
+        return running.opened
 
-    def _require_running(self) -> RunningSession:
+    def _require_running(self) -> RunningPaddock:
         if self._running is None:
             raise RuntimeError(OPEN_IT)
         return self._running

@@ -38,7 +38,7 @@ class LibraryCaller(NamedTuple):
     """Name of the caller in the record."""
     surface: str = "library"
     asker: "Asker | None" = None
-    """Asks a person about these requests; None for the asker of the session."""
+    """Asks a person about these requests; None for the asker of the opened Paddock."""
     request_id: str | None = None
     """Id of the only request that is sent, where it is chosen in advance; None for a new one for each request."""
     stop: asyncio.Event | None = None
@@ -64,12 +64,12 @@ class LoopOrigin:
             raise RuntimeError(_OTHER_LOOP)
 
 
-class RunningSession(LoopOrigin):
-    """An open session, in the process and on the event loop that opened it."""
+class RunningPaddock(LoopOrigin):
+    """An opened Paddock, in the process and on the event loop that opened it."""
 
     def __init__(self, opened: "OpenPaddock") -> None:
         super().__init__()
-        self.session = opened
+        self.opened = opened
 
     async def execute_request(
         self,
@@ -103,7 +103,7 @@ class RunningSession(LoopOrigin):
         listeners["on_console"] = guard_listener(listeners.get("on_console"))
         listeners["on_output"] = guard_listener(listeners.get("on_output"))
         listeners["on_call"] = guard_listener(listeners.get("on_call"))
-        task = asyncio.create_task(self.session.gate.execute(request, asker=asker, **listeners))
+        task = asyncio.create_task(self.opened.gate.execute(request, asker=asker, **listeners))
         try:
             outcome = await task
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from paddock.model.work_files import OutputFile
 from paddock.surfaces.client.arguments import check_type, read_text
 
 if TYPE_CHECKING:
-    from paddock.gate.runtime_service import ProgramService
+    from paddock.gate.program_service import ProgramService
     from paddock.record.output.recorder import OnOutput
     from paddock.surfaces.client.arguments import InputData
 

@@ -6,7 +6,7 @@ Read `service`, `protocol` and `toolbox` first; `tools` has the tools, `compat` 
 other transport.
 
     arguments    arguments, argument_errors, computation_request
-    answers      replies, output_schemas, overflow, forwarded_results
+    answers      replies, output_schemas, overflow, tool_results
     a person     elicitation, pending_calls
     resources    resources, stored_output, prompts, prompts_resources
     sessions     requests, list_changes, progress, stdio

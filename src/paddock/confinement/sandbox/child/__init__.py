@@ -3,7 +3,8 @@
 Read in the order of a job's life:
 
     service -> supervisor       serves jobs; starts one, limits it, kills it, reports by messages; forked by fork_server
-    shim -> lockdown            the forked child gives up its powers: landlock, seccomp, empty_root, system_calls
+    shim -> lockdown            the forked child gives up its powers: landlock, seccomp (what it
+                                allows: `scripts/seccomp_filters.py`), empty_root, system_calls
     namespaces, jail, mounts    the tier `namespaces`; loopback: its network
     protection, hiding          what of a workspace is protected or hidden: protected_names, protected_paths, git_paths,
                                 partial_grants, snapshot, paths, permissions

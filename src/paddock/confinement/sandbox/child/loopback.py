@@ -1,6 +1,6 @@
 """A network of a job's own: a loopback interface, and, for the grant `hosts`, the socket of its proxy.
 
-The shim (`_set_up_network`) makes it before any code of the program runs. Paddock gets the listening socket once, over
+The shim (`_confine_process`) makes it before any code of the program runs. Paddock gets the listening socket once, over
 the channel of the shim, and accepts connections on it from outside: a socket stays in the network in which it was made
 (network_namespaces(7)). Nothing of the program sends Paddock a descriptor.
 """

@@ -1,4 +1,7 @@
-"""System calls for which Landlock has no rule: Paddock changes metadata of files, and watches them, for the job.
+"""System calls that Paddock does for the job.
+
+`CallListener` has those for which Landlock has no rule: they change metadata of files and watch them. `SocketCalls` has
+connect(2) and bind(2) of a jail with a network of its own; its broker is `socket_broker.py`.
 
     job         the kernel holds the call and notifies the listener of the filter (seccomp_unotify(2))
     supervisor  receives the call, opens the caller's memory, and passes both on (`CallListener`)

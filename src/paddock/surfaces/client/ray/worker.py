@@ -1,6 +1,6 @@
-"""The Ray task: runs the programs of a batch in this worker's own session. Ray's workers import this module.
+"""The Ray task: runs the programs of a batch in this worker's own Paddock. Ray's workers import this module.
 
-The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. A session has its event loop in
+The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. It has its event loop in
 another thread, so that its processes are looked after between two tasks as well. When the worker dies, its programs
 die.
 """
@@ -32,7 +32,7 @@ from paddock.surfaces.client.ray.frames import (
     write_answer,
 )
 from paddock.surfaces.client.ray.purity import Purity
-from paddock.surfaces.client.requests import RunningSession
+from paddock.surfaces.client.requests import RunningPaddock
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
 MAX_OUTPUT_CHARS = 32 * 1024 * 1024
 """Number of characters of output after which no further program of a batch starts."""
 _MAX_OPEN = 4
-"""Maximum number of open sessions in a worker, one for each workspace and caller; the one not used for longest ends."""
+"""Maximum number of open Paddocks in a worker, one for each workspace and caller. The least recently used one ends."""
 _SIGNAL_S = 0.1
 """Time after which a cancellation is noticed, in seconds: a wait for a lock is not interrupted."""
 _END_S = 10.0
 """Maximum time that cancelled programs have to end, in seconds."""
 
 
-class _OpenSession(NamedTuple):
-    """A session that stays open in this worker, on an event loop of its own."""
+class _OpenPaddock(NamedTuple):
+    """A Paddock that stays open in this worker, on an event loop of its own."""
 
     loop: OpenLoop
     settings: Settings
     runner: BatchRunner
 
 
-_open: dict[tuple[str, str], _OpenSession] = {}
+_open: dict[tuple[str, str], _OpenPaddock] = {}
 
 
 def run_batch(data: bytes) -> bytes:
     """Run a batch and return its answer. It raises only what Ray raises to cancel it."""
     batch = read_batch(data)
     try:
-        session = _find_session(batch.terms)
+        opened = _find_paddock(batch.terms)
         ended = Event()
-        future = session.loop.submit(partial(_run_programs, batch, ended, session))
+        future = opened.loop.submit(partial(_run_programs, batch, ended, opened))
         return write_answer(_wait(future, ended))
     except (PaddockError, OSError) as error:
         return write_answer(NodeAnswer(refusal=shorten_reason(str(error))))
@@ -85,16 +85,16 @@ def _wait(future: "Future[NodeAnswer]", ended: Event) -> NodeAnswer:
         raise
 
 
-def _find_session(terms: Terms) -> _OpenSession:
-    """Return the open session of a workspace and a caller. Raises PaddockError if it cannot be opened."""
+def _find_paddock(terms: Terms) -> _OpenPaddock:
+    """Return the open Paddock of a workspace and a caller. Raises PaddockError if it cannot be opened."""
     key = terms.workspace, terms.actor
     found = _open.pop(key, None)
     if found is None:
         workspace = find_workspace(terms.workspace or find_empty_workspace())
         settings = choose_settings(None, None, workspace)
-        loop, running = start_loop(_open_session(settings, workspace))
+        loop, running = start_loop(_open_running_paddock(settings, workspace))
         origin = BatchOrigin(workspace, terms.actor, "library")
-        found = _OpenSession(loop, settings, BatchRunner(running.execute_request, origin, settings.runtimes))
+        found = _OpenPaddock(loop, settings, BatchRunner(running.execute_request, origin, settings.runtimes))
         if len(_open) == _MAX_OPEN:
             _open.pop(next(iter(_open))).loop.end()
     _open[key] = found  # at the end: used last
@@ -102,9 +102,9 @@ def _find_session(terms: Terms) -> _OpenSession:
 
 
 @asynccontextmanager
-async def _open_session(settings: Settings, workspace: Path) -> AsyncGenerator[RunningSession]:
+async def _open_running_paddock(settings: Settings, workspace: Path) -> AsyncGenerator[RunningPaddock]:
     async with open_paddock(settings, workspace) as opened:
-        yield RunningSession(opened)
+        yield RunningPaddock(opened)
 
 
 def find_empty_workspace() -> Path:
@@ -114,12 +114,12 @@ def find_empty_workspace() -> Path:
     return empty
 
 
-async def _run_programs(batch: ProgramBatch, ended: Event, session: _OpenSession) -> NodeAnswer:
+async def _run_programs(batch: ProgramBatch, ended: Event, opened: _OpenPaddock) -> NodeAnswer:
     started = time.monotonic()
     results: list[ProgramResult] = []
-    slice_ = _Slice(batch, session.settings, started)
+    slice_ = _Slice(batch, opened.settings, started)
     try:
-        async with aclosing(session.runner.map(slice_, 1)) as found:
+        async with aclosing(opened.runner.map(slice_, 1)) as found:
             async for result in found:
                 slice_.note_output(result)
                 results.append(result)

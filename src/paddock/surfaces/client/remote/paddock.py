@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from paddock.policy.redaction.outgoing import OnCall
     from paddock.policy.settings.schema import Settings
     from paddock.record.output.recorder import OnOutput
-    from paddock.surfaces.client.requests import RunningSession
+    from paddock.surfaces.client.requests import RunningPaddock
 
 _MAX_URL_CHARS = 2000
 _TOKEN_PATTERN = re.compile(r"[!-~]{1,4096}", re.ASCII)
@@ -217,7 +217,7 @@ class RemotePaddock(Paddock):
         self._origin.check_caller()
         return self._connection
 
-    def _require_running(self) -> "RunningSession":
+    def _require_running(self) -> "RunningPaddock":
         """Raise PaddockError for a method that needs a session of this process."""
         _refuse("this method")
 

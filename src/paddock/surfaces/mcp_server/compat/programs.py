@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from paddock.gate.runtime_service import BUSY_ERROR_NAME
+from paddock.gate.program_service import BUSY_ERROR_NAME
 from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
 from paddock.model.compat import QUERY_TOOL

@@ -17,7 +17,7 @@ from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.policy.settings.profiles import ExecuteLimits
 from paddock.surfaces.mcp_server.compat.programs import build_compat_program_tools, build_error
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
-from paddock.surfaces.mcp_server.forwarded_results import build_result
+from paddock.surfaces.mcp_server.tool_results import build_result
 from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, text_block
 from paddock.surfaces.mcp_server.tools.compute import ANNOTATIONS, run_computation
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S

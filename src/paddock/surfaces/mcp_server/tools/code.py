@@ -10,10 +10,10 @@ from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.surfaces.mcp_server.argument_errors import reject_arguments
-from paddock.surfaces.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
 from paddock.surfaces.mcp_server.output_schemas import build_schema
 from paddock.surfaces.mcp_server.overflow import OverflowStore
 from paddock.surfaces.mcp_server.replies import CodeAnswer, build_answer
+from paddock.surfaces.mcp_server.tool_results import forward_result, is_larger, render_result_text
 from paddock.surfaces.mcp_server.toolbox import Arguments, McpCaller, McpTool, ToolAnswer, object_schema
 
 EXECUTE_CODE = (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from paddock.model.outcome import Outcome, Status
-from paddock.surfaces.mcp_server.forwarded_results import build_result
+from paddock.surfaces.mcp_server.tool_results import build_result
 
 
 def meta(given: Any, cap: int = 1000) -> dict[str, Any]:

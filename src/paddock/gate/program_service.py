@@ -29,7 +29,7 @@ from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
     from paddock.engines.programs.engine import RuntimeEngine
-    from paddock.engines.sessions.registry import ProgramSession, ProgramSessions
+    from paddock.engines.sessions.programs import ProgramSession, ProgramSessions
     from paddock.gate.watchers import Watchers
     from paddock.model.artifact import RunFacts
     from paddock.record.output.artifacts import Artifacts
@@ -193,7 +193,8 @@ class ProgramService:
     ) -> RawResult:
         """Run an admitted program and return its result; `watch` asks about and records its connections.
 
-        Secrets are removed from everything that it returns or reports. Raises EngineError when nothing ran.
+        Secrets are removed from everything that it returns or reports, except for `on_raw_stdout`. Raises EngineError
+        when nothing ran.
         """
         hosts = RequestHosts(watch)
         try:

@@ -10,8 +10,8 @@ import pytest
 
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.runs import Claim, Started, StoredEnd
-from paddock.gate import claims
-from paddock.gate.claims import PaddockClaims
+from paddock.gate import cluster_claims
+from paddock.gate.cluster_claims import PaddockClaims
 from paddock.model.errors import StoreUnavailable
 from paddock.model.outcome import Decision, Outcome, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -32,8 +32,8 @@ def test_an_end_that_cannot_be_stored_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The lease is renewed all the time. Neither the caller nor the end of the server may wait for the disk."""
-    monkeypatch.setattr(claims, "FENCE_S", 0.1)
-    monkeypatch.setattr(claims, "_RETRY_S", 0.01)
+    monkeypatch.setattr(cluster_claims, "FENCE_S", 0.1)
+    monkeypatch.setattr(cluster_claims, "_RETRY_S", 0.01)
     lease = SimpleNamespace(age_s=0.0, check=lambda: None)
     cluster: Any = SimpleNamespace(runs=Runs(), lease=lease, node=ClusterNode("a", "boot"))
     request = ExecutionRequest(
