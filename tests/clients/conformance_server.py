@@ -29,12 +29,12 @@ from paddock.surfaces.http_server.hosts import HostNames
 from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import PROBE_PATHS, Probes, build_application
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
+from paddock.surfaces.mcp_server.output_resources import UnknownResourceError
 from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.surfaces.mcp_server.prompts import UnknownPromptError
 from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
 from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
-from paddock.surfaces.mcp_server.stored_output import UnknownResourceError
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
     Inquire,

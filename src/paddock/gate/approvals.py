@@ -85,7 +85,7 @@ class RunState:
 
     asker: Asker
     clock: RunClock = field(default_factory=RunClock)
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a person is asked: a run asks one question at a time."""
     allowed: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     """Names of calls that a person allowed for the rest of the run."""
@@ -161,7 +161,7 @@ class Approvals:
         question = asking.make_question(
             request, decision, subject, self._outgoing, wait_ms=self._settings.wait_ms
         )
-        async with run.turn:
+        async with run.asking:
             if name in run.allowed:
                 answer = Answer(verdict="run", told="allowed for the rest of this run")
                 return self._policy.apply_answer(request, decision, answer)
@@ -236,7 +236,7 @@ class Approvals:
         facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": kind}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         run = self._runs.get(call.run) or RunState(self._asker)
-        async with run.turn:
+        async with run.asking:
             return await self._ask_and_record(question, run, facts, parent=call.parent)
 
     def _find_run(self, request: ExecutionRequest) -> RunState:

@@ -10,7 +10,7 @@
       |
     admit: wait for a slot           a rehearsal (dry_run) ends here: audit "decided" -> a stub
       |
-    claim among the machines of a cluster, if the request may have effects (`claims.py`)
+    claim among the machines of a cluster, if the request may have effects (`cluster_claims.py`)
       |--ran before--> audit "decided" -> the stored Outcome
     claim: audit "started" is written before anything runs
       |

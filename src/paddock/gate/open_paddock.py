@@ -129,7 +129,7 @@ def _make_commands(
     return Commands(settings.sdk.commands, os.environ, processes.open_sandbox, secret)
 
 
-def _watch_session(
+def _watch_paddock(
     settings: Settings,
     servers: ServerService,
     guest: GuestEngine,
@@ -244,7 +244,7 @@ async def open_paddock(
     """Open Paddock. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for it; the caller closes it. `asker` answers for requests that bring
-    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction marks. `parts` are
+    no asker. `metrics` of another Paddock count this one too. `compatible` keeps the older redaction marks. `parts` are
     used instead of Paddock's own. `server` runs it for one of its users. Requests with effects are claimed in
     `cluster`, which the caller closes afterwards. Raises ConfigurationError for a workspace whose path is not UTF-8,
     and LedgerError without a ledger: nothing runs then, except what `audit.required` allows.
@@ -287,7 +287,7 @@ async def open_paddock(
             )
             services = Services(settings, secrets, facts)
             engines = Engines(guest, servers, programs, scripts, services, output.results)
-            watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
+            watch = _watch_paddock(settings, servers, guest, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger
             claims = None
             if cluster is not None:

@@ -3,6 +3,7 @@
     cli             the command `paddock`
     client          `Paddock` and `BlockingPaddock`, from Python
     http_api        the HTTP API, over client; tenants are its callers
+    tenants         the users of a server: tokens, limits, a Paddock for each
     http_server     what every server over HTTP has before its application
     mcp_server      the MCP server for agents
     rendering       outcomes as text, for all of them

@@ -280,4 +280,4 @@ def test_hostile_lines_cost_linear_time(line: str) -> None:
     digest([line] * count + ["# fail 1", "  not ok 1 - x"], command="", ok=False)
     for end in ("1 failed in 0.1s", "Ran 1 test in 0.1s", "ok  \tx", "test result: ok. 1 passed; 1 failed;"):
         digest([line] * count + [end], command="", ok=False)
-    assert time.process_time() - started < 20 * (4000 + 6 * count) / 28_000
+    assert time.process_time() - started < 20

@@ -1,7 +1,7 @@
 """The proxies that Paddock itself must use: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of its environment.
 
-Everything that Paddock connects to a host follows these rules: programs, servers over HTTP, and the registry. Webhooks
-and logins use no proxy, because it would resolve a name whose addresses were not checked.
+Connections of programs, of servers over HTTP and of the registry follow these rules. Webhooks and logins use no proxy,
+because it would resolve a name whose addresses were not checked.
 """
 
 import base64

@@ -18,8 +18,8 @@ _ANYWHERE = ("0.0.0.0/0", "::/0")
 def grant_registries(installer: str, names: Iterable[str], rules: Sequence[NetworkRule]) -> HostGrant:
     """Return the hosts for an installation from the registries with these `names` (addresses without credentials).
 
-    The hosts that `rules` of the user or the system allow, or ask about, are added. What the rules of any file deny, or
-    ask about, holds for all of these. Raises PackagesError for an address without a host.
+    The hosts that `rules` of the user or the system allow, or ask about, are added. Denials and questions of any file,
+    also of a workspace's, apply to all of these. Raises PackagesError for an address without a host.
     """
     found: list[NetworkRule] = []
     for name in names:

@@ -1,7 +1,7 @@
 """SDK methods that Paddock itself answers: vault, signals, stored output, the ledger, health.
 
 A method checks the arguments of the call and returns a JSON value. Most methods run in a thread, because they must not
-block the event loop and use nothing that belongs to it. Methods that wait for other parts of the session run on it.
+block the event loop and use nothing that belongs to it. Methods that wait for other parts of Paddock run on it.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class ScheduleRunner(Protocol):
 
 
 class SessionFacts(NamedTuple):
-    """Facts of the rest of the session; each is determined when a program asks."""
+    """Facts of the rest of the opened Paddock; each is determined when a program asks."""
 
     artifacts: "Callable[[], Artifacts]"
     """Stored output."""
@@ -103,7 +103,7 @@ class SessionFacts(NamedTuple):
 
 
 class Services:
-    """Answers the `SdkCall`s of one session."""
+    """Answers the `SdkCall`s of one opened Paddock."""
 
     def __init__(self, settings: Settings, secrets: KnownSecrets, facts: SessionFacts) -> None:
         self._settings = settings

@@ -94,10 +94,10 @@ class _InterpreterTurn:
 
 
 class Background:
-    """What runs in a session between two executions, where policy grants it. The process is paused at first.
+    """What runs in a session between two executions, where policy grants it. The process is stopped at first.
 
     A turn in the background is a turn without a text: the supervisor measures and limits it as every turn. It ends with
-    the next execution, or at its first limit of CPU time or output, and then the session is paused as any other. Other
+    the next execution, or at its first limit of CPU time or output, and then the session is stopped as any other. Other
     limits kill.
     """
 
@@ -109,10 +109,10 @@ class Background:
         """Memory that the process may take."""
         self._cpu_ms = compute_cpu_ms(limits, limits.timeout_ms)
         self._running = False
-        self._pausing: asyncio.Future[ProcessUsage | None] | None = None
+        self._ending: asyncio.Future[ProcessUsage | None] | None = None
         self._output = ""
 
-    def resume(self) -> None:
+    def begin_turn(self) -> None:
         """Let the process run on. Does nothing while it does, and after its end."""
         if self._running or self._process.result.done():
             return
@@ -120,12 +120,12 @@ class Background:
         self._process.begin_output(None, self._on_limit)
         self._process.begin_turn(self._lifetime_ms, self._cpu_ms)
 
-    async def pause(self) -> None:
-        """Stop the process. Does nothing while it is paused, and after its end."""
+    async def end_turn(self) -> None:
+        """Stop the process. Does nothing while it is stopped, and after its end."""
         if not self._running:
             return
-        usage = await asyncio.shield(self._begin_pause())
-        self._running, self._pausing = False, None
+        usage = await asyncio.shield(self._end_turn())
+        self._running, self._ending = False, None
         if usage is not None:
             self._output = (self._output + self._process.end_output().text)[-_MAX_OUTPUT_CHARS:]
 
@@ -135,12 +135,12 @@ class Background:
         return output.encode()
 
     def _on_limit(self, _limit: str) -> None:
-        self._begin_pause()
+        self._end_turn()
 
-    def _begin_pause(self) -> "asyncio.Future[ProcessUsage | None]":
-        if self._pausing is None:
-            self._pausing = asyncio.ensure_future(self._process.end_turn())
-        return self._pausing
+    def _end_turn(self) -> "asyncio.Future[ProcessUsage | None]":
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._process.end_turn())
+        return self._ending
 
 
 class Interpreter:
@@ -244,16 +244,16 @@ class Interpreter:
         return self._held.slot.scratch / WORKDIR
 
     @asynccontextmanager
-    async def hold_still(self) -> AsyncGenerator[None]:
-        """Let nothing of it run; afterwards what runs in the background goes on."""
+    async def stop_background(self) -> AsyncGenerator[None]:
+        """Stop what runs in the background; let it go on afterwards."""
         if self._background is None:
             yield
             return
-        await self._background.pause()
+        await self._background.end_turn()
         try:
             yield
         finally:
-            self._background.resume()
+            self._background.begin_turn()
 
     def add_files(self, task: ProgramTask) -> None:
         """Write the files of a program into the working directory. Raises InputFileError."""
@@ -274,7 +274,7 @@ class Interpreter:
     ) -> tuple[RawResult, tuple[Result, ...]]:
         """Execute the text of a program and return its result, with the values that it showed.
 
-        Call it within `hold_still`. Setting `stop`, or cancelling the task, interrupts it.
+        Call it within `stop_background`. Setting `stop`, or cancelling the task, interrupts it.
         """
         if self._background is not None and (output := self._background.take_output()):
             sinks.stdout(output)

@@ -50,8 +50,8 @@ class ProgramSession(OpenSession):
     def process(self) -> Interpreter:
         return self.interpreter
 
-    def hold_still(self) -> AbstractAsyncContextManager[None]:
-        return self.interpreter.hold_still()
+    def stop_background(self) -> AbstractAsyncContextManager[None]:
+        return self.interpreter.stop_background()
 
 
 class ProgramSessions(SessionTable):
@@ -180,13 +180,13 @@ class ProgramSessions(SessionTable):
     async def read_file(self, actor: str, handle: str, path: str) -> bytes:
         """Return the content of a file of a session, once nothing runs in it. Raises as `read_file_now`."""
         session = self._require_session(actor, handle)
-        async with session.lock, session.hold_still():
+        async with session.lock, session.stop_background():
             return await asyncio.to_thread(self.read_file_now, actor, handle, path)
 
     async def remove_file(self, actor: str, handle: str, path: str) -> None:
         """Remove a file of a session, once nothing runs in it. Raises as `read_file_now`."""
         session = self._require_session(actor, handle)
-        async with session.lock, session.hold_still():
+        async with session.lock, session.stop_background():
             folder = self._require_session(actor, handle).interpreter.workdir
             with _refuse_wrong_path(path):
                 await asyncio.to_thread(remove_below, folder, path)
@@ -196,7 +196,7 @@ class ProgramSessions(SessionTable):
     ) -> None:
         """Have `read` read all files of a session, in a thread, once nothing runs in it. Raises PaddockError."""
         session = self._require_session(actor, handle)
-        async with session.lock, session.hold_still():
+        async with session.lock, session.stop_background():
             folder = self._require_session(actor, handle).interpreter.workdir
             await asyncio.to_thread(read, walk_files(folder), {})
 

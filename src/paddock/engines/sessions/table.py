@@ -35,7 +35,7 @@ _KEEP_PROCESS = (
 
 
 class SessionProcess(Protocol):
-    """What executes the programs of a session, and is paused between them."""
+    """What executes the programs of a session, and is stopped between them."""
 
     @property
     def resident_bytes(self) -> int:
@@ -90,7 +90,7 @@ class OpenSession(ABC):
         """Whether it runs between two programs, too."""
         return False
 
-    def hold_still(self) -> AbstractAsyncContextManager[None]:
+    def stop_background(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which nothing of it runs, except the program of a turn."""
         return nullcontext()
 
@@ -157,7 +157,7 @@ class SessionTable:
         Enters with the result of a program that does not run: the session is lost, policy no longer `covers` what it
         was opened with, or `stop` was set; with None for any other.
         """
-        async with session.lock, session.hold_still():
+        async with session.lock, session.stop_background():
             if session.process.lost:
                 await self.end(session, session.process.loss)
             elif not covers:
@@ -312,7 +312,7 @@ class SessionTable:
 
     def find_reason(self, actor: str, handle: str) -> str | None:
         """Return why a session has ended; None if this actor never had one of this handle here."""
-        if has_other_mark(handle, self._mark):  # its replica would have answered
+        if has_other_mark(handle, self._mark):  # its replica, or an earlier process, had it
             return self._others_ended
         owner, why = self._ended.get(handle, ("", ""))
         return why if owner == actor else None

@@ -23,7 +23,7 @@ from paddock.model.session import NEW, name_session
 from paddock.model.texts import ESCAPED_LINE_ENDS, has_escaped_line_ends
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.guests import GUEST_TIER, judge_program_or_call
-from paddock.policy.decisions.kinds import Catalogue, Judgement, Reason
+from paddock.policy.decisions.kinds import FindExecutables, Judgement, Reason
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
@@ -59,7 +59,7 @@ class GuestPrograms(Kind[GuestRun]):
         return work.profile, len(_encode(work.source)) if measured else 0
 
     def judge(
-        self, request: ExecutionRequest, work: GuestRun, settings: Settings, catalogue: Catalogue
+        self, request: ExecutionRequest, work: GuestRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
         profile, group = settings.limits.of(work.profile), f"limits.{work.profile}"
         servers = () if work.computes else None
@@ -80,7 +80,9 @@ class GuestPrograms(Kind[GuestRun]):
         objections += terms.refused
         return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
 
-    def suggest_remedy(self, work: GuestRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
+    def suggest_remedy(
+        self, work: GuestRun, rule: str, settings: Settings, catalogue: FindExecutables
+    ) -> str:
         if rule != "code-size" or work.raw_results:
             return ""
         key = f"limits.{work.profile}.code_bytes"

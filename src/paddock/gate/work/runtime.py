@@ -22,10 +22,10 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import NEW, name_session
 from paddock.model.work_files import InputFile
 from paddock.policy.decisions import rules
-from paddock.policy.decisions.kinds import Catalogue, Judgement
-from paddock.policy.decisions.packages import find_own_packages, list_package_questions
+from paddock.policy.decisions.kinds import FindExecutables, Judgement
+from paddock.policy.decisions.packages import list_package_questions, may_name_packages
 from paddock.policy.decisions.programs import add_defaults, check_read_only, judge_program, match_program
-from paddock.policy.decisions.workdir import JailError, resolve_cwd
+from paddock.policy.decisions.workdir import WorkdirError, resolve_cwd
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
@@ -68,13 +68,13 @@ class RuntimePrograms(Kind[RuntimeRun]):
         copied = any(file.workspace for file in work.files)
         named = (
             (work.packages, request.surface, request.caller, work.sha256)
-            if work.packages or find_own_packages(work)
+            if work.packages or may_name_packages(work)
             else ()
         )
         return (*plain, copied, *work.env, *named) if copied or work.env or named else plain
 
     def judge(
-        self, request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
+        self, request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
         terms, notes, objections = judge_program(work, request.limits, settings, catalogue)
         objections = [*objections, *check_read_only(request, work, settings)]
@@ -106,7 +106,9 @@ class RuntimePrograms(Kind[RuntimeRun]):
         left = unasked or allowed or names
         return left, name_executable(left[0]) if left else request
 
-    def suggest_remedy(self, work: RuntimeRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
+    def suggest_remedy(
+        self, work: RuntimeRun, rule: str, settings: Settings, catalogue: FindExecutables
+    ) -> str:
         maximums = {
             "runtimes.timeout_ms": f"{settings.runtimes.timeout_ms} ms",
             "runtimes.memory_bytes": f"{settings.runtimes.memory_bytes} bytes",
@@ -245,7 +247,7 @@ def _check_cwd(
     """Return the refusal of a working directory that does not exist within the workspace."""
     try:
         resolve_cwd(request.workspace, work.cwd)
-    except JailError as error:
+    except WorkdirError as error:
         return context.policy.refuse_allowed(request, decision, "runtimes.cwd", str(error))
     return None
 

@@ -8,7 +8,7 @@ from paddock.model.canonical import canonical
 from paddock.model.outcome import Decision, RawResult
 from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.policy.decisions.decision import hash_bytes
-from paddock.policy.decisions.kinds import Catalogue, Judgement
+from paddock.policy.decisions.kinds import FindExecutables, Judgement
 from paddock.policy.decisions.programs import check_read_only
 from paddock.policy.decisions.script_tools import judge_tool, match_tool
 from paddock.policy.settings.rules import Rule
@@ -29,7 +29,7 @@ class ScriptToolRuns(Kind[ToolRun]):
         return match_tool(rule, work)
 
     def judge(
-        self, request: ExecutionRequest, work: ToolRun, settings: Settings, catalogue: Catalogue
+        self, request: ExecutionRequest, work: ToolRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
         terms, notes, objections = judge_tool(work, request.limits, settings)
         return Judgement({"tool": terms}, notes, [*objections, *check_read_only(request, work, settings)])

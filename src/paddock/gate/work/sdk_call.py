@@ -12,7 +12,7 @@ from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.guests import call_limits, judge_program_or_call
-from paddock.policy.decisions.kinds import Catalogue, Judgement, Reason
+from paddock.policy.decisions.kinds import FindExecutables, Judgement, Reason
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
@@ -39,7 +39,7 @@ class SdkCalls(Kind[SdkCall]):
         return (work.method,)
 
     def judge(
-        self, request: ExecutionRequest, work: SdkCall, settings: Settings, catalogue: Catalogue
+        self, request: ExecutionRequest, work: SdkCall, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
         key = "long_call_timeout_ms" if work.method in LONG_CALLS else "call_timeout_ms"
         profile = call_limits(settings, getattr(settings.sdk, key))

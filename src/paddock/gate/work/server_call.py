@@ -17,7 +17,7 @@ from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, PlannedCall,
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.guests import call_limits, judge_program_or_call
-from paddock.policy.decisions.kinds import Catalogue, Judgement, Reason
+from paddock.policy.decisions.kinds import FindExecutables, Judgement, Reason
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 from paddock.record.ledger.sink import Field
@@ -48,7 +48,7 @@ class ServerCalls(Kind[ServerCall]):
         return work.server, work.tool, work.read_only
 
     def judge(
-        self, request: ExecutionRequest, work: ServerCall, settings: Settings, catalogue: Catalogue
+        self, request: ExecutionRequest, work: ServerCall, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
         profile = call_limits(settings, settings.servers.call_timeout_ms)
         terms = judge_program_or_call(request, settings, profile=profile, group="servers.call_timeout_ms")

@@ -12,7 +12,7 @@ from paddock.model.canonical import canonical
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions import rules
-from paddock.policy.decisions.kinds import Catalogue, Kinds, Reason, WorkPolicy, empty_catalogue
+from paddock.policy.decisions.kinds import FindExecutables, Kinds, Reason, WorkPolicy, empty_catalogue
 from paddock.policy.settings.schema import Settings
 
 _MAX_REMEMBERED = 4096
@@ -27,7 +27,9 @@ class Policy:
     are cached by their circumstances. Only the audit hash is computed each time.
     """
 
-    def __init__(self, settings: Settings, kinds: Kinds, catalogue: Catalogue = empty_catalogue) -> None:
+    def __init__(
+        self, settings: Settings, kinds: Kinds, catalogue: FindExecutables = empty_catalogue
+    ) -> None:
         self._settings = settings
         self._kinds = kinds
         self._catalogue = catalogue
@@ -85,7 +87,7 @@ class Policy:
 
 
 def _decide_unsigned(
-    request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings, catalogue: Catalogue
+    request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings, catalogue: FindExecutables
 ) -> Decision:
     """Return the decision with an audit hash over itself only. A refused request asks no person."""
     judgement = kind.judge(request, request.work, settings, catalogue)

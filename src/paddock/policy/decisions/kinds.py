@@ -14,7 +14,7 @@ W = TypeVar("W")
 
 Reason = tuple[str, str]
 """Name of the deciding rule, and the reason for people."""
-Catalogue = Callable[[str], Executables]
+FindExecutables = Callable[[str], Executables]
 """Returns the executables that can run programs of a runtime."""
 
 
@@ -53,7 +53,7 @@ class WorkPolicy(ABC, Generic[W]):
 
     @abstractmethod
     def judge(
-        self, request: ExecutionRequest, work: W, settings: Settings, catalogue: Catalogue
+        self, request: ExecutionRequest, work: W, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
         """Return the terms of the work, notes on clamped limits, objections, and what a person is asked."""
 
@@ -69,7 +69,7 @@ class WorkPolicy(ABC, Generic[W]):
         del settings
         return work
 
-    def suggest_remedy(self, work: W, rule: str, settings: Settings, catalogue: Catalogue) -> str:
+    def suggest_remedy(self, work: W, rule: str, settings: Settings, catalogue: FindExecutables) -> str:
         """Return the remedy for a refusal by `rule`; empty if the reason contains it."""
         del work, rule, settings, catalogue
         return ""

@@ -36,7 +36,7 @@ def add_own_packages(work: RuntimeRun, settings: PackageSettings) -> RuntimeRun:
     return work if packages == work.packages else work.model_copy(update={"packages": packages})
 
 
-def find_own_packages(work: RuntimeRun) -> bool:
+def may_name_packages(work: RuntimeRun) -> bool:
     """Return whether a program may name packages itself, so that decisions depend on its text or its files."""
     if not work.own_packages:
         return False

@@ -12,7 +12,7 @@ from paddock.model.limits import LimitOverrides, narrower
 from paddock.model.network import NETWORKS
 from paddock.model.program import ACCESSES, Executables, ProgramGrants, ProgramLimits, ProgramTerms, file_name
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
-from paddock.policy.decisions.kinds import Catalogue, Reason
+from paddock.policy.decisions.kinds import FindExecutables, Reason
 from paddock.policy.decisions.network import check_hosts, grant_hosts
 from paddock.policy.decisions.packages import add_own_packages, check_packages
 from paddock.policy.decisions.workdir import is_confined
@@ -34,7 +34,7 @@ def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
 
 
 def judge_program(
-    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
+    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: FindExecutables
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
     """Return the terms of a program, clamped limits, and objections; each with the name of its rule."""
     limits, clamped, _ = _effective_limits(asked, settings)
@@ -54,7 +54,7 @@ def judge_program(
 
 
 def list_stages(
-    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
+    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: FindExecutables
 ) -> Iterator[tuple[str, list[Reason]]]:
     """Yield each rule's name and its objections, in order; the first rule with an objection decides."""
     known = catalogue(work.runtime)

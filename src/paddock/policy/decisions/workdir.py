@@ -9,7 +9,7 @@ ESCAPES = "Path traversal detected: target escapes repository root"
 _DRIVE_PATTERN = re.compile(r"[A-Za-z]:")
 
 
-class JailError(ValueError):
+class WorkdirError(ValueError):
     """A working directory is outside of the workspace, or does not exist; the text says which."""
 
 
@@ -20,7 +20,7 @@ def is_confined(cwd: str) -> bool:
 
 
 def resolve_cwd(workspace: Path, cwd: str) -> Path:
-    """Return the directory `cwd` below `workspace`, without links. Raises JailError.
+    """Return the directory `cwd` below `workspace`, without links. Raises WorkdirError.
 
     The error does not reveal whether anything outside of the workspace exists.
     """
@@ -29,9 +29,9 @@ def resolve_cwd(workspace: Path, cwd: str) -> Path:
     if cwd != ".":
         target, is_there = _resolve_links(os.path.join(root, cwd))  # `Path.resolve` needs an existing path
     if target != root and not target.startswith(f"{root.rstrip('/')}/"):
-        raise JailError(ESCAPES)
+        raise WorkdirError(ESCAPES)
     if not is_there:
-        raise JailError(f"Working directory does not exist: {cwd}")
+        raise WorkdirError(f"Working directory does not exist: {cwd}")
     return workspace if target == str(workspace) else Path(target)
 
 

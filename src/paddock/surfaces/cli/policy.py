@@ -18,7 +18,7 @@ from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
 from paddock.model.texts import suggest
 from paddock.policy.decisions.decision import Policy
-from paddock.policy.decisions.kinds import Catalogue
+from paddock.policy.decisions.kinds import FindExecutables
 from paddock.policy.decisions.programs import list_stages
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.loader import load
@@ -266,7 +266,7 @@ def _make_policy(settings: Settings) -> Policy:
     return Policy(settings, KINDS, _make_catalogue(settings))
 
 
-def _make_catalogue(settings: Settings) -> Catalogue:
+def _make_catalogue(settings: Settings) -> FindExecutables:
     from paddock.engines.programs.recipe import executables  # not needed for the help page
 
     return partial(executables, added=settings.runtimes.recipes)

@@ -7,7 +7,8 @@ other transport.
 
     arguments    arguments, argument_errors, computation_request
     answers      replies, output_schemas, overflow, tool_results
-    a person     elicitation, pending_calls
-    resources    resources, stored_output, prompts, prompts_resources
+    a person     elicitation chooses how a person is asked; pending_calls: for clients that cannot ask
+    resources    resources, output_resources, prompts, prompts_resources
     sessions     requests, list_changes, progress, stdio
+    guide.md     what agents read first
 """

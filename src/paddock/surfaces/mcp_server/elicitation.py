@@ -44,7 +44,7 @@ from paddock.model.approval import Question
 from paddock.model.base import Json
 from paddock.model.outcome import OnConsole
 from paddock.surfaces.mcp_server.list_changes import call_at_session_end, read_session_id
-from paddock.surfaces.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
+from paddock.surfaces.mcp_server.pending_calls import CallWork, PendingCall, PendingCalls, find_run_to_fetch
 from paddock.surfaces.mcp_server.toolbox import Inquire, McpCaller, ToolAnswer
 
 Context = ServerRequestContext[Any, Any]
@@ -211,12 +211,12 @@ class ElicitationRounds:
         context: Context,
         params: CallToolRequestParams,
         actor: str,
-        work: Work[ToolAnswer],
+        work: CallWork[ToolAnswer],
         on_console: OnConsole | None,
     ) -> ToolAnswer | dict[str, Json]:
         """Return a tool's answer, or a result that asks the client first."""
         if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
-            return await self._pending.fetch_answer(run, actor)
+            return await self._pending.fetch_result(run, actor)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._start_or_resume(context, params, actor, work)
             return await current.wait_for_requests(on_console) or await self._pending.settle_call(current)
@@ -232,7 +232,7 @@ class ElicitationRounds:
         )
 
     async def get_result(
-        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+        self, context: Context, params: RepeatableParams, actor: str, work: CallWork[T]
     ) -> T | dict[str, Json]:
         """Return the result of any other request, or a result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -250,7 +250,7 @@ class ElicitationRounds:
         await cancel_all(self._tasks)
 
     def _start_or_resume(
-        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+        self, context: Context, params: RepeatableParams, actor: str, work: CallWork[T]
     ) -> "_Round[T]":
         """Start the work of a request. For a repeated request, continue the waiting work with its answers."""
         if params.request_state is None:
@@ -269,7 +269,12 @@ class _Round(PendingCall[T]):
     """The work of one request, which may take several rounds with the client."""
 
     def __init__(
-        self, context: Context, rounds: ElicitationRounds, pending: PendingCalls, actor: str, work: Work[T]
+        self,
+        context: Context,
+        rounds: ElicitationRounds,
+        pending: PendingCalls,
+        actor: str,
+        work: CallWork[T],
     ) -> None:
         self._context = context
         self._rounds = rounds

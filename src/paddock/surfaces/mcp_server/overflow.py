@@ -11,7 +11,7 @@ from paddock.model.artifact import RunFacts, Stream
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
-from paddock.surfaces.mcp_server.stored_output import build_links
+from paddock.surfaces.mcp_server.output_resources import build_links
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.surfaces.rendering import render
 from paddock.surfaces.rendering.terminal import make_encodable

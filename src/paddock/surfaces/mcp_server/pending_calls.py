@@ -1,7 +1,8 @@
 """Calls whose client cannot ask its person: the person answers with `paddock approve`, and the client comes back.
 
 The call ends with the status `waiting` and its program pauses. After the answer the program continues. Its result is
-kept until the client fetches it under the id of the run, once, with the tool that also reads stored output.
+kept until the client fetches it under the id of the run, once: `query_output` with that id comes here, by
+`elicitation.call_tool`.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from paddock.surfaces.mcp_server.toolbox import McpCaller, ToolAnswer, build_ref
 _log = logging.getLogger("paddock.mcp")
 
 T = TypeVar("T")
-Work = Callable[[McpCaller], Coroutine[Any, Any, T]]
+CallWork = Callable[[McpCaller], Coroutine[Any, Any, T]]
 """The work of a request, for a caller."""
 
 FETCH_TOOLS = {
@@ -42,7 +43,7 @@ _MAX_ENDED_CALLS = 16
 class PendingCall(Generic[T]):
     """The work of a request that continues without its caller; its questions are kept in `questions`."""
 
-    def __init__(self, actor: str, client: str, work: Work[T], questions: Questions) -> None:
+    def __init__(self, actor: str, client: str, work: CallWork[T], questions: Questions) -> None:
         self.actor = actor
         self.client = client
         self.question: Question | None = None
@@ -133,7 +134,7 @@ class PendingCalls:
                 del self._calls[run]
 
     async def run_call(
-        self, actor: str, client: str, work: Work[ToolAnswer], listener: OnConsole | None
+        self, actor: str, client: str, work: CallWork[ToolAnswer], listener: OnConsole | None
     ) -> ToolAnswer:
         """Return the answer of a tool, or that the call waits for a person."""
         call = PendingCall(actor, client, work, self.questions)
@@ -154,7 +155,7 @@ class PendingCalls:
         call = self._calls.get(run)
         return call is not None and call.actor == actor
 
-    async def fetch_answer(self, run: str, actor: str) -> ToolAnswer:
+    async def fetch_result(self, run: str, actor: str) -> ToolAnswer:
         """Return the answer of a waiting call and forget it, or return that it still waits."""
         call = self._calls.get(run)
         if call is None or call.actor != actor:

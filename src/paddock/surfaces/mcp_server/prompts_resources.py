@@ -15,9 +15,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.model.base import Json
 from paddock.surfaces.mcp_server.elicitation import Context, ElicitationRounds, read_actor
+from paddock.surfaces.mcp_server.output_resources import UnknownResourceError
 from paddock.surfaces.mcp_server.prompts import Prompts, UnknownPromptError
 from paddock.surfaces.mcp_server.resources import Resources
-from paddock.surfaces.mcp_server.stored_output import UnknownResourceError
 from paddock.surfaces.mcp_server.toolbox import McpCaller
 
 if TYPE_CHECKING:

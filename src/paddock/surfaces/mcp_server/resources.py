@@ -15,7 +15,7 @@ from paddock.engines.servers.typescript import Described
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.model.texts import cut_text
-from paddock.surfaces.mcp_server.stored_output import StoredOutput, UnknownResourceError
+from paddock.surfaces.mcp_server.output_resources import StoredOutput, UnknownResourceError
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S, write_declaration
 from paddock.surfaces.rendering.terminal import make_encodable
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.integration.test_exec_files import PNG
 from tests.support.mcp_server import Place
 
-from paddock.surfaces.mcp_server.stored_output import MAX_IMAGES
+from paddock.surfaces.mcp_server.output_resources import MAX_IMAGES
 
 PLOT = f"open('p.png', 'wb').write(bytes.fromhex('{PNG.hex()}'))\n"
 

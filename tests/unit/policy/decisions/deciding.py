@@ -6,12 +6,14 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions import question_texts
 from paddock.policy.decisions.decision import Policy
-from paddock.policy.decisions.kinds import Catalogue, empty_catalogue
+from paddock.policy.decisions.kinds import FindExecutables, empty_catalogue
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import Settings
 
 
-def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue = empty_catalogue) -> Decision:
+def decide(
+    request: ExecutionRequest, settings: Settings, catalogue: FindExecutables = empty_catalogue
+) -> Decision:
     return Policy(settings, KINDS, catalogue).decide(request)
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.policy.decisions.workdir import JailError, resolve_cwd
+from paddock.policy.decisions.workdir import WorkdirError, resolve_cwd
 
 
 def refusal(workspace: Path, cwd: str) -> str:
-    with pytest.raises(JailError) as raised:
+    with pytest.raises(WorkdirError) as raised:
         resolve_cwd(workspace, cwd)
     return str(raised.value)
 

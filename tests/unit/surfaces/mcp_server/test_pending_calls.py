@@ -11,7 +11,7 @@ from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
-from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls, Work, find_run_to_fetch
+from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, CallWork, PendingCalls, find_run_to_fetch
 from paddock.surfaces.mcp_server.toolbox import McpCaller, ToolAnswer, text_block
 
 
@@ -20,7 +20,7 @@ def question(run: str) -> Question:
     return Question(**given, reasons=("why",), sha256="a" * 64, wait_ms=60_000)
 
 
-def asking(run: str) -> Work:
+def asking(run: str) -> CallWork:
     async def work(caller: McpCaller) -> ToolAnswer:
         assert caller.asker is not None
         assert not caller.present
@@ -44,17 +44,17 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"], patience_s=0)
         first = await held.run_call("me", "client", asking(name), None)
-        assert await held.fetch_answer(name, "me") == first
+        assert await held.fetch_result(name, "me") == first
         assert status(first) == "waiting"
-        assert status(await held.fetch_answer(name, "somebody")) == "invalid"
-        assert status(await held.fetch_answer(new_id(), "me")) == "invalid"
+        assert status(await held.fetch_result(name, "somebody")) == "invalid"
+        assert status(await held.fetch_result(new_id(), "me")) == "invalid"
         [waiting] = inbox.list_waiting()
         inbox.give_answer(waiting, "once", "ada")
-        while status(answer := await held.fetch_answer(name, "me")) == "waiting":
+        while status(answer := await held.fetch_result(name, "me")) == "waiting":
             pass
         result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
         assert answer == ToolAnswer([text_block("once")], result)
-        assert status(await held.fetch_answer(name, "me")) == "invalid"
+        assert status(await held.fetch_result(name, "me")) == "invalid"
 
     run(main())
 
@@ -93,8 +93,8 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
     async def main() -> None:
         held = PendingCalls(FileQuestions(inbox), FETCH_TOOLS["default"])
         await held.run_call("me", "client", asking(name), None)
-        both = [asyncio.create_task(held.fetch_answer(name, "me")) for _ in range(2)]
-        given_up = asyncio.create_task(held.fetch_answer(name, "me"))
+        both = [asyncio.create_task(held.fetch_result(name, "me")) for _ in range(2)]
+        given_up = asyncio.create_task(held.fetch_result(name, "me"))
         await asyncio.sleep(0)
         given_up.cancel()
         inbox.give_answer(inbox.list_waiting()[0], "denied", "ada")
@@ -114,7 +114,7 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
             await held.run_call("me", "client", asking(name), None)
             inbox.give_answer(inbox.list_waiting()[0], "once", "ada")
             await asyncio.gather(*held.running)
-        answers = [status(await held.fetch_answer(name, "me")) for name in names]
+        answers = [status(await held.fetch_result(name, "me")) for name in names]
         assert answers == ["invalid"] * 3 + ["ok"] * 17
 
     run(main())
@@ -156,14 +156,14 @@ def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None
         assert [held.add_client(client) for client in ("a", "b", "a")] == [True, True, False]
         await held.run_call("me", "a", asking(mine), None)
         await held.run_call("me", "b", asking(other), None)
-        fetching = asyncio.create_task(held.fetch_answer(mine, "me"))
+        fetching = asyncio.create_task(held.fetch_result(mine, "me"))
         await asyncio.sleep(0)
         held.end_calls_of_client("a")
         await asyncio.wait({*held.running}, return_when=asyncio.FIRST_COMPLETED)
         assert [waiting.question.run for waiting in inbox.list_waiting()] == [other]
         assert status(await fetching) in ("waiting", "invalid")
-        assert status(await held.fetch_answer(mine, "me")) == "invalid"
-        assert status(await held.fetch_answer(other, "me")) == "waiting"
+        assert status(await held.fetch_result(mine, "me")) == "invalid"
+        assert status(await held.fetch_result(other, "me")) == "waiting"
         assert held.add_client("a")
         await held.close()
 

@@ -2,15 +2,16 @@
 
 Read in the order of a job's life:
 
-    service -> supervisor       serves jobs; starts one, limits it, kills it, reports by messages; forked by fork_server
+    service -> supervisor       serves jobs; starts one, limits it, kills it (process_tree), reports by messages;
+                                forked by fork_server
     shim -> lockdown            the forked child gives up its powers: landlock, seccomp (what it
                                 allows: `scripts/seccomp_filters.py`), empty_root, system_calls
     namespaces, jail, mounts    the tier `namespaces`; loopback: its network
     protection, hiding          what of a workspace is protected or hidden: protected_names, protected_paths, git_paths,
                                 partial_grants, snapshot, paths, permissions
-    cgroup, anonymous_memory    limits of memory and disk: scratch, shares, process_tree, post_mortem
+    cgroup, anonymous_memory    limits of memory and disk: scratch, shares, post_mortem
     freeze                      pauses, and the time between two turns of a session
     supervised_calls            calls that a broker does for the job: call_broker, those for which Landlock has no rule;
-                                socket_broker, connect(2) and bind(2) of a jail, in its own network
+                                socket_broker, connect(2), bind(2) and modes, for a jail with its own network
     canary, network_canary      attack the confinement before it is trusted; preflight: what must be there at all
 """

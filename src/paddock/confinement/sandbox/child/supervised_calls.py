@@ -91,7 +91,7 @@ class CallListener(BrokeredCalls):
         super().__init__(listener, spec)
         self._channel: socket.socket | None = None
 
-    def pass_on(self) -> bool:
+    def on_call(self) -> bool:
         """Receive the call that waits and pass it to the broker, which this starts if necessary.
 
         Returns whether the next call has to be passed on, too.
@@ -166,8 +166,8 @@ class SocketCalls(BrokeredCalls):
         self._mounts = mounts
         self._fork_broker = fork_broker
 
-    def pass_on(self) -> bool:
-        """Start the broker, which receives this call and all later ones. Returns False: nothing is to be passed on."""
+    def on_call(self) -> bool:
+        """Start the broker, which receives this call and all later ones. Return False: listen no more."""
         files: list[int] = []
         try:
             files.append(self._spec.to_file())

@@ -282,7 +282,7 @@ class Supervisor:
                 return reason
             event = ready.get(self._calls.fileno(), 0) if self._calls is not None else 0
             # At another event no process is left that could make a call.
-            if self._calls is not None and event and not (event & select.POLLIN and self._calls.pass_on()):
+            if self._calls is not None and event and not (event & select.POLLIN and self._calls.on_call()):
                 poll.unregister(self._calls)
             if time.monotonic() >= sample_due:  # calls without end do not keep it from looking
                 self._tree.thaw()

@@ -1,4 +1,9 @@
 """The tools of the MCP server in the default profile.
 
-One file for each group: `code`, `programs`, `compute`, `discovery`, `script_tools`, `provision`.
+code          execute_code, call_tool
+programs      run_program, query_output
+compute       compute
+discovery     search_tools, describe_tools
+script_tools  one tool for each script tool
+provision     provision_server
 """

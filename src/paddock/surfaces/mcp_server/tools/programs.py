@@ -24,15 +24,15 @@ from paddock.model.work_files import GivenFile
 from paddock.policy.settings.schema import RuntimeSettings
 from paddock.record.output.text import CUT_MARK, excerpt
 from paddock.surfaces.mcp_server.argument_errors import reject_arguments
-from paddock.surfaces.mcp_server.output_schemas import build_schema
-from paddock.surfaces.mcp_server.progress import OutputLines
-from paddock.surfaces.mcp_server.replies import compact, render_session
-from paddock.surfaces.mcp_server.stored_output import (
+from paddock.surfaces.mcp_server.output_resources import (
     build_file_blocks,
     build_links,
     build_result_blocks,
     read_address,
 )
+from paddock.surfaces.mcp_server.output_schemas import build_schema
+from paddock.surfaces.mcp_server.progress import OutputLines
+from paddock.surfaces.mcp_server.replies import compact, render_session
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
     McpCaller,
