@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Line, Scale, at_least, at_most, cpu_seconds
-from paddock.surfaces.http_api.sandboxfusion.paths import RUN_CODE_PATH
+from paddock.surfaces.http_api.sandboxfusion.models import RUN_CODE_PATH
 
 TITLE = "A grader's day: programs of 50 ms by /run_code"
 
