@@ -36,7 +36,7 @@ test: $(READY) ## Build the wheel, install it, and run every test against it (PY
 	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-extra ray --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
-	@PYTHONDONTWRITEBYTECODE= TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n $(WORKERS)
+	@PYTHONDONTWRITEBYTECODE= TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n $(WORKERS) --dist worksteal
 
 test-fast: $(READY) ## Run the unit and contract tests, except the slow ones, against the tree
 	@PYTHONDONTWRITEBYTECODE= $(RUN)pytest -q -n 2 -m 'not slow' tests/unit tests/contract
