@@ -1,9 +1,9 @@
 """The living replicas of a cluster, as their leases in the database show them, and the marks that handles carry.
 
 A handle of something that is in one replica's memory has the mark of that replica in it: `ClusterNode` has it,
-`open_paddock` gives it to sessions. A replica has a new mark after
-each start, so that a handle from before is known to be lost. The address of a replica is only ever taken from its row,
-and used only with the seal of a replica: others who write to the database would get the tokens of users.
+`open_paddock` gives it to sessions. A replica has a new mark after each start, so that a handle from before is known to
+be lost. The address of a replica is only ever taken from its row, and used only with the seal of a replica: others who
+write to the database would get the tokens of users.
 """
 
 import asyncio

@@ -4,7 +4,8 @@
 mechanisms; read these two first.
 
     on the way        work: one file for each kind; approvals, questions, question_directory; watchers; audit_facts;
-                      cluster_claims: requests that several machines know (the ledger's are in `record`)
+                      cluster_claims: one of several machines starts a request (the ledger's claims are in
+                      `record`)
     what programs do  host_calls: calls of servers and of the SDK; host_access: connections to other machines;
                       visible_tools
     parts of a gate   servers, program_service, script_tool_service, sequence_service, stored_output, processes,

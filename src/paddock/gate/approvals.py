@@ -27,7 +27,7 @@ from paddock.model.network import HostDecision
 from paddock.model.outcome import Decision
 from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
-from paddock.policy.decisions import question_texts as asking
+from paddock.policy.decisions import question_texts
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.rules import ApprovalSettings
@@ -158,7 +158,7 @@ class Approvals:
         kind, work = kind_of(request), request.work
         name = kind.repeatable_name(work)
         subject = kind.make_subject(request, work)
-        question = asking.make_question(
+        question = question_texts.make_question(
             request, decision, subject, self._outgoing, wait_ms=self._settings.wait_ms
         )
         async with run.asking:
@@ -191,7 +191,7 @@ class Approvals:
         The act is allowed if the answer's `verdict` is in `YES`, and only this once. Raises LedgerError.
         """
         request = new_id()
-        question = asking.make_act_question(
+        question = question_texts.make_act_question(
             request, what, arguments, reason, self._outgoing, wait_ms=self._settings.wait_ms
         ).model_copy(update={"actor": make_printable(actor), "surface": surface, "workspace": workspace})
         facts: dict[str, Field] = {"actor": question.actor, "surface": surface, "kind": "act"}
@@ -228,7 +228,7 @@ class Approvals:
         self, call: CallContext, kind: str, what: str, shown: Mapping[str, Json], reason: str
     ) -> Answer:
         """Ask a person about something that happens during a request, and return the answer. Raises LedgerError."""
-        question = asking.make_act_question(
+        question = question_texts.make_act_question(
             call.request, what, shown, reason, self._outgoing, wait_ms=self._settings.wait_ms
         )
         about = {"actor": make_printable(call.actor), "surface": call.surface, "run": call.run}

@@ -18,6 +18,7 @@ are parsed and written anew, so that two parsers cannot disagree about what was 
 
 `proxy` is the heart. `http_proxy` and `socks` are its two protocols (with `heads`), `connector` asks and counts, `dial`
 connects, `tunnel` copies with `client_hello`; `tls` and `certificates` open TLS where a rule needs it; `streams`
-carries bytes. `environment` leads programs to the proxy. Paddock's own connections follow the same rules: `outer_proxy`
-reads the proxy of its environment, `http_transport` has the clients for servers, webhooks, logins and the registry.
+carries bytes. `environment` leads programs to the proxy, Node.js by `node_proxy.mjs`. Paddock's own connections follow
+the same rules: `outer_proxy` reads the proxy of its environment, `http_transport` has the clients for servers,
+webhooks, logins and the registry.
 """

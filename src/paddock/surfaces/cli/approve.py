@@ -89,7 +89,7 @@ def command(
         async with _open_questions(settings) as questions:
             waiting = await questions.find_question(id_)
             verdict = "denied" if deny else await _ask_verdict(waiting.question, whole_run=whole_run)
-            await questions.give_answer(waiting, verdict, by, at_terminal=True)
+            await questions.give_answer(waiting, verdict, f"{by} (paddock approve)", at_terminal=True)
             return waiting, verdict
 
     waiting, verdict = run_until_signal(answer())

@@ -1,4 +1,4 @@
-"""Calls whose client cannot ask its person: the person answers with `paddock approve`, and the client comes back.
+"""Calls whose client cannot ask its person: a person answers elsewhere, and the client comes back.
 
 The call ends with the status `waiting` and its program pauses. After the answer the program continues. Its result is
 kept until the client fetches it under the id of the run, once: `query_output` with that id comes here, by
@@ -84,7 +84,7 @@ class PendingCall(Generic[T]):
                 self.question = question
                 self.answered.clear()
                 self.asking.set()
-                answer = await self._questions.wait_for_answer(question)
+                return await self._questions.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # the error text is for the person, not for the program
             _log.warning("no person can be asked: %s", error)
             return approval.Answer(verdict="unasked", by="paddock", told=QUESTIONS_UNUSABLE)
@@ -92,11 +92,10 @@ class PendingCall(Generic[T]):
             self.question = None
             self.asking.clear()
             self.answered.set()
-        return answer.model_copy(update={"by": f"{answer.by} (paddock approve)"})
 
 
 class PendingCalls:
-    """The calls of one server that wait for `paddock approve`, and the answers that are not fetched yet."""
+    """The calls of one server that wait for a person, and the answers that are not fetched yet."""
 
     def __init__(
         self,

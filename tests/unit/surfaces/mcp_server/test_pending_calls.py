@@ -52,7 +52,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
         inbox.give_answer(waiting, "once", "ada")
         while status(answer := await held.fetch_result(name, "me")) == "waiting":
             pass
-        result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
+        result = {"status": "ok", "result": {"by": "ada"}}
         assert answer == ToolAnswer([text_block("once")], result)
         assert status(await held.fetch_result(name, "me")) == "invalid"
 

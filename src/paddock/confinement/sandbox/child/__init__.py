@@ -9,9 +9,10 @@ Read in the order of a job's life:
     namespaces, jail, mounts    the tier `namespaces`; loopback: its network
     protection, hiding          what of a workspace is protected or hidden: protected_names, protected_paths, git_paths,
                                 partial_grants, snapshot, paths, permissions
-    cgroup, anonymous_memory    limits of memory and disk: scratch, shares, post_mortem
+    cgroup, anonymous_memory    limits of memory and disk: scratch, post_mortem; shares: of processors
     freeze                      pauses, and the time between two turns of a session
-    supervised_calls            calls that a broker does for the job: call_broker, those for which Landlock has no rule;
+    supervised_calls            calls that a broker does for the job, by one of two:
+                                call_broker, those for which Landlock has no rule
                                 socket_broker, connect(2), bind(2) and modes, for a jail with its own network
     canary, network_canary      attack the confinement before it is trusted; preflight: what must be there at all
 """
