@@ -1,10 +1,10 @@
 """The one path to execution: everything that runs goes through `Gate.execute`.
 
-    defaults, alias of a tool
+    defaults, alias of a tool                                           `_carry_out`
       |
     decide (`policy/decisions/decision.py`: grants, rules); refine (may ask the server for its list
-      |  of tools), and decide again
-      |--denied--> audit "decided" -> Outcome(denied)
+      |  of tools), and decide again                                     `_decide_and_run`
+      |--denied--> audit "decided" -> Outcome(denied)                     `_end_without_run`
       |
     where a rule says so: check name, definition and arguments (`kind.check`), then ask a person (`approvals`)
       |
@@ -12,7 +12,7 @@
       |
     claim among the machines of a cluster, if the request may have effects (`cluster_claims.py`)
       |--ran before--> audit "decided" -> the stored Outcome
-    claim: audit "started" is written before anything runs
+    claim: audit "started" is written before anything runs              `_run_decided`
       |
     run -> RawResult                 may still refuse: in `engines/`, a tool by `servers/calls/call_checks.py` (listed,
       |                              pinned, schema), a script tool by `script_tools/inputs.py`, an SDK method by

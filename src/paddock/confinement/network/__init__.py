@@ -1,7 +1,7 @@
 """The proxy of one job: the only way from its network namespace to the hosts that policy granted.
 
-In the job, the broker carries out connect(2) (`sandbox/child/socket_broker`). The listening socket was made by the shim
-(`loopback`), and came here by supervisor, `sandbox/process` and `gate/host_access`.
+Beside the job, in its network, a broker carries out connect(2) (`sandbox/child/socket_broker`). The listening socket
+was made by the shim (`loopback`), and came here by supervisor, `sandbox/process` and `gate/host_access`.
 
     job                               Paddock
     HTTPS_PROXY=127.0.0.1:PORT  --->  proxy      accepts on the listening socket of the job; the first byte tells

@@ -13,6 +13,7 @@ from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.effects import Effect, list_effects
 from paddock.policy.settings.schema import Settings
 
+# The other effects need a session, servers or the SDK, which a `Program` does not have.
 _REASONS: dict[Effect, str] = {
     "workspace": "it may write to the workspace",
     "network": "it may connect to other machines",
