@@ -1,6 +1,8 @@
 """What leads to a path."""
 
-from paddock.confinement.sandbox.child.paths import list_links
+import pytest
+
+from paddock.confinement.sandbox.child.paths import list_above, list_links
 
 
 def test_links_on_the_way_are_told_by_where_they_stand(tmp_path):
@@ -21,3 +23,19 @@ def test_a_circle_has_an_end(tmp_path):
     real = tmp_path.resolve()
     (real / "circle").symlink_to("circle")
     assert list_links(f"{real}/circle") == [f"{real}/circle"] * 40
+
+
+@pytest.mark.parametrize(
+    ("path", "top", "above"),
+    [
+        ("/a/b/c", "", ["/a", "/a/b"]),
+        ("/a/b/c", "/a", ["/a/b"]),
+        ("/a/b/c", "/x", []),
+        ("/a", "", []),
+        ("/", "", []),
+        ("//srv/app/.env", "", ["//srv", "//srv/app"]),
+        ("//", "", []),
+    ],
+)
+def test_the_directories_above_end_at_the_root(path, top, above):
+    assert list_above(path, top) == above

@@ -81,7 +81,8 @@ def is_below(path: str, folder: str) -> bool:
 def list_above(path: str, top: str = "") -> list[str]:
     """Return the directories above an absolute path and below `top`, outer ones first."""
     found: list[str] = []
-    while is_below(path := os.path.dirname(path), top) and path not in {top, "/"}:
+    # The root is `/` or `//` (POSIX.1-2017, section 4.13), and `dirname` returns either unchanged.
+    while (path := os.path.dirname(path)).strip("/") and path != top and is_below(path, top):
         found.append(path)
     return found[::-1]
 

@@ -1,4 +1,4 @@
-"""Reject HTTP requests on which the protocol's library would fail; pass others on to the replica that has their session.
+"""Reject HTTP requests on which the protocol's library would fail; pass others on to the replica of their session.
 
 a header twice that may occur once       400: parsers of headers disagree on which one counts
 a body that is no JSON-RPC message       400, as over stdio
