@@ -228,11 +228,14 @@ class Languages:
         if isinstance(found, MissingToolchain):
             stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
             return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
+
+        def read() -> str:
+            return read_bounded(script, SCRIPT_BYTES, within=script).decode("utf-8", "surrogateescape")
+
         try:
-            data = await asyncio.to_thread(read_bounded, script, SCRIPT_BYTES, within=script)
+            source = await asyncio.to_thread(read)
         except OSError as problem:
             raise Unreadable(problem.strerror) from None
-        source = data.decode("utf-8", "surrogateescape")
         planned = steps(found, source)
 
         def start(scratch: Path) -> tuple[list[str], dict[str, str]]:
