@@ -150,9 +150,9 @@ def test_a_setting_makes_the_validators_of_settings(tmp_path: Path) -> None:
     assert "Settings" in start.settings
 
 
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_a_question_starts_nothing(tmp_path: Path, option: str) -> None:
-    start = started(tmp_path, option)
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["completion", "bash"]])
+def test_a_question_starts_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    start = started(tmp_path, *arguments)
     assert start.modules & {"asyncio", "pydantic", "platformdirs"} == set()
     assert start.early == []
 

@@ -6,14 +6,15 @@ Errors give no completions, because a shell cannot display them.
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from paddock.model.errors import PaddockError
-from paddock.policy.settings.loader import load
-from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli.help import render_examples
+
+if TYPE_CHECKING:
+    from paddock.policy.settings.schema import Settings
 
 _MAX_HANDLES = 50
 
@@ -26,10 +27,13 @@ class _Completion(Protocol):
     ) -> list[str]: ...
 
 
-def _complete_from(look: Callable[[Settings, Path], Iterable[str]]) -> _Completion:
+def _complete_from(look: "Callable[[Settings, Path], Iterable[str]]") -> _Completion:
     """Return a completion with the names that `look` finds for the settings of a workspace."""
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str, /) -> list[str]:
+        # Imported here because shells run `paddock completion` at each start.
+        from paddock.policy.settings.loader import load
+
         workspace: Path = context.params.get("workspace") or Path()
         try:
             settings = load(workspace, flags=context.params.get("flags") or {}).settings
@@ -40,19 +44,19 @@ def _complete_from(look: Callable[[Settings, Path], Iterable[str]]) -> _Completi
     return complete
 
 
-def _list_servers(settings: Settings, workspace: Path) -> Iterable[str]:
+def _list_servers(settings: "Settings", workspace: Path) -> Iterable[str]:
     from paddock.gate.servers import ServerService
 
     return ServerService(settings, workspace).config.servers
 
 
-def _list_script_tools(settings: Settings, workspace: Path) -> Iterable[str]:
+def _list_script_tools(settings: "Settings", workspace: Path) -> Iterable[str]:
     from paddock.gate.script_tool_service import open_library
 
     return open_library(settings.tools, workspace).tools()
 
 
-def _list_handles(settings: Settings, workspace: Path) -> Iterable[str]:
+def _list_handles(settings: "Settings", workspace: Path) -> Iterable[str]:
     from paddock.gate.stored_output import open_artifacts
 
     if settings.artifacts.url is not None:

@@ -66,10 +66,11 @@ class StoredOutput:
                 return ()
 
     def _collect_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+        place = None if cursor is None else _CURSOR_PATTERN.fullmatch(cursor)
+        if cursor is not None and place is None:
+            raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
         older = self._list_handles()
-        if cursor is not None:
-            if (place := _CURSOR_PATTERN.fullmatch(cursor)) is None:
-                raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
+        if place is not None:
             before = (int(place[1]), place[2])
             older = [handle for handle in older if (handle.epoch_ms, handle.token) < before]
         artifacts = self._opened.output.artifacts()
