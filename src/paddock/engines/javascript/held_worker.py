@@ -62,7 +62,7 @@ class HeldWorker(WorkerListener):
             await execution.run_within_limit(placed)
         finally:
             wall_ms = (time.perf_counter() - started) * 1000
-            await run_shielded(self._pause(execution))
+            await run_shielded(self._end_turn(execution))
         if not execution.has_end:
             await worker.await_death()
         used = worker.complete_cost(worker.cost())
@@ -77,7 +77,7 @@ class HeldWorker(WorkerListener):
         if self._execution is not None:
             self._execution.stop()
 
-    async def _pause(self, execution: GuestExecution) -> None:
+    async def _end_turn(self, execution: GuestExecution) -> None:
         """End what is left of a program and stop the process, or kill it if that does not succeed."""
         worker, self._ending = self.worker, True
         if execution.has_begun and not execution.has_word:

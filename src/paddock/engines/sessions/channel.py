@@ -81,7 +81,7 @@ class DriverChannel:
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._received = 0
-        """Size of the frames since the last pause."""
+        """Size of the frames since the last turn."""
 
     async def send(self, data: bytes) -> None:
         """Send bytes. Raises ChannelError if the driver has gone."""

@@ -214,7 +214,7 @@ class Interpreter:
                     await run_shielded(held.end())
 
     async def _wait_until_ready(self, task: ProgramTask) -> RawResult | None:
-        """Wait for the driver's first frame, and pause it. Returns what happened instead."""
+        """Wait for the driver's first frame, and end that turn. Returns what happened instead."""
         reading = asyncio.ensure_future(self._channel.receive())
         try:
             await asyncio.wait(
