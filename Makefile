@@ -5,8 +5,7 @@ VENV := .venv
 WHEEL_VENV := .venv-wheel
 UV := $(VENV)/bin/uv
 READY := $(VENV)/.ready
-# Tests often wait for servers, leases and processes: three workers keep two processors busy.
-WORKERS ?= 3
+WORKERS ?= 2
 RUN := $(VENV)/bin/
 
 .DEFAULT_GOAL := help
@@ -30,7 +29,7 @@ demo: $(READY) ## Run programs over real MCP servers, a computation, a script to
 demo-cluster: $(READY) ## Run three replicas behind HAProxy with PostgreSQL, kill one, and verify the record
 	@$(RUN)python scripts/demo_cluster.py
 
-test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13, WORKERS=3)
+test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13, WORKERS=2)
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --out-dir dist
 	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-extra ray --no-install-project

@@ -23,10 +23,10 @@ time.time = jumped
 """
 PROGRAM = """
 const order = [];
-setTimeout(() => order.push("third"), 30);
-setTimeout(() => order.push("first"), 10);
-setTimeout(() => order.push("second"), 20);
-await sleep(60);
+setTimeout(() => order.push("third"), 300);
+setTimeout(() => order.push("first"), 100);
+setTimeout(() => order.push("second"), 200);
+await sleep(600);
 const before = Date.now();
 await sleep(1);
 return [order, Math.sign(Date.now() - before)];
