@@ -1,4 +1,4 @@
-"""The hosts that a program reaches: its proxy is served, a person is asked where a rule says so, all is recorded.
+"""The hosts that a program reaches: serve its proxy, ask a person where a rule says so, record each connection.
 
     ConnectionWatch   asks and records; `Gate` makes one for each request, and one for each confined server
     RequestHosts      holds the turns of one request; `ProgramService`, `ScriptToolService` or `SdkCalls` makes it

@@ -37,8 +37,8 @@ def _check_handle(text: str) -> str:
 
 
 SessionHandle = Annotated[str, AfterValidator(_check_handle)]
-"""The handle of a session, which cannot be guessed; or `new`. After `s_` it has the mark
-of its replica, or of its process."""
+"""The handle of a session, which cannot be guessed; or `new`. After `s_` it has the
+mark of its replica, or of its process."""
 
 
 def make_handle(mark: str = "") -> str:

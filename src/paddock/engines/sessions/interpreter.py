@@ -102,7 +102,7 @@ class Background:
     """
 
     def __init__(self, process: "RunningProcess", limits: ProgramLimits, lifetime_ms: int) -> None:
-        """Limit each turn as one execution with `limits`, but for its wall time."""
+        """Limit each turn as one execution with `limits`, except for its wall time."""
         self._process = process
         self._lifetime_ms = lifetime_ms
         self.memory_bytes = limits.memory_bytes

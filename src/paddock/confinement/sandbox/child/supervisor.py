@@ -10,7 +10,7 @@
 The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
 outlives the fork server that forked it. If the parent (Paddock) dies, the socket is closed, and the supervisor first
 kills its job.
-The parent may end a turn of a job: every process of it is stopped until the next turn, which has limits of its own. It
+The parent may end a turn of a job: every process of it is stopped until the next turn, which has separate limits. It
 may also pause a job while a person is asked: then the time limit stands still together with every process.
 Times are of CLOCK_MONOTONIC. A report reaches the parent within the wall limit and the time of one sweep.
 """
@@ -468,7 +468,7 @@ class Supervisor:
     def _must_end_now(self) -> bool:
         """Return whether a job that exceeds its limit of CPU time must end now.
 
-        The first time in a turn, the parent is told instead, so that it may interrupt the job.
+        The first time in a turn, this reports the limit to the parent instead, which may interrupt the job.
         """
         turn = self._turn
         if not turn.cpu_ms or turn.is_told:

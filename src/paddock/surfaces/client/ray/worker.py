@@ -1,8 +1,8 @@
 """The Ray task: runs the programs of a batch in this worker's own Paddock. Ray's workers import this module.
 
-The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. It has its event loop in
-another thread, so that its processes are looked after between two tasks as well. When the worker dies, its programs
-die.
+The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. The Paddock has
+its event loop in another thread, which also watches its processes between two tasks. When the worker dies, its
+programs die.
 """
 
 import os
