@@ -65,9 +65,8 @@ class HostAccess:
 
         Raises EngineError if Paddock's own proxy, which HTTPS_PROXY names, cannot be used.
         """
-        from paddock.confinement.network.outer_proxy import (
-            read_outer_proxy,
-        )  # most programs connect to nothing
+        # Imported here, because most programs connect to nothing, and few rules look at requests.
+        from paddock.confinement.network.outer_proxy import read_outer_proxy
 
         try:
             self._outer = read_outer_proxy(os.environ)
@@ -77,9 +76,7 @@ class HostAccess:
         self._certificates = None
         """Signs for the hosts whose TLS is opened; None if no rule looks at requests."""
         if opened := list_opened_hosts(grant):
-            from paddock.confinement.network.certificates import (
-                CertificateAuthority,
-            )  # few rules look at requests
+            from paddock.confinement.network.certificates import CertificateAuthority
 
             self._certificates = CertificateAuthority(opened)
         self._decide = decide or partial(decide_host, grant)

@@ -24,7 +24,7 @@ from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import Result, SessionInfo
 from paddock.model.work_files import InputFile, OutputFile
-from paddock.policy.decisions.workdir import WorkdirError, resolve_cwd
+from paddock.policy.decisions.workdir import resolve_cwd
 from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -201,11 +201,7 @@ class ProgramService:
             task = await self._prepare_task(
                 request, work, decision, hosts, has_listener=watchers.on_output is not None
             )
-        except (
-            WorkdirError,
-            ArtifactError,
-            ValueError,
-        ) as error:  # or the directory went after it was admitted
+        except (ArtifactError, ValueError) as error:  # also if the directory went after it was admitted
             return _refuse_program(error)
         work, terms = task.work, task.terms
         recording = self._artifacts().record(

@@ -68,7 +68,7 @@ def inbox(directory: Path) -> QuestionDirectory:
     return QuestionDirectory(directory)
 
 
-def answered(inbox: QuestionDirectory, asked: Question, act: Callable[[], object]) -> Answer:
+def wait_for_answer(inbox: QuestionDirectory, asked: Question, act: Callable[[], object]) -> Answer:
     """Return the answer to a question that is answered by `act` while it waits."""
 
     async def main() -> Answer:
@@ -81,7 +81,7 @@ def answered(inbox: QuestionDirectory, asked: Question, act: Callable[[], object
 
 def test_an_answer_is_that_of_whoever_gave_it(inbox: QuestionDirectory, directory: Path) -> None:
     asked = question()
-    answer = answered(
+    answer = wait_for_answer(
         inbox, asked, lambda: inbox.give_answer(inbox.find_question(asked.id), "run", "ada\x1b[2J")
     )
     assert answer == Answer(verdict="run", by="ada\\u001b[2J")
@@ -161,7 +161,7 @@ def test_a_whole_answer_is_one(inbox: QuestionDirectory, directory: Path) -> Non
     """What the hostile ones below are made of."""
     asked = question()
     file = directory / f"{asked.id}.answer"
-    assert answered(inbox, asked, lambda: write(file, good(asked))).verdict == "once"
+    assert wait_for_answer(inbox, asked, lambda: write(file, good(asked))).verdict == "once"
 
 
 def write(file: Path, text: str, mode: int = 0o600) -> None:
@@ -186,7 +186,7 @@ def test_an_answer_to_something_else_is_none(
     asked = question()
     file = directory / f"{asked.id}.answer"
     with pytest.raises(ApprovalError, match=r"does not (belong to|contain)"):
-        answered(inbox, asked, lambda: write(file, good(asked, **changes)))
+        wait_for_answer(inbox, asked, lambda: write(file, good(asked, **changes)))
     assert [*directory.iterdir()] == []
 
 
@@ -202,7 +202,7 @@ def test_a_torn_answer_is_none(inbox: QuestionDirectory, directory: Path, torn_o
         file.chmod(0o600)
 
     with pytest.raises(ApprovalError, match="does not contain an answer"):
-        answered(inbox, asked, torn)
+        wait_for_answer(inbox, asked, torn)
 
 
 def odd_files(elsewhere: Path, text: str) -> dict[str, Callable[[Path], object]]:
@@ -222,7 +222,7 @@ def test_an_answer_is_a_file_of_ours(inbox: QuestionDirectory, directory: Path, 
     asked = question()
     make = odd_files(directory.parent / "elsewhere", good(asked))[kind]
     with pytest.raises(ApprovalError, match=r"is no file of ours|cannot be read"):
-        answered(inbox, asked, lambda: make(directory / f"{asked.id}.answer"))
+        wait_for_answer(inbox, asked, lambda: make(directory / f"{asked.id}.answer"))
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo", "large", "open to others"])
@@ -252,11 +252,11 @@ def test_an_answer_is_read_once(inbox: QuestionDirectory, directory: Path) -> No
         inbox.give_answer(inbox.find_question(asked.id), "once", "ada")
         kept.append((directory / f"{asked.id}.answer").read_bytes())
 
-    answered(inbox, asked, act)
+    wait_for_answer(inbox, asked, act)
     again = question(sha256=asked.sha256)
     replayed = directory / f"{again.id}.answer"
     with pytest.raises(ApprovalError, match=f"^the answer does not belong to {again.id}"):
-        answered(inbox, again, lambda: write(replayed, kept[0].decode()))
+        wait_for_answer(inbox, again, lambda: write(replayed, kept[0].decode()))
 
 
 def test_of_many_answers_the_first_counts(inbox: QuestionDirectory) -> None:
@@ -281,7 +281,7 @@ def test_of_many_answers_the_first_counts(inbox: QuestionDirectory) -> None:
         for thread in threads:
             thread.join(60)
 
-    answer = answered(inbox, asked, all_of_them)
+    answer = wait_for_answer(inbox, asked, all_of_them)
     assert given == [answer.by]
 
 

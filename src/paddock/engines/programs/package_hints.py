@@ -49,7 +49,7 @@ _TAKE_VALUE = frozenset(
         *("--index-url", "--extra-index-url", "--find-links", "--registry"),
     }
 )
-"""Options whose value is a word of its own."""
+"""Options that take the next argument as their value."""
 _MAX_NAMES = 10
 _MAX_SEARCHED_CHARS = 64 * 1024
 """Maximum length of a program's text and of its last output that are searched, because both may be hostile."""

@@ -96,14 +96,12 @@ def _decide_unsigned(
     if request.depth > MAX_NESTING:
         what = f"{kind.label(request.work)} is nested more than {MAX_NESTING} deep"
         objections.append(("depth", f"{what}; a script or a sequence that runs itself never ends"))
-    if (caller := request.caller) is not None:
-        granted = {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[
-            caller.profile
-        ]
-        if not any(fnmatchcase(caller.method, name) for name in granted):
-            what = f"paddock.{caller.method} is not granted to programs of the profile {caller.profile}"
-            remedy = f"name it in `{caller.profile}` under [sdk] in paddock.toml"
-            objections.append((f"sdk.{caller.profile}", f"{what}; {remedy}"))
+    if (caller := request.caller) is not None and not any(
+        fnmatchcase(caller.method, name) for name in settings.sdk.list_granted(caller.profile)
+    ):
+        what = f"paddock.{caller.method} is not granted to programs of the profile {caller.profile}"
+        remedy = f"name it in `{caller.profile}` under [sdk] in paddock.toml"
+        objections.append((f"sdk.{caller.profile}", f"{what}; {remedy}"))
     objections += rules.list_denials(request, kind, settings)
     asks = [] if objections else [*judgement.questions, *rules.list_questions(request, kind, settings)]
     reasons = objections or asks or judgement.notes

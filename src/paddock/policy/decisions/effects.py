@@ -54,5 +54,5 @@ def list_effects(request: ExecutionRequest, decision: Decision, settings: Settin
     else:  # the calls that a program may make; a computation makes none
         if decision.grants.servers:
             yield "servers"
-        if {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[work.profile]:
+        if settings.sdk.list_granted(work.profile):
             yield "sdk"

@@ -38,6 +38,7 @@ from paddock.policy.settings.rules import ApprovalSettings, PolicySettings
 from paddock.policy.settings.serve import ServeSettings
 
 if TYPE_CHECKING:
+    from paddock.model.request import Profile
     from paddock.policy.settings.recipes import Recipe
 
 
@@ -192,6 +193,11 @@ class SdkSettings(Value):
         *("sequence.list", "temporal.list", "tool"),
     )
     """Methods that programs of agents may call. None of the defaults reads a secret or reaches the network."""
+
+    def list_granted(self, profile: "Profile") -> tuple[str, ...]:
+        """Return the names of the methods that programs of a profile may call; a computation calls none."""
+        return {"script": self.script, "execute": self.execute, "compute": ()}[profile]
+
     call_timeout_ms: Maximum = 30_000
     """Maximum time of one call, in milliseconds."""
     long_call_timeout_ms: Maximum = 600_000

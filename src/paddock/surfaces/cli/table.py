@@ -72,9 +72,8 @@ def print_text(text: str, *, err: bool = False) -> None:
 def print_output(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print output of a program unchanged; for a terminal, control sequences except colours are escaped."""
     shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(
-        make_encodable(shown), nl=nl, err=err, color=True
-    )  # `color`: a pipe gets escape sequences unchanged
+    # `color`: a pipe gets escape sequences unchanged.
+    click.echo(make_encodable(shown), nl=nl, err=err, color=True)
 
 
 def warn(text: str) -> None:

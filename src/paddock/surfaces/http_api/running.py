@@ -385,9 +385,8 @@ def _explain_failure(
     if isinstance(error, AlreadyClaimed):  # by another process with the same ledger
         return explain_lost(execution.id, None)
     if isinstance(error, LedgerError):
-        why = hide_paths(
-            str(error), workspace
-        )  # the record could not be written: before the start, or after it
+        # The record could not be written: before the start, or after it.
+        why = hide_paths(str(error), workspace)
         if execution.keyed is None:
             return Problem(RECORD_FAILED, f"{why} Whether it ran is not known.", execution=execution.id)
         remedy = "Send it again with the same Idempotency-Key: it starts at most once."
