@@ -1,6 +1,5 @@
 """The settings, as values. The field descriptions are the reference of `paddock.toml`."""
 
-import os
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
@@ -35,16 +34,11 @@ from paddock.policy.settings.narrowing import (
 from paddock.policy.settings.packages import PackageSettings
 from paddock.policy.settings.profiles import LimitSettings
 from paddock.policy.settings.rules import ApprovalSettings, PolicySettings
-from paddock.policy.settings.serve import ServeSettings
+from paddock.policy.settings.serve import ServeSettings, count_usable_processors
 
 if TYPE_CHECKING:
     from paddock.model.request import Profile
     from paddock.policy.settings.recipes import Recipe
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use, at most 1024."""
-    return min(len(os.sched_getaffinity(0)), 1024)
 
 
 _STRICTER_ACCESS = stricter(*reversed(get_args(Access)))
@@ -369,7 +363,7 @@ class RuntimeSettings(Value):
     network: Annotated[Network, _STRICTER_NETWORK] = "loopback"
     """Maximum access of programs to the network: `none`, their own network with only `127.0.0.1` (`loopback`), also
     the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
-    max_jobs: Annotated[int, Field(ge=1, le=1024), SMALLER] = Field(default_factory=processors)
+    max_jobs: Annotated[int, Field(ge=1, le=1024), SMALLER] = Field(default_factory=count_usable_processors)
     """Maximum number of programs that run at the same time; by default the number of processors."""
     max_waiting: Count = 1000
     """Maximum number of programs that wait. A further program is `unavailable`: it did not start; retry later."""

@@ -19,6 +19,11 @@ NAME_RULE = "1 to 64 of A-Z a-z 0-9 . _ @ -, and begins with a letter or a digit
 _ACTOR_PREFIX = "token:"
 
 
+def count_usable_processors() -> int:
+    """Return the number of processors that this process may use, at most 1024."""
+    return min(len(os.sched_getaffinity(0)), 1024)
+
+
 class ServeToken(Value):
     """One `[[serve.token]]`: a user of a server. `paddock serve token new` makes one without this table."""
 
@@ -60,7 +65,7 @@ class ServeSettings(Value):
     """Directory of the tokens' hashes and of what the server keeps for each user; by default `paddock/serve` in the
     user's state directory."""
     max_jobs: Annotated[Maximum, Field(le=1024), Mark.OWNERS_ONLY] = Field(
-        default_factory=lambda: min(len(os.sched_getaffinity(0)), 1024)
+        default_factory=count_usable_processors
     )
     """Maximum number of requests of all users that run at the same time; by default the number of processors. Waiting
     users take turns."""
