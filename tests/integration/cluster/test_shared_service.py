@@ -173,7 +173,7 @@ def test_a_person_answers_at_another_machine(users: Users, service: Service) -> 
     assert outcome["status"] == "ok"
     records = service.places["a"].paddock("audit", "tail", "-n", "100", "--event", "answered", "--json")
     [answered] = [each for each in records if each["fields"]["question"] == question["id"]]
-    assert answered["fields"]["answered_by"].endswith("@desk")
+    assert answered["fields"]["answered_by"].endswith("@desk (paddock approve)")
 
 
 @pytest.mark.parametrize("mode", ERAS)

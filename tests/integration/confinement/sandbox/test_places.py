@@ -95,6 +95,9 @@ def test_a_place_that_died_while_it_waited_is_not_used(tier, open_path):
         os.kill(warden, signal.SIGKILL)
         assert has_ended(handle)
         os.close(handle)
+        [[jail]] = sandbox.describe_state().prepared
+        while jail.supervisor.alive:  # its children have the socket, too, until the kernel has killed them
+            await asyncio.sleep(0)
         return await sandbox.run(["true"])
 
     result = with_sandbox(tier, open_path, go)

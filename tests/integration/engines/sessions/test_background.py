@@ -105,7 +105,7 @@ def test_a_flood_of_output_is_paused_and_cut(workspace: Path) -> None:
         while "t" not in find_spinning(1):
             assert time.monotonic() < until
         s.run("import os; os.kill(os.getpid(), 9)")
-    assert len(text) < 1 << 20
+    assert len(text) < (1 << 20) + 100  # what is kept, and the line that says how much is not
 
 
 FORGE = """
