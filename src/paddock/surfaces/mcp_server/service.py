@@ -14,9 +14,9 @@ from paddock.gate.questions import Questions, open_local_questions
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_server.endpoint import Endpoint
+from paddock.surfaces.mcp_server.client_questions import ElicitationRounds
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.compat.tools import build_compat_profile
-from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application, http_service
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.overflow import OverflowStore
