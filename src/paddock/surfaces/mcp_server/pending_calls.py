@@ -1,8 +1,9 @@
 """Calls whose client cannot ask its person: a person answers elsewhere, and the client comes back.
 
 The call ends with the status `waiting` and its program pauses. After the answer the program continues. Its result is
-kept until the client fetches it under the id of the run, once: `query_output` with that id comes here, by
-`elicitation.call_tool`.
+kept until the client fetches it under the id of the run, once. It does so with `query_output`, and the id in place of
+an artifact handle. `ElicitationRounds.call_tool` (`client_questions`) passes such a call here, so that it never reaches
+the tool of that name.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from paddock.model.approval import Question
 from paddock.model.base import Json
 from paddock.model.compat import QUERY_TOOL
 from paddock.model.errors import ApprovalError
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import is_id
 from paddock.model.outcome import ConsoleLine, OnConsole, Status
 from paddock.surfaces.mcp_server.toolbox import McpCaller, ToolAnswer, build_refusal, text_block
 
@@ -33,7 +34,7 @@ FETCH_TOOLS = {
     "default": ("query_output", "artifact_handle"),
     "compat": (QUERY_TOOL, "artifactHandle"),
 }
-"""By tool that fetches answers: its listed name, and the argument with the run's id."""
+"""By tool that fetches answers: its listed name, and the argument that has the run's id instead of a handle."""
 QUESTIONS_UNUSABLE = "asking failed: questions cannot be kept; see the log of the server"
 _WAIT_S = 20.0
 _MAX_ENDED_CALLS = 16
@@ -255,9 +256,7 @@ def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | 
     if arguments is None or name not in tools:
         return None
     handles = [arguments.get(argument) for _, argument in FETCH_TOOLS.values()]
-    return next(
-        (each for each in handles if isinstance(each, str) and find_mint_time(each) is not None), None
-    )
+    return next((each for each in handles if isinstance(each, str) and is_id(each)), None)
 
 
 def _report_unknown_run(run: str) -> ToolAnswer:
