@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.client.found_tools import FoundTool, FoundTools
     from paddock.surfaces.client.paddock import Paddock
     from paddock.surfaces.client.ray.dataset import PaddockBatch
-    from paddock.surfaces.client.ray.executor import RayExecutor
+    from paddock.surfaces.client.ray.ray_executor import RayExecutor
     from paddock.surfaces.client.sessions import BlockingSession, InterpreterSession
 
 if sys.platform != "linux":  # every import of the package runs this check; no other module needs one
@@ -239,7 +239,7 @@ _MODULES = {
     "ProgramTerms": "paddock.model.program",
     "PromptReply": "paddock.engines.script_tools.prompts.service",
     "Question": "paddock.model.approval",
-    "RayExecutor": "paddock.surfaces.client.ray.executor",
+    "RayExecutor": "paddock.surfaces.client.ray.ray_executor",
     "RequestError": "paddock.model.errors",
     "Result": "paddock.model.session",
     "Sandbox": "paddock.confinement.sandbox.protocol",

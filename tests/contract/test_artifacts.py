@@ -23,7 +23,7 @@ from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
 from paddock.record.output import backends
 from paddock.record.output.artifacts import Artifacts, SweepReport
 from paddock.record.output.backends import ObjectStoreBackend
-from paddock.record.output.recorder import Recording
+from paddock.record.output.recording import Recording
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOME = Path("/home/u/my repo")

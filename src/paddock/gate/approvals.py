@@ -204,7 +204,9 @@ class Approvals:
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         return await self._ask_and_record(question, RunState(asker or self._asker), facts, parent=None)
 
-    async def pass_on(self, call: CallContext, server: str, form: ServerForm) -> Literal["accept", "decline"]:
+    async def pass_on_question(
+        self, call: CallContext, server: str, form: ServerForm
+    ) -> Literal["accept", "decline"]:
         """Ask a person about a question that a server sends during a call, and return the answer.
 
         Raises UnanswerableQuestion if there is no person to ask or no answer, and LedgerError if it cannot be recorded.

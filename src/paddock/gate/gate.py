@@ -17,7 +17,7 @@
     run -> RawResult                 may still refuse: in `engines/`, a tool by `servers/calls/call_checks.py` (listed,
       |                              pinned, schema), a script tool by `script_tools/inputs.py`, an SDK method by
       |                              `sdk/service.py`; a process by `confinement/sandbox/spec.py`. Removes secrets from
-      |                              streams (`record/output/recorder.py`)
+      |                              streams (`record/output/recording.py`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
@@ -267,7 +267,7 @@ class Gate:
 
     def _make_person(self, request: ExecutionRequest, server: str) -> "Person":
         """Return what answers the questions that a server asks during a call."""
-        return partial(self.approvals.pass_on, CallContext.from_request(request), server)
+        return partial(self.approvals.pass_on_question, CallContext.from_request(request), server)
 
     def _watch_connections(self, request: ExecutionRequest) -> ConnectionWatch:
         """Return what asks about and records the connections of a program to hosts."""

@@ -3,7 +3,7 @@
     ConnectionWatch   asks and records; `Gate` makes one for each request, and one for each confined server
     RequestHosts      holds the turns of one request; `ProgramService`, `ScriptToolService` or `SdkCalls` makes it
       HostTurn        holds the connections of one process during that request: of the program (`open_for_program`),
-                      or of the installation of its packages (`open`)
+                      or of the installation of its packages (`open_for_installation`)
         HostAccess    serves the proxy of one process until the process ends. That of a session outlives the request:
                       `ProgramService` keeps it by the session's handle, and each execution begins its own turn in it
 
@@ -224,7 +224,7 @@ class RequestHosts:
         self._turns: list[HostTurn] = []
         self._of_program: HostTurn | None = None
 
-    def open(self, grant: HostGrant) -> HostTurn:
+    def open_for_installation(self, grant: HostGrant) -> HostTurn:
         """Return what serves the connections of an installation to the hosts that are granted."""
         return self._begin_turn(HostAccess(grant))
 

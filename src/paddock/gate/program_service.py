@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from paddock.engines.programs.task import ProgramTask, Sink, Sinks
+from paddock.confinement.sandbox.protocol import ByteSink
+from paddock.engines.programs.task import ProgramTask, Sinks
 from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError
 from paddock.gate.host_access import ConnectionWatch, HostAccess, HostTurn, RequestHosts
 from paddock.model.canonical import in_order
@@ -282,7 +283,7 @@ class ProgramService:
             recipes(self._added)[work.runtime],
             request.actor,
             own,
-            hosts.open,
+            hosts.open_for_installation,
             work.output.combined or (work.output.live and has_listener),
         )
 
@@ -364,7 +365,7 @@ def _refuse_program(error: Exception) -> RawResult:
     )
 
 
-def _tee(record: Sink, also: Sink | None) -> Sink:
+def _tee(record: ByteSink, also: ByteSink | None) -> ByteSink:
     """Return a sink that passes output to both sinks."""
     if also is None:
         return record

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from paddock.gate.program_calls import OnResult
     from paddock.model.outcome import OnConsole
     from paddock.policy.redaction.outgoing import OnCall
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
 
 
 class Listeners(TypedDict, total=False):

@@ -15,7 +15,7 @@ import endless
 import places
 
 from paddock.confinement.sandbox.child import namespaces
-from paddock.confinement.sandbox.io import Sink
+from paddock.confinement.sandbox.io import ByteSink
 from paddock.confinement.sandbox.sandbox import KernelSandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -61,7 +61,7 @@ async def settled(sandbox: KernelSandbox) -> list[str]:
     return found
 
 
-async def attempt(sandbox: KernelSandbox, name: str, sink: Sink) -> tuple[ProcessResult, float]:
+async def attempt(sandbox: KernelSandbox, name: str, sink: ByteSink) -> tuple[ProcessResult, float]:
     """Run one program and return its result and the time that the result took, in milliseconds."""
     program = endless.PROGRAMS[name]
     limits = ProcessLimits(**{"timeout_ms": 250, "processes": 200, **program.limits})

@@ -307,7 +307,7 @@ def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
     ledger, person = Ledger(), Person(verdict)
 
     async def work(approvals: Approvals) -> str:
-        return await approvals.pass_on(
+        return await approvals.pass_on_question(
             CallContext.from_request(call()), "git", ServerForm("Sure?", {"sure": True})
         )
 
@@ -354,7 +354,8 @@ def test_a_person_reads_one_question_at_a_time_whoever_asks() -> None:
     async def work(approvals: Approvals) -> list[object]:
         form = ServerForm("Sure?", {"sure": True})
         passed = (
-            approvals.pass_on(CallContext.from_request(call()), server, form) for server in ("git", "time")
+            approvals.pass_on_question(CallContext.from_request(call()), server, form)
+            for server in ("git", "time")
         )
         found = await asyncio.gather(*passed, approvals.settle(call(), ASKING))
         return [*found[:-1], found[-1].allowed]
@@ -382,7 +383,7 @@ def test_names_of_who_is_behind_a_call_come_plain_to_who_is_asked() -> None:
 
     async def work(approvals: Approvals) -> str:
         behind = CallContext.from_request(call(actor="a\u202eda"))._replace(workspace=Path("/w\u202e"))
-        return await approvals.pass_on(behind, "git", ServerForm("Sure?", {}))
+        return await approvals.pass_on_question(behind, "git", ServerForm("Sure?", {}))
 
     assert with_approvals(work, None, own=person, ledger=ledger) == "accept"
     [question] = person.asked

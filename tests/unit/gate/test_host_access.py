@@ -46,7 +46,11 @@ def test_a_failed_program_is_told_of_its_own_refused_connections_only(*, of_prog
     hosts = RequestHosts(
         ConnectionWatch(RunClock(), None, lambda connection: connection, NetworkLimits(), None)
     )  # type: ignore[arg-type]
-    turn = hosts.open_for_program(HostAccess(HostGrant())) if of_program else hosts.open(HostGrant())
+    turn = (
+        hosts.open_for_program(HostAccess(HostGrant()))
+        if of_program
+        else hosts.open_for_installation(HostGrant())
+    )
     refused = Connection(
         host="a.example", port=443, verdict="refused", rule="default", reason="grant a.example"
     )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from paddock.confinement.sandbox.protocol import Sink
+from paddock.confinement.sandbox.protocol import ByteSink
 from paddock.model.capture import HeadAndTail
 from paddock.model.program import CapturedStream
 
@@ -61,7 +61,7 @@ class OutputReader:
     """Reads one output stream until its end or until `finish`."""
 
     def __init__(
-        self, file: int, *, kept: int, ceiling: int, exceeded: Callable[[], None], sink: Sink | None
+        self, file: int, *, kept: int, ceiling: int, exceeded: Callable[[], None], sink: ByteSink | None
     ) -> None:
         self._file = file
         self._kept_bytes = kept
@@ -80,7 +80,7 @@ class OutputReader:
         self.close()
         return self._kept.make_captured()
 
-    def begin_capture(self, sink: Sink | None, exceeded: Callable[[], None]) -> None:
+    def begin_capture(self, sink: ByteSink | None, exceeded: Callable[[], None]) -> None:
         """Pass on what arrives from now on, and count it from zero. What was not read before belongs to it."""
         self._kept = HeadAndTail(self._kept_bytes)
         self._sink, self._exceeded = sink, exceeded

@@ -13,7 +13,7 @@ from typing import Literal
 from paddock.confinement.sandbox.child.messages import STREAM_COUNT, JobReport, JobSpec
 from paddock.confinement.sandbox.fork_server import Jail
 from paddock.confinement.sandbox.io import InputWriter, OutputReader
-from paddock.confinement.sandbox.protocol import Sink, Streams
+from paddock.confinement.sandbox.protocol import ByteSink, Streams
 from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
@@ -191,7 +191,7 @@ class RunningProcess:
         return [timer for timer in (self._late, self._turn_limit) if timer is not None]
 
     def begin_output(
-        self, sink: Sink | None, exceeded: Callable[[str], None], timeout_ms: int | None = None
+        self, sink: ByteSink | None, exceeded: Callable[[str], None], timeout_ms: int | None = None
     ) -> None:
         """Pass standard output from now on to `sink`; call `exceeded` with the name of a limit that may interrupt.
 
@@ -224,7 +224,7 @@ class RunningProcess:
         """Have the supervisor end every process of the job, which completes `result`. Does nothing after the end."""
         self._tell(f"kill:{reason}")
 
-    def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> OutputReader:
+    def _reader(self, file: int, name: str, ceiling: int, sink: ByteSink | None) -> OutputReader:
         return OutputReader(
             file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.kill(name), sink=sink
         )

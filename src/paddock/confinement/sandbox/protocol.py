@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from paddock.confinement.sandbox.child.hiding import HidingRules
     from paddock.confinement.sandbox.state_paths import StateFile
 
-Sink = Callable[[bytes], None]
+ByteSink = Callable[[bytes], None]
 """Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block or raise."""
 
 
@@ -56,9 +56,9 @@ class Streams:
 
     stdin: bytes = b""
     """Contents of standard input."""
-    stdout: Sink | None = None
+    stdout: ByteSink | None = None
     """Receives standard output in chunks, and an empty chunk at its end. Must not block and must not raise."""
-    stderr: Sink | None = None
+    stderr: ByteSink | None = None
     """Receives standard error in the same way."""
     combined: bool = False
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.confinement.sandbox.child import permissions
 from paddock.confinement.sandbox.child.hiding import HidingRules, is_hidden
-from paddock.confinement.sandbox.protocol import GuardingSandbox, Streams
+from paddock.confinement.sandbox.protocol import ByteSink, GuardingSandbox, Streams
 from paddock.engines.programs.outcome_mapping import (
     StepStart,
     error_of,
@@ -23,7 +23,7 @@ from paddock.engines.programs.outcome_mapping import (
     withheld,
 )
 from paddock.engines.programs.steps import StepPaths, StepRunner
-from paddock.engines.programs.task import ProgramTask, Sink, Sinks
+from paddock.engines.programs.task import ProgramTask, Sinks
 from paddock.engines.programs.toolchain import Toolchain, identity_of, reachable_to_read
 from paddock.engines.programs.workdir import WORKDIR
 from paddock.model.outcome import RawResult, Status
@@ -249,7 +249,7 @@ class PathRewriter:
     The path may be split between chunks.
     """
 
-    def __init__(self, sink: Sink, folder: Path, name: str) -> None:
+    def __init__(self, sink: ByteSink, folder: Path, name: str) -> None:
         path = os.fsencode(f"{folder}/{name}")
         self._sink = sink
         self._paths = (_URL + path, path)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.confinement.sandbox.protocol import HostProxy, OnProxySocket, OpenHosts
+from paddock.confinement.sandbox.protocol import ByteSink, HostProxy, OnProxySocket, OpenHosts
 from paddock.model.errors import EngineError
 from paddock.model.limits import KIB, MIB
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from paddock.model.network import HostGrant
     from paddock.policy.settings.recipes import Recipe
     from paddock.record.output.work_files import LeftFile
-
-Sink = Callable[[bytes], None]
-"""Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
 
 PROCESSORS = os.cpu_count() or 1
 
@@ -123,12 +120,12 @@ class ProgramTask(NamedTuple):
 class Sinks(NamedTuple):
     """The sinks of the output of the program, or of a compiler that fails; and the files it left."""
 
-    stdout: Sink
-    stderr: Sink
+    stdout: ByteSink
+    stderr: ByteSink
     files: "Callable[[Iterator[LeftFile], Mapping[str, str]], None] | None" = None
     """Reads the working directory of a program that has ended, in a thread, with the SHA-256 (hex) of the files that
     were there before."""
-    shown: Sink | None = None
+    shown: ByteSink | None = None
     """Receives the frames of the values that a program without a session showed, if it showed any."""
     workdir: Callable[[Path], None] | None = None
     """Receives the path of that directory, in a thread, as the program left it."""

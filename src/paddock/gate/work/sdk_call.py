@@ -86,7 +86,7 @@ class SdkCalls(Kind[SdkCall]):
         hosts = RequestHosts(context.watch_connections(request))
         try:
             async with context.clock_of(request).limit(limit_ms / 1000):
-                value = await context.engines.sdk.call(request, work, hosts.open)
+                value = await context.engines.sdk.call(request, work, hosts.open_for_installation)
         except TimeoutError:
             text = f"paddock.{work.method} did not end within {limit_ms} ms"
             return RawResult(

@@ -9,7 +9,7 @@
 
 Where that happens:
 
-* streams of programs while they arrive, also if they are not stored (`record/output/recorder.py`, by
+* streams of programs while they arrive, also if they are not stored (`record/output/recording.py`, by
   `stream.StreamRedactor`)
 * files that programs leave, if they are texts (`record/output/artifacts.py`)
 * values, console, errors and calls when the outermost request ends (`outgoing`, called by the gate)

@@ -24,7 +24,7 @@ from paddock.model.limits import KIB
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
 from paddock.record.output.backends import ArtifactStore, LocalBackend, ObjectStoreBackend
-from paddock.record.output.recorder import OnOutput, RecordedStream, Recording
+from paddock.record.output.recording import OnOutput, RecordedStream, Recording
 
 _MANIFEST_NAME = "manifest.json"
 _FILE_NAMES = (_MANIFEST_NAME, *(f"{stream}.gz" for stream in STREAMS))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from paddock.record.output.artifacts import Artifacts
-    from paddock.record.output.recorder import Recording
+    from paddock.record.output.recording import Recording
 
 
 class Results:

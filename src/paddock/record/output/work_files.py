@@ -19,7 +19,7 @@ from paddock.model.work_files import OutputFile
 from paddock.record.output.artifacts import Artifacts
 
 if TYPE_CHECKING:
-    from paddock.record.output.recorder import Recording
+    from paddock.record.output.recording import Recording
 
 MAX_LISTED_FILES = 1000
 """Maximum number of files that are listed."""

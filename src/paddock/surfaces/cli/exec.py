@@ -49,7 +49,12 @@ from paddock.surfaces.cli.program_options import (
     read_settings,
 )
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
-from paddock.surfaces.cli.server import ServerOptions, SessionRunner, add_server_options, check_server_options
+from paddock.surfaces.cli.server_options import (
+    ServerOptions,
+    SessionRunner,
+    add_server_options,
+    check_server_options,
+)
 from paddock.surfaces.cli.stream_output import OutputStreamer, print_response
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import decode_utf8
@@ -57,7 +62,7 @@ from paddock.surfaces.rendering.program_response import list_notes, program_resp
 
 if TYPE_CHECKING:
     from paddock.policy.settings.recipes import Recipe
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
 
 EXIT_OWN_FAILURE, EXIT_DENIED, EXIT_NO_RUNTIME, EXIT_TIMEOUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as in env(1) and timeout(1)."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from paddock.gate.open_paddock import OpenPaddock
     from paddock.model.outcome import OnConsole
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
 
 EXIT_SIGNAL_BASE = 128
 """Added to a signal's number for the exit code of a command that the signal ended, as in a shell."""

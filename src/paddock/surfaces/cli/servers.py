@@ -1,6 +1,6 @@
 """`paddock servers`: the upstream MCP servers of a workspace: list, call, confine, enable and disable them.
 
-`tools` has the commands that find tools and review their changes, `login` those that log in.
+`servers_tools` has the commands that find tools and review their changes, `servers_login` those that log in.
 """
 
 import asyncio
@@ -22,8 +22,7 @@ from paddock.model.numbers import dumps
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.urls import strip_credentials
 from paddock.policy.settings.loader import load
-from paddock.surfaces.cli import completions, login, options
-from paddock.surfaces.cli import tools as tools_of_all
+from paddock.surfaces.cli import completions, options, servers_login, servers_tools
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import CommandGroup, render_examples
@@ -64,8 +63,8 @@ def command() -> None:
 
 
 for _command in (
-    *(tools_of_all.search, tools_of_all.describe, tools_of_all.diff, tools_of_all.approve),
-    *(login.login, login.logout),
+    *(servers_tools.search, servers_tools.describe, servers_tools.diff, servers_tools.approve),
+    *(servers_login.login, servers_login.logout),
 ):
     command.add_command(_command)
 
@@ -111,7 +110,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     print_table(
         ("server", "transport", "command or address", "login"),
         rows,
-        empty=tools_of_all.explain_no_servers(config),
+        empty=servers_tools.explain_no_servers(config),
     )
     for name in sorted(config.disabled) if facts else ():
         click.echo(config.absent[name], err=True)
@@ -152,7 +151,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
                         notes = [hidden] if has_hidden(tool) else []
                         found.append((name, tool, notes + ([unchecked] if unchecked else [])))
         without = f"no tools are listed by {', '.join(names)}"
-        return without if names else tools_of_all.explain_no_servers(servers.config)
+        return without if names else servers_tools.explain_no_servers(servers.config)
 
     empty = run_until_signal(collect())
     if as_json:

@@ -12,7 +12,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import CommandGroup, render_examples
-from paddock.surfaces.cli.server import ServerOptions, add_server_options
+from paddock.surfaces.cli.server_options import ServerOptions, add_server_options
 from paddock.surfaces.cli.table import print_json, print_table
 
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from paddock.policy.redaction.outgoing import OnCall
     from paddock.record.ledger.sink import AuditRecord, AuditSink
     from paddock.record.output.backends import ArtifactStore
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
     from paddock.surfaces.client.askers import Asking
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,7 +16,7 @@ from paddock.surfaces.client.arguments import check_type, read_text
 
 if TYPE_CHECKING:
     from paddock.gate.program_service import ProgramService
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
     from paddock.surfaces.client.arguments import InputData
 
 P = ParamSpec("P")

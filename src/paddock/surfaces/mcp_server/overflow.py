@@ -18,7 +18,7 @@ from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from paddock.gate.open_paddock import OpenPaddock
-    from paddock.record.output.recorder import Recording
+    from paddock.record.output.recording import Recording
 
 
 class OverflowStore:

@@ -180,9 +180,9 @@ class PendingCalls:
         self.running.add(call)
         call.task.add_done_callback(lambda _: self.running.discard(call))
         await call.wait_until_paused(listener)
-        return await self.settle_call(call)
+        return await self.report_or_keep_call(call)
 
-    async def settle_call(self, call: PendingCall[ToolAnswer]) -> ToolAnswer:
+    async def report_or_keep_call(self, call: PendingCall[ToolAnswer]) -> ToolAnswer:
         """Return the answer of a call that has ended. If it waits for a person, keep it and return that."""
         if call.task.done() or (question := call.question) is None:
             return await call.task

@@ -203,5 +203,5 @@ async def _open_programs(
 ) -> "AsyncGenerator[ProgramTools]":
     """Yield the runner of programs in a workspace, with its own settings; `metrics` counts its programs, too."""
     settings = settings_of(workspace)
-    async with open_paddock(settings, workspace, metrics=metrics, compatible=compatible) as session:
-        yield ProgramTools(session, workspace, settings.mcp.answer_characters, settings.runtimes)
+    async with open_paddock(settings, workspace, metrics=metrics, compatible=compatible) as opened:
+        yield ProgramTools(opened, workspace, settings.mcp.answer_characters, settings.runtimes)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from paddock.gate.gate import Gate
     from paddock.model.outcome import Outcome
     from paddock.model.request import ExecutionRequest, RequestKey
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
     from paddock.surfaces.tenants.tenant import Admission
 
 _SHAPES = {

@@ -176,7 +176,7 @@ def test_the_library_loads_ray_only_for_a_batch_on_it() -> None:
     modules = [
         "paddock",
         "paddock.surfaces.client.ray.driver",
-        "paddock.surfaces.client.ray.executor",
+        "paddock.surfaces.client.ray.ray_executor",
         "paddock.surfaces.cli.runtimes",
     ]
     code = f"import sys, ray.exceptions, {', '.join(modules)}; print('ray' in sys.modules)"

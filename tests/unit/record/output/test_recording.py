@@ -22,9 +22,9 @@ from paddock.model.errors import ArtifactError
 from paddock.model.process import CapturedStream
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
-from paddock.record.output import recorder as recordings
+from paddock.record.output import recording as recordings
 from paddock.record.output.artifacts import Artifacts
-from paddock.record.output.recorder import RecordedStream
+from paddock.record.output.recording import RecordedStream
 
 FACTS = RunFacts(workspace="/w/repo", runtime="node")
 

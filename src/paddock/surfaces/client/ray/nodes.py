@@ -9,7 +9,7 @@ from paddock.model.texts import install_command
 RESOURCE_PREFIX = "paddock:"
 """Prefix of the custom resources of Ray that name the languages of a node."""
 RESOURCES_COMMAND = 'ray start --resources "$(paddock runtimes --ray-resources)"'
-_SHARE = 0.001
+_AMOUNT = 0.001
 """Amount of a language that a task asks for: it only chooses the node, and the CPUs limit the number of tasks."""
 
 Resources = Mapping[str, float]
@@ -41,7 +41,7 @@ def place(languages: Iterable[str], cluster: Resources) -> dict[str, float]:
     """Return the custom resources that a program needs; none if no node declares its languages."""
     if not any(name.startswith(RESOURCE_PREFIX) for name in cluster):
         return {}
-    return {f"{RESOURCE_PREFIX}{language}": _SHARE for language in languages}
+    return {f"{RESOURCE_PREFIX}{language}": _AMOUNT for language in languages}
 
 
 def find_missing(needs: Iterable[str], cluster: Resources) -> list[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paddock.model.artifact import Stream
     from paddock.model.outcome import OnConsole
     from paddock.policy.redaction.outgoing import OnCall
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
 
 CANCEL_S = 15.0
 """Maximum time for a cancellation, in seconds: the server gives an execution 10 seconds to end."""

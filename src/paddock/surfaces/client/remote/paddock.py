@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from paddock.model.outcome import OnConsole
     from paddock.policy.redaction.outgoing import OnCall
     from paddock.policy.settings.schema import Settings
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
     from paddock.surfaces.client.requests import RunningPaddock
 
 _MAX_URL_CHARS = 2000

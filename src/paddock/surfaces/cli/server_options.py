@@ -20,7 +20,7 @@ from paddock.surfaces.cli.signals import cancel_on_signals
 
 if TYPE_CHECKING:
     from paddock.model.work_files import OutputFile
-    from paddock.record.output.recorder import OnOutput
+    from paddock.record.output.recording import OnOutput
     from paddock.surfaces.client.paddock import Paddock
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
