@@ -35,6 +35,9 @@ Every program that Paddock starts as a process runs in one of three tiers:
 | `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 6.12 (as root 6.2), containers |
 | `unconfined` | none; limits still apply, and no process outlives the program | wherever a settings file asks for it |
 
+The tier `landlock` is named after its main mechanism, Landlock. The tier `namespaces` uses Landlock, too, where the
+kernel has it.
+
 On kernels without Landlock (gVisor, old kernels, kernels with it switched off) `namespaces` confines files by its
 mounts alone, and JavaScript runs in an empty root. `sandbox.require = ["landlock"]` refuses that.
 
@@ -205,6 +208,8 @@ tier `landlock` has these:
 @LANDLOCK@
 @OWNED@
 * Before Linux 6.12: @SIGNALS@.
+* In a [frozen session](#frozen-sessions), a process that may not be traced can continue itself. Paddock notices that
+  late, and ends the session.
 
 The tier `namespaces` has these, too:
 

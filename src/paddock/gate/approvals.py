@@ -9,6 +9,9 @@ This module does not know how to reach people. A request brings an `Asker` with 
     the HTTP API      `surfaces/http_api/running.py`
     the library       `surfaces/client/askers.py`: a function of the caller
 
+Those of the HTTP API, and of clients that cannot ask, keep the question in `gate/questions.py`, where `paddock approve`
+or another user answers it.
+
 Without an asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer
 holds for one question, which contains the hash of everything that would be done.
 """

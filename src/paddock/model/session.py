@@ -42,7 +42,7 @@ mark of its replica, or of its process."""
 
 
 def make_handle(mark: str = "") -> str:
-    """Return a new handle, of a session on the replica with this mark."""
+    """Return a new handle, of a session on the replica or process with this mark."""
     return f"{HANDLE_PREFIX}{mark}{secrets.token_hex(16)}"
 
 

@@ -76,7 +76,10 @@ RESIDUAL_RISKS: dict[Tier, tuple[str, ...]] = {
     ),
     "unconfined": ("everything: the program has all powers of its user", *_ALWAYS),
 }
-"""What each tier does not close. `_facts` adapts it to the machine."""
+"""What each tier does not close. `_facts` adapts it to the machine, and adds `SIGNAL_RISK` before Landlock ABI 6.
+
+One risk of `landlock` is not here, because only sessions have it: a frozen process that may not be traced can continue
+itself (`child/freeze.py`)."""
 _LAYERS: dict[Tier, tuple[str, ...]] = {
     "namespaces": ("pid, mount, network, ipc, uts, user and cgroup namespaces (bubblewrap)", "built root"),
     "landlock": (),
@@ -327,9 +330,9 @@ def _facts(
     residual = RESIDUAL_RISKS[tier]
     if supervised:  # the broker refuses those calls
         residual = tuple(risk for risk in residual if risk != OWNED_FILES_RISK)
-    others = not job_user and not preflight.find_missing()
+    has_built_in_user = not job_user and not preflight.find_missing()
     # Paddock is root: programs run as user 65531, which may own files, or as root without its powers.
-    if others and spec.user(ProcessGrants(), job_user, "landlock") is not None:
+    if has_built_in_user and spec.user(ProcessGrants(), job_user, "landlock") is not None:
         owned = (OWNED_FILES_RISK,) if _is_an_account(lockdown.JOB_UID) else ()
         actual = (_ROOT_USER,) if job_user is not None else owned
         residual = tuple(

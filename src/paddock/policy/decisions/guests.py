@@ -35,9 +35,10 @@ def judge_program_or_call(
     group: str,
     servers: tuple[str, ...] | None = None,
 ) -> GuestTerms:
-    """Return the terms of a request. Its default limits are `profile`, which the settings call `group`.
+    """Return the terms of a program in V8, or of a call of a server's tool or an SDK method, whoever makes the call.
 
-    `servers` are the servers that it may call, if they differ from those of the grants.
+    Its default limits are `profile`, which the settings call `group`. `servers` are the servers that a
+    program may call, if they differ from those of the grants.
     """
     limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}
     # The limits whose maximum is a separate setting from their default.

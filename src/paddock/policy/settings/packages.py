@@ -46,9 +46,9 @@ class PackageSettings(Value):
     denied: Annotated[tuple[str, ...], SUPERSET] = ()
     """Packages that may not be installed, also as a dependency of another one: globs over names."""
     network: Annotated[Literal["none", "hosts", "full"], stricter("full", "hosts", "none")] = "hosts"
-    """Network of the installation: the hosts of the registries, and those that `[[network.rule]]` allows (`hosts`), or
-    all of it (`full`). With `none`, only environments that are there already can be used, and registries that are
-    directories of this machine."""
+    """Network of the installation: the hosts of the registries, and those that `[[network.rule]]` allows, or asks
+    about (`hosts`), or all of it (`full`). With `none`, only environments that are there already can be used, and
+    registries that are directories of this machine."""
     registries: Annotated[tuple[str, ...], FEWER] = ()
     """Registries that packages may come from, by address, out of those that the configuration of the user and of the
     system names. An empty list allows all of these."""

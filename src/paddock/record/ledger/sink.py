@@ -36,21 +36,19 @@ ARCHIVED = "archived"
 """Event for a day whose file was moved to an archive; only the sink itself writes it."""
 
 EVENTS = (
-    *(
-        "refused",
-        "asked",
-        "answered",
-        "decided",
-        STARTED,
-        "looked",
-        "connected",
-        FINISHED,
-        RECOVERED,
-        REPAIRED,
-        ARCHIVED,
-    ),
+    "refused",
+    "asked",
+    "answered",
+    "decided",
+    STARTED,
+    "looked",
+    "connected",
+    FINISHED,
+    RECOVERED,
+    REPAIRED,
+    ARCHIVED,
 )
-"""Every event that Paddock writes, in the order in which they occur."""
+"""Every event that Paddock writes, in the order in which they occur; docs/record.md describes each."""
 
 MAX_FIELDS = 48
 MAX_FIELD_CHARS = 512

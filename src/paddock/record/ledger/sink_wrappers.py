@@ -73,7 +73,11 @@ class ForwardingSink:
 
 
 class RedactedSink(ForwardingSink):
-    """Removes secrets from the fields of every record."""
+    """Removes secrets from the fields of every record.
+
+    Known secrets are removed from all fields. The rules for unknown ones read only the facts that a program or caller
+    chose.
+    """
 
     def __init__(self, sink: AuditSink, redact: Callable[[Facts], Facts]) -> None:
         super().__init__(sink)

@@ -1,4 +1,4 @@
-"""Stored output of executions: artifacts, the recorder that fills them, and queries.
+"""Stored output of executions: artifacts, the recording that fills them, and queries.
 
 `recording` is the heart: it captures the output of one execution. `artifacts` stores it in `backends`, `query` and
 `text` find lines in it, `redraw` reduces progress to its last state. `work_files` are files that a program leaves,

@@ -40,7 +40,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "temporal": ("temporal", "List, fire and serve schedules of sequences."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "sessions": ("sessions", "List and close the sessions of a running server."),
-    "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
+    "serve": ("serve", "Serve agents by MCP, over standard streams or HTTP, and programs by the HTTP API."),
     "cluster": ("cluster", "Prepare the database that several machines share, and show its state."),
     "approve": ("approve", "List the questions that wait for a person, or answer one."),
     "output": ("output", "Search, show and delete stored output of programs."),

@@ -2,7 +2,7 @@
 
 An execution is a separate task. A request that waits for it may break off; without an `Idempotency-Key` this cancels
 the execution, because nobody could learn its outcome. With a key it goes on, and the same request again gets the
-outcome.
+outcome. Its questions go to another user of the server or to `paddock approve`: they are kept in `gate/questions.py`.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Calls whose client cannot ask its person: a person answers elsewhere, and the client comes back.
 
-The call ends with the status `waiting` and its program pauses. After the answer the program continues. Its result is
-kept until the client fetches it under the id of the run, once. It does so with `query_output`, and the id in place of
-an artifact handle. `ElicitationRounds.call_tool` (`client_questions`) passes such a call here, so that it never reaches
-the tool of that name.
+The call ends with the status `waiting`, and its program, if any, pauses. After the person's answer it continues. Its
+result is kept until the client fetches it under the id of the run, once. It does so with `query_output`, and the id in
+place of an artifact handle. `ElicitationRounds.call_tool` (`client_questions`) passes such a call here, so that it
+never reaches the tool of that name.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ FETCH_TOOLS = {
     "default": ("query_output", "artifact_handle"),
     "compat": (QUERY_TOOL, "artifactHandle"),
 }
-"""By tool that fetches answers: its listed name, and the argument that has the run's id instead of a handle."""
+"""By tool that fetches results: its listed name, and the argument that has the run's id instead of a handle."""
 QUESTIONS_UNUSABLE = "asking failed: questions cannot be kept; see the log of the server"
 _WAIT_S = 20.0
 _MAX_ENDED_CALLS = 16
-"""Maximum number of answers that wait to be fetched."""
+"""Maximum number of results that wait to be fetched."""
 
 
 async def run_alone(work: CallWork[T], caller: McpCaller) -> T:
@@ -135,7 +135,7 @@ async def end_calls(calls: Iterable[PendingCall[Any]]) -> None:
 
 
 class PendingCalls:
-    """The calls of one server that wait for a person, and the answers that are not fetched yet."""
+    """The calls of one server that wait for a person, and the results that are not fetched yet."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class PendingCalls:
     async def run_call(
         self, actor: str, client: str, work: CallWork[ToolAnswer], listener: OnConsole | None
     ) -> ToolAnswer:
-        """Return the answer of a tool, or that the call waits for a person."""
+        """Return the result of a tool, or that the call waits for a person."""
         call = PendingCall(actor, client, work, self.questions)
         self.running.add(call)
         call.task.add_done_callback(lambda _: self.running.discard(call))
@@ -183,19 +183,19 @@ class PendingCalls:
         return await self.report_or_keep_call(call)
 
     async def report_or_keep_call(self, call: PendingCall[ToolAnswer]) -> ToolAnswer:
-        """Return the answer of a call that has ended. If it waits for a person, keep it and return that."""
+        """Return the result of a call that has ended. If it waits for a person, keep it and return that."""
         if call.task.done() or (question := call.question) is None:
             return await call.task
         self._keep_call(question.run, call)
         return self._report_waiting(question)
 
     def holds_run(self, run: str, actor: str) -> bool:
-        """Return whether a call of this actor waits, or its answer was not fetched yet."""
+        """Return whether a call of this actor waits, or its result was not fetched yet."""
         call = self._calls.get(run)
         return call is not None and call.actor == actor
 
     async def fetch_result(self, run: str, actor: str) -> ToolAnswer:
-        """Return the answer of a waiting call and forget it, or return that it still waits."""
+        """Return the result of a waiting call and forget it, or return that it still waits."""
         call = self._calls.get(run)
         if call is None or call.actor != actor:
             return _report_unknown_run(run)
@@ -251,7 +251,7 @@ class PendingCalls:
 
 
 def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | None:
-    """Return the run whose answer a tool call fetches; None for any other call."""
+    """Return the run whose result a tool call fetches; None for any other call."""
     tools = {tool for tool, _ in FETCH_TOOLS.values()}
     if arguments is None or name not in tools:
         return None

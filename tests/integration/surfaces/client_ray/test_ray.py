@@ -120,14 +120,14 @@ def test_answers_of_workers_are_checked(cluster: Cluster) -> None:
     invalid = "The answer of the worker is not valid: The answer"
     assert found[:6] == [
         ["x", "lost", "", f"{invalid} is not a string of bytes."],
-        ["x", "lost", "", f"{invalid} is not JSON, or not that of a batch."],
+        ["x", "lost", "", f"{invalid} is not JSON, or not that of a share."],
         ["x", "lost", "", f"{invalid} has neither results nor a refusal."],
         ["x", "lost", "", f"{invalid} has results of other programs."],
         ["x", "lost", "", f"{invalid} has results of other programs."],
         ["x", "lost", "", "The answer of the worker has no verdict, or one too many."],
     ]
     assert found[6:] == [
-        ["x", "lost", "", f"{invalid} is not JSON, or not that of a batch."],
+        ["x", "lost", "", f"{invalid} is not JSON, or not that of a share."],
         [
             "x",
             "lost",

@@ -13,6 +13,7 @@ Read in the order of a job's life:
     freeze                      stops a job: for a pause, and between two turns of a session
     supervised_calls            calls that a broker does for the job, by one of two:
                                 call_broker, those for which Landlock has no rule
-                                socket_broker, connect(2), bind(2) and modes, for a jail with its own network
+                                socket_broker, connect(2), bind(2) and modes, for a jail with its own network, and
+                                for one that may write outside of its scratch
     canary, network_canary      attack the confinement before it is trusted; preflight: what must be there at all
 """

@@ -67,7 +67,7 @@ def write_share(terms: Terms, seconds: float, programs: list[dict[str, Json]]) -
 
 
 def read_share(data: bytes) -> ProgramShare:
-    """Return the batch of a frame. Raises ValueError."""
+    """Return the share of a frame. Raises ValueError."""
     return ProgramShare.model_validate(json.loads(data))
 
 
@@ -93,7 +93,7 @@ async def read_answer(data: object, expected: frozenset[str]) -> NodeAnswer:
     try:
         answer = make_answer(NodeAnswer, await read_json(data))
     except PaddockError:
-        raise PaddockError("The answer is not JSON, or not that of a batch.") from None
+        raise PaddockError("The answer is not JSON, or not that of a share.") from None
     ids = [result.id for result in answer.results]
     if len({*ids}) < len(ids) or not expected.issuperset(ids):
         raise PaddockError("The answer has results of other programs.")

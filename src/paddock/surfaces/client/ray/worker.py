@@ -140,6 +140,8 @@ class _Slice:
     def __init__(self, share: ProgramShare, settings: Settings, started: float) -> None:
         self._share = share
         self._own = settings.runtimes
+        # Effects follow from what a program asks for and from settings. Rules about workspaces only refuse or ask: the
+        # gate applies them to the real workspace, and its outcome has the reason.
         self._purity = Purity(settings, BatchOrigin(Path(os.sep), share.terms.actor, "library"))
         self._until = started + share.seconds
         self._chars = 0

@@ -76,7 +76,7 @@ def test_a_later_version_may_add_fields() -> None:
     "data", [b"", b"\xff", b"nul", b"[]", b"[" * 100_000, b'{"results": 1}', b'{"results": [{"id": "0"}]}']
 )
 def test_what_is_no_answer_is_refused(data: bytes) -> None:
-    assert refusal(data) == "The answer is not JSON, or not that of a batch."
+    assert refusal(data) == "The answer is not JSON, or not that of a share."
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_an_answer_must_fit_its_batch() -> None:
 
     assert refusal(answer()) == "The answer has neither results nor a refusal."
     assert refusal(answer("0", "0")) == refusal(answer("1")) == "The answer has results of other programs."
-    assert refusal(answer(*["0"] * (MAX_SHARE + 1))) == "The answer is not JSON, or not that of a batch."
-    assert refusal(answer("0", seconds=-1)) == "The answer is not JSON, or not that of a batch."
+    assert refusal(answer(*["0"] * (MAX_SHARE + 1))) == "The answer is not JSON, or not that of a share."
+    assert refusal(answer("0", seconds=-1)) == "The answer is not JSON, or not that of a share."
     assert [result.id for result in read(answer("1"), "0", "1").results] == ["1"]
