@@ -33,7 +33,7 @@ from paddock.engines.programs.package_hints import (
     explain_missing_npm_package,
 )
 from paddock.engines.programs.running_task import Compiled, PreparedToolchain, RunningTask, find_in_place
-from paddock.engines.programs.steps import NoProgramError, ProgramStep, StepPaths, steps
+from paddock.engines.programs.steps import NoProgramError, ProgramStep, StepPaths, compile_first, steps
 from paddock.engines.programs.task import PROCESSORS, ProgramTask, Sinks
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
@@ -113,6 +113,8 @@ class RuntimeEngine:
         self._environ = environ
         self._compiled = compiled
         self._toolchains = Toolchains(environ, settings)
+        self._driver_compiles: dict[str, int] = {}
+        """How often drivers were compiled by this process, by the identity of the toolchain."""
         self._versions: dict[str, str] = {}
         """Versions of Python interpreters, by the identity of the toolchain."""
 
@@ -189,14 +191,16 @@ class RuntimeEngine:
         channel: socket.socket,
         *,
         launch: Sequence[str],
+        compiler: Sequence[str],
         lifetime_ms: int,
         disk_bytes: int,
         stop: asyncio.Event | None = None,
     ) -> "HeldProgram | RawResult":
         """Start the text of a `driver` with the grants of a program, for many turns, and return it.
 
-        The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output
-        streams are one. `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its
+        The command `launch` gets the one of the program as its arguments. The command `compiler`, if any, makes a file
+        that the interpreter runs in place of the text. Standard input is `channel`, and both output streams are one.
+        `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its
         packages. Returns a result if it cannot start. Raises EngineError if Paddock's own machinery fails.
         """
         sandbox = await self._sandbox()
@@ -224,8 +228,12 @@ class RuntimeEngine:
                 return _refuse(Status.INVALID, str(problem))
             for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
-            await _put_files(planned.written, slot.scratch)
-            paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
+            name = planned.file_name
+            if compiler and await self._provide_driver(running, compiler, slot):
+                name = planned.output_name
+            else:
+                await _put_files(planned.written, slot.scratch)
+            paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{name}")
             command, environment = self._make_command(running, paths, has_workdir=True)
             started = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True, listener=task.serve_proxy)
@@ -238,6 +246,24 @@ class RuntimeEngine:
             if isinstance(process, ProcessResult):
                 return conclude(process, task)
             return HeldProgram(process, slot, sandbox, conclude, used.pop_all())
+
+    async def _provide_driver(
+        self, running: RunningTask, compiler: Sequence[str], slot: "SandboxSlot"
+    ) -> bool:
+        """Put the compiled driver of a session into scratch; return whether there is one.
+
+        An environment that programs may have written compiles nothing for other sessions.
+        """
+        toolchain = running.toolchain
+        times = self._driver_compiles.get(toolchain.identity, 0)
+        # The second time, the first one did not reach the cache: the text itself is faster.
+        if toolchain.still or times > 1:
+            return False
+        plan = compile_first(running.plan, toolchain, compiler)
+        compiled = await self._provide_files(replace(running, plan=plan), slot)
+        if isinstance(compiled, RawResult) or not compiled.cached:
+            self._driver_compiles[toolchain.identity] = times + 1
+        return isinstance(compiled, Compiled)
 
     async def _carry_out(self, running: RunningTask) -> RawResult:
         grants = running.task.grants(running.toolchain)

@@ -1,8 +1,9 @@
 """The languages that have sessions, and the drivers of their interpreters.
 
-A driver gets the channel as descriptor 3, and an empty standard input. It reads requests and writes frames
-(`channel.py`). A request is a frame of JSON, or for languages that cannot read JSON by themselves a line
-with the number of the execution and the bytes of its text and of its input, and then these bytes.
+A driver gets the channel as descriptor 3, and an empty standard input; one that is launched without a shell gets the
+channel as standard input. It reads requests and writes frames (`channel.py`). A request is a frame of JSON, or for
+languages that cannot read JSON by themselves a line with the number of the execution and the bytes of its text and of
+its input, and then these bytes.
 """
 
 from functools import cache
@@ -17,6 +18,14 @@ from paddock.model.session import Kernel
 _FOLDER = "engines/sessions/drivers"
 _DISPLAY = "engines/programs/python_display"
 _PYTHON = (f"{_DISPLAY}/display.py", f"{_FOLDER}/python.py", f"{_DISPLAY}/text.py")
+_PY_COMPILE = """
+import py_compile, sys
+if sys.implementation.name != "cpython":
+    sys.exit("it does not run compiled files")
+py_compile.compile(sys.argv[1], sys.argv[2], "<driver>", doraise=True)
+"""
+_COMPILE_PYTHON = ("{executable}", "-I", "-S", "-c", _PY_COMPILE, "{source}", "{output}")
+"""Without the packages of the interpreter, so that none can change the driver of later sessions."""
 _LAUNCH = 'exec 3<&0 </dev/null; exec "$@"'
 _LAUNCH_R = 'mkfifo "$TMPDIR/frames" && exec 3<&0 && { cat "$TMPDIR/frames" >&3 & } && exec "$@" 3<&-'
 """R reads standard input alone, and writes to no descriptor that it has not opened."""
@@ -32,7 +41,9 @@ class SessionDriver(NamedTuple):
     quoted: tuple[str, str] | None = None
     """A constant of its program, in JavaScript, and the file whose text it is."""
     launch: str = _LAUNCH
-    """A command of the shell that starts the interpreter, which is its arguments."""
+    """A command of the shell that starts the interpreter, which is its arguments; empty without a shell."""
+    compile: tuple[str, ...] = ()
+    """The words of a command that compiles its program into one that the same interpreter starts faster."""
     reads_json: bool = True
     takes_stdin: bool = False
     """Whether each execution may have standard input."""
@@ -66,7 +77,9 @@ class SessionDriver(NamedTuple):
 _ACORN = "engines/javascript/js/vendor/acorn.js"
 """The parser that programs in V8 have, too."""
 DRIVERS = {
-    "python": SessionDriver(_PYTHON, "_Driver().serve()\n", takes_stdin=True),
+    "python": SessionDriver(
+        _PYTHON, "_Driver().serve()\n", launch="", compile=_COMPILE_PYTHON, takes_stdin=True
+    ),
     "shell": SessionDriver((f"{_FOLDER}/shell.sh",), reads_json=False, takes_stdin=True),
     "node": SessionDriver((f"{_FOLDER}/node.js",), quoted=("ACORN", _ACORN)),
     "ruby": SessionDriver((f"{_FOLDER}/ruby.rb",), takes_stdin=True),
@@ -75,6 +88,8 @@ DRIVERS = {
 _IPYTHON = SessionDriver(
     (*_PYTHON, f"{_FOLDER}/ipython.py"),
     "_IPythonDriver().serve()\n",
+    launch="",
+    compile=_COMPILE_PYTHON,
     takes_stdin=True,
     needs="IPython",
     remedy='name packages=["ipython"], or use an environment that has it (`environment` under [runtimes.python])',

@@ -4,7 +4,6 @@ It runs inside of the sandbox, in the interpreter that the program uses, and use
 3.8 and later. Sessions have it from the start; other programs load it once they import a library that shows something.
 """
 
-import base64
 import builtins
 import collections
 import importlib
@@ -62,7 +61,7 @@ class _Display:
 
     def show(self, bundle):
         bundle = {
-            str(kind): base64.b64encode(data).decode() if isinstance(data, (bytes, bytearray)) else data
+            str(kind): _encode(data) if isinstance(data, (bytes, bytearray)) else data
             for kind, data in bundle.items()
         }
         bundle = {kind: data if isinstance(data, str) else _plain(data) for kind, data in bundle.items()}
@@ -314,6 +313,10 @@ def _draw(figure):
     )
     figure._paddock_shown, figure.stale = True, False
     return file.getvalue()
+
+
+def _encode(data):
+    return _import_standard("base64").b64encode(data).decode()
 
 
 def _plain(data):
