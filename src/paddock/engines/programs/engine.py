@@ -252,7 +252,8 @@ class RuntimeEngine:
     ) -> bool:
         """Put the compiled driver of a session into scratch; return whether there is one.
 
-        An environment that programs may have written compiles nothing for other sessions.
+        An environment that programs may have written compiles nothing for other sessions. The compiler runs as the
+        user of the session, who reaches the toolchain; it may read the workspace, of which it imports nothing.
         """
         toolchain = running.toolchain
         times = self._driver_compiles.get(toolchain.identity, 0)
@@ -260,7 +261,10 @@ class RuntimeEngine:
         if toolchain.still or times > 1:
             return False
         plan = compile_first(running.plan, toolchain, compiler)
-        compiled = await self._provide_files(replace(running, plan=plan), slot)
+        grants = running.task.grants(toolchain).replace(network="none")
+        if grants.workspace is not None:
+            grants = grants.replace(access="read-only")
+        compiled = await self._provide_files(replace(running, plan=plan), slot, grants)
         if isinstance(compiled, RawResult) or not compiled.cached:
             self._driver_compiles[toolchain.identity] = times + 1
         return isinstance(compiled, Compiled)
@@ -374,8 +378,13 @@ class RuntimeEngine:
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide_files(self, running: RunningTask, slot: "SandboxSlot") -> "Compiled | RawResult":
-        """Put everything that the run needs into scratch, or return the result of a failed compile step."""
+    async def _provide_files(
+        self, running: RunningTask, slot: "SandboxSlot", grants: ProcessGrants | None = None
+    ) -> "Compiled | RawResult":
+        """Put everything that the run needs into scratch, or return the result of a failed compile step.
+
+        A compile step has `grants`; by default it only reads the toolchain.
+        """
         step = running.plan.compile
         if step is None:
             await _put_files(running.plan.program, slot.scratch / running.source_folder)
@@ -395,17 +404,24 @@ class RuntimeEngine:
         if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
             return Compiled(cached=True)
         slot.make_next()  # prepared during compilation, because this slot stays in use
-        return await self._compile_program(running, step, name, target, owner)
+        return await self._compile_program(running, step, name, target, owner, given=grants)
 
     async def _compile_program(
-        self, running: RunningTask, step: ProgramStep, name: str, target: str, owner: int
+        self,
+        running: RunningTask,
+        step: ProgramStep,
+        name: str,
+        target: str,
+        owner: int,
+        *,
+        given: ProcessGrants | None,
     ) -> "Compiled | RawResult":
-        grants = ProcessGrants(readable=running.toolchain.prefixes)
+        grants = given or ProcessGrants(readable=running.toolchain.prefixes)
         limits = running.task.limit_compiler()
         slot = await running.sandbox.take_slot(grants, limits)
         try:
             await _put_files(running.plan.written, slot.scratch)
-            paths = running.paths_in(slot, compiling=True)
+            paths = running.paths_in(slot, compiling=given is None)
             inherited = self._list_inherited_variables(running.toolchain.recipe.inherits)
             command, environment = step.fill_in(paths)
             grants = grants.replace(environment=inherited | environment)
