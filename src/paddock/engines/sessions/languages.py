@@ -1,14 +1,18 @@
 """The languages that have sessions, and the drivers of their interpreters.
 
 A driver gets the channel as descriptor 3, and an empty standard input; one that is launched without a shell gets the
-channel as standard input. It reads requests and writes frames (`channel.py`). A request is a frame of JSON, or for
-languages that cannot read JSON by themselves a line with the number of the execution and the bytes of its text and of
-its input, and then these bytes.
+channel as standard input. It reads requests and writes frames (`channel.py`). A request is
+
+    json     a frame of JSON
+    lines    for languages that cannot read JSON by themselves: a line with the number of the execution and the bytes
+             of its text and of its input, and then these bytes
+    bytes    for Python, which starts faster without its JSON: a frame with a line of the number and of the bytes of
+             the input (-1 without one), then the input and the text
 """
 
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import orjson
 
@@ -44,7 +48,8 @@ class SessionDriver(NamedTuple):
     """A command of the shell that starts the interpreter, which is its arguments; empty without a shell."""
     compile: tuple[str, ...] = ()
     """The words of a command that compiles its program into one that the same interpreter starts faster."""
-    reads_json: bool = True
+    reads: Literal["json", "lines", "bytes"] = "json"
+    """What its requests are."""
     takes_stdin: bool = False
     """Whether each execution may have standard input."""
     needs: str = ""
@@ -64,12 +69,15 @@ class SessionDriver(NamedTuple):
     def pack_request(self, code: str, number: int, stdin: bytes | None) -> bytes:
         """Return the bytes that ask for an execution."""
         data = code.encode("utf-8", "surrogatepass")
-        if not self.reads_json:
+        if self.reads == "lines":
             # No variable of a shell holds NUL: `printf %b` writes it, and a script with it is read without it.
             data = data.replace(b"\0", b"")
             given = (stdin or b"").replace(b"\\", b"\\\\").replace(b"\0", b"\\0000")
             return b"%d %d %d\n%b%b" % (number, len(data), len(given), data, given)
         text = data.decode("utf-8", "replace")
+        if self.reads == "bytes":
+            size = -1 if stdin is None else len(stdin)
+            return pack_frame(b"%d %d\n%b%b" % (number, size, stdin or b"", text.encode()))
         bytewise = None if stdin is None else stdin.decode("latin-1")
         return pack_frame(orjson.dumps({"code": text, "number": number, "stdin": bytewise}))
 
@@ -78,18 +86,19 @@ _ACORN = "engines/javascript/js/vendor/acorn.js"
 """The parser that programs in V8 have, too."""
 DRIVERS = {
     "python": SessionDriver(
-        _PYTHON, "_Driver().serve()\n", launch="", compile=_COMPILE_PYTHON, takes_stdin=True
+        _PYTHON, "_Driver().serve()\n", launch="", compile=_COMPILE_PYTHON, reads="bytes", takes_stdin=True
     ),
-    "shell": SessionDriver((f"{_FOLDER}/shell.sh",), reads_json=False, takes_stdin=True),
+    "shell": SessionDriver((f"{_FOLDER}/shell.sh",), reads="lines", takes_stdin=True),
     "node": SessionDriver((f"{_FOLDER}/node.js",), quoted=("ACORN", _ACORN)),
     "ruby": SessionDriver((f"{_FOLDER}/ruby.rb",), takes_stdin=True),
-    "r": SessionDriver((f"{_FOLDER}/r.R",), launch=_LAUNCH_R, reads_json=False),
+    "r": SessionDriver((f"{_FOLDER}/r.R",), launch=_LAUNCH_R, reads="lines"),
 }
 _IPYTHON = SessionDriver(
     (*_PYTHON, f"{_FOLDER}/ipython.py"),
     "_IPythonDriver().serve()\n",
     launch="",
     compile=_COMPILE_PYTHON,
+    reads="bytes",
     takes_stdin=True,
     needs="IPython",
     remedy='name packages=["ipython"], or use an environment that has it (`environment` under [runtimes.python])',

@@ -3,24 +3,18 @@
 It reads requests from standard input, and answers with frames: four bytes of length (little-endian) and JSON. It
 follows the text of `display.py` in one file, and uses the standard library alone, of Python 3.8 and later. Whatever a
 program does to it harms only its own session: the parent believes nothing of it but what it shows.
-
-A bare interpreter starts in the time that a few modules take to import. Those that not every program needs are imported
-when they are needed.
 """
 
 import _ast
 import _signal
 import builtins
-import functools
 import io
-import json
 import os
-import re
 import sys
 import time
-import types
 from importlib.machinery import PathFinder
 
+ast, functools, linecache = map(_Lazy, ("ast", "functools", "linecache"))
 _PRIVATE = 200
 _IS_COROUTINE = 0x80
 """`inspect.CO_COROUTINE`; the module takes longer to import than most programs to run."""
@@ -43,7 +37,7 @@ class _Driver(_Display):
         os.dup2(null, self.null, inheritable=False)
         os.dup2(null, 0)
         os.close(null)
-        self.main = types.ModuleType("__main__")
+        self.main = type(sys)("__main__")
         self.main.__dict__["__builtins__"] = builtins
         self.names = self.main.__dict__
         sys.modules["__main__"] = self.main
@@ -71,19 +65,28 @@ class _Driver(_Display):
         sys.meta_path.insert(0, _Importer(self, hooks))
 
     def serve(self):
-        self.send({"ready": True})
+        self.write(b'{"ready": true}')
         while True:
             request = self.receive()
             if request is None:
                 return
-            self.send({"done": self.run(request)})
+            end = self.run(request)
+            if end == {"exit_code": 0}:
+                self.write(b'{"done": {"exit_code": 0}}')
+            else:
+                self.send({"done": end})
 
     def receive(self):
         head = self.read(4)
         if head is None:
             return None
         body = self.read(int.from_bytes(head, "little"))
-        return None if body is None else json.loads(body.decode("utf-8", "surrogatepass"))
+        if body is None:
+            return None
+        line, _, rest = body.partition(b"\n")
+        number, size = map(int, line.split())
+        given = max(size, 0)
+        return {"number": number, "stdin": rest[:given] if size >= 0 else None, "code": rest[given:].decode()}
 
     def read(self, count):
         parts = []
@@ -96,7 +99,9 @@ class _Driver(_Display):
         return b"".join(parts)
 
     def send(self, message):
-        body = json.dumps(message, default=str, ensure_ascii=False).encode("utf-8", "replace")
+        self.write(json.dumps(message, default=str, ensure_ascii=False).encode("utf-8", "replace"))
+
+    def write(self, body):
         data = len(body).to_bytes(4, "little") + body
         while data:
             data = data[os.write(self.channel, data) :]
@@ -162,13 +167,12 @@ class _Driver(_Display):
             except Exception:
                 pass
 
-    def give_input(self, text):
-        """Let standard input be `text`, or empty."""
-        if text is None:
+    def give_input(self, data):
+        """Let standard input be `data`, or empty."""
+        if data is None:
             os.dup2(self.null, 0)
         else:
             file = os.memfd_create("stdin")
-            data = text.encode("latin-1")
             while data:
                 data = data[os.write(file, data) :]
             os.lseek(file, 0, os.SEEK_SET)
@@ -379,7 +383,7 @@ def _find_class(name):
 def _list_programs():
     """Return the names and texts of the programs of this session, the first one first."""
     found = []
-    for name, entry in list(_import_standard("linecache").cache.items()):
+    for name, entry in list(linecache.cache.items()):
         if name.startswith(_CELLS) and len(entry) > 2:
             found.append((name, "".join(entry[2])))
     return found
@@ -387,14 +391,13 @@ def _list_programs():
 
 def _write_definitions():
     """Write a module with the imports, functions, classes and plain values of all programs, and return its path."""
-    ast = _import_standard("ast")
     parts = [_MISSING_NAMES]
     for name, text in _list_programs():
         try:
             tree = _parse(text, name, _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         except SyntaxError:
             continue
-        parts += [_cut_statement(ast, text, node) for node in tree.body if _is_definition(ast, node)]
+        parts += [_cut_statement(text, node) for node in tree.body if _is_definition(node)]
     parts.sort(key=lambda part: not part.startswith("from __future__"))
     path = os.path.join(os.environ.get("TMPDIR", "/tmp"), "paddock_session.py")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
@@ -402,7 +405,7 @@ def _write_definitions():
     return path
 
 
-def _is_definition(ast, node):
+def _is_definition(node):
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
         try:
             ast.literal_eval(node.value)
@@ -412,7 +415,7 @@ def _is_definition(ast, node):
     return isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
 
 
-def _cut_statement(ast, text, node):
+def _cut_statement(text, node):
     """Return the text of a statement, with its decorators."""
     decorators = getattr(node, "decorator_list", [])
     if not decorators:
