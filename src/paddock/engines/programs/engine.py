@@ -200,8 +200,8 @@ class RuntimeEngine:
 
         The command `launch` gets the one of the program as its arguments. The command `compiler`, if any, makes a file
         that the interpreter runs in place of the text. Standard input is `channel`, and both output streams are one.
-        `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its
-        packages. Returns a result if it cannot start. Raises EngineError if Paddock's own machinery fails.
+        `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its packages and the
+        compiler. Returns a result if it cannot start. Raises EngineError if Paddock's own machinery fails.
         """
         sandbox = await self._sandbox()
         if not isinstance(sandbox, KernelSandbox):
@@ -214,7 +214,7 @@ class RuntimeEngine:
             toolchain = prepared.toolchain
             planned = steps(toolchain, driver, live=True)
             sinks = Sinks(_drop, _drop)
-            running = RunningTask(task, sandbox, toolchain, planned, None, sinks, None, prepared.links)
+            running = RunningTask(task, sandbox, toolchain, planned, None, sinks, stop, prepared.links)
             grants = task.grants(toolchain)
             # Its turns have limits of their own.
             limits = task.limit_run(lifetime_ms).replace(
