@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable
 
 CHUNK_BYTES = 64 * 1024
@@ -29,6 +30,10 @@ _BARE_LINE_FEED_PATTERN = re.compile(rb"(?<!\r)\n")
 
 class BadHeadError(Exception):
     """The head of an HTTP message is invalid or too long; the text says why and contains none of it."""
+
+
+class SourceResetError(ConnectionResetError):
+    """The peer from which bytes are copied has reset its connection."""
 
 
 class IdleTimer:
@@ -135,19 +140,43 @@ class ByteStream:
 
         With `splices`, the kernel moves the pages of bulk traffic instead.
         """
-        if self._ahead:
-            await target.write(await self.read(len(self._ahead)))
-        buffer = memoryview(bytearray(_BUFFER_BYTES))
-        while received := await self._loop.sock_recv_into(self._socket, buffer):
-            self._on_read(received)
-            await target.write(buffer[:received])
-            await asyncio.sleep(0)  # calls on a socket that is ready do not let other tasks run
-            if splices and received >= CHUNK_BYTES:
-                await self._splice_to(target)
+        await self._copy(target, sys.maxsize, splices=splices)
         target.end_writing()
 
-    async def _splice_to(self, target: "ByteStream") -> None:
-        """Move bytes through a pipe (splice(2)) as long as they come in bulk, and if the kernel can. Raises OSError."""
+    async def copy_exactly(self, target: "ByteStream", number: int, *, splices: bool = False) -> None:
+        """Copy the next `number` bytes to another stream. Raises OSError, and EOFError if the stream ends before."""
+        if await self._copy(target, number, splices=splices):
+            raise EOFError
+
+    async def _copy(self, target: "ByteStream", number: int, *, splices: bool) -> int:
+        """Copy at most so many bytes, and return how many are left at the end. Raises OSError."""
+        left = number
+        if self._ahead:
+            data = await self.read(min(left, len(self._ahead)))
+            await target.write(data)
+            left -= len(data)
+        buffer = memoryview(bytearray(_BUFFER_BYTES))
+        while received := await self._receive_into(buffer[:left]):
+            self._on_read(received)
+            await target.write(buffer[:received])
+            left -= received
+            await asyncio.sleep(0)  # calls on a socket that is ready do not let other tasks run
+            if splices and received >= CHUNK_BYTES:
+                left -= await self._splice_to(target, left)
+        return left
+
+    async def _receive_into(self, buffer: memoryview) -> int:
+        try:
+            return await self._loop.sock_recv_into(self._socket, buffer)
+        except ConnectionResetError:
+            raise SourceResetError from None
+
+    async def _splice_to(self, target: "ByteStream", number: int) -> int:
+        """Move at most so many bytes through a pipe (splice(2)) as long as they come in bulk, and if the kernel can.
+
+        Return how many. Raises OSError.
+        """
+        left = number
         with contextlib.ExitStack() as stack:
             try:
                 output, entry = ends = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -155,17 +184,21 @@ class ByteStream:
                     stack.callback(os.close, end)
                 fcntl.fcntl(entry, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
             except OSError:  # too many descriptors or pipes; copying needs neither
-                return
+                return 0
             moved = _PIPE_BYTES
-            while moved >= _MIN_SPLICED_BYTES and (moved := self._read_into(entry)):
+            while moved >= _MIN_SPLICED_BYTES and (moved := self._read_into(entry, left)):
                 self._on_read(moved)
                 await target.write_from(output, moved)
+                left -= moved
                 await asyncio.sleep(0)
+        return number - left
 
-    def _read_into(self, pipe: int) -> int:
+    def _read_into(self, pipe: int, max_bytes: int) -> int:
         """Move what has arrived into a pipe, and return its number of bytes. Raises OSError."""
         try:
-            return os.splice(self._socket.fileno(), pipe, _PIPE_BYTES, flags=_SPLICE_FLAGS)
+            return os.splice(self._socket.fileno(), pipe, min(max_bytes, _PIPE_BYTES), flags=_SPLICE_FLAGS)
+        except ConnectionResetError:
+            raise SourceResetError from None
         except OSError as error:
             if error.errno not in _CANNOT_SPLICE:
                 raise
