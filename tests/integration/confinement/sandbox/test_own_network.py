@@ -172,13 +172,13 @@ def test_no_job_gets_the_network_of_another():
     opened = []
 
     async def main():
-        streams = Streams(listener=lambda listener, _: opened.append(listener))
+        streams = Streams(on_proxy_socket=lambda proxy, _: opened.append(proxy))
         async with jails() as sandbox:
             return [await sandbox.run(python(program), HOSTS, streams=streams) for _ in range(3)]
 
     networks = {read_output(result) for result in patiently(main())}
-    for listener in opened:
-        listener.close()
+    for proxy in opened:
+        proxy.close()
     assert len(opened) == len(networks) == 3
     assert f"{Path('/proc/self/ns/net').readlink()}\n" not in networks
 
