@@ -8,7 +8,8 @@
 
 bubblewrap takes five milliseconds of processor time, most of it for the root. A job may use a root only while its paths
 lead to the same files. Successive jobs of a root share the user namespace, in which they have no capability and cannot
-make another namespace, and an empty network, unless each has its own (`loopback.py`).
+make another namespace, and an empty network, unless each has its own (`loopback.py`): it takes the network of the
+keeper, which then enters a new one for the next jail, while the job runs.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from paddock.confinement.sandbox.child import lockdown
-from paddock.confinement.sandbox.child.loopback import OWN_NETWORKS
+from paddock.confinement.sandbox.child.loopback import OWN_NETWORKS, enter_new_network
 from paddock.confinement.sandbox.child.messages import JobSpec, StartError
 from paddock.confinement.sandbox.child.mounts import BIND, RDONLY, REMOUNT
 from paddock.confinement.sandbox.child.paths import identify_path
@@ -283,15 +284,17 @@ def _serve_jails(
         lockdown.forbid_capabilities()
         for file in namespaces:
             os.close(file)
+        owns_network = spec.network in OWN_NETWORKS
+        if owns_network:
+            enter_new_network()
         server.send(b"0")
-        copied = _COPIED_NAMESPACES | (_NETWORK if spec.network in OWN_NETWORKS else 0)
         while True:
             request, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, _MAX_FILES)
             if not files:
                 break
             # The program must not inherit the channel: it could send messages as the first process.
             os.set_inheritable(files[0], False)
-            pid = _clone_process(copied if request == _FORK_JAIL else 0)
+            pid = _clone_process(_COPIED_NAMESPACES if request == _FORK_JAIL else 0)
             if pid == 0:
                 server.close()
                 if request == _FORK_BROKER:
@@ -300,6 +303,8 @@ def _serve_jails(
             for file in files:
                 os.close(file)
             server.send(str(pid).encode())
+            if owns_network and request == _FORK_JAIL:
+                enter_new_network()  # before the next request: no jail may get the network of another
     except OSError as error:
         with contextlib.suppress(OSError):  # the supervisor has died
             server.send(f"-1 {error}".encode())

@@ -281,12 +281,10 @@ def _confine_process(
     if jail_channel is not None:
         progress.append("namespaces")
         jail.furnish_jail(spec)
-        if spec.network in loopback.OWN_NETWORKS:
+        if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
             progress.append("network")
-            loopback.bring_up_loopback()
-            if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
-                with loopback.open_proxy_socket() as proxy_socket:
-                    socket.send_fds(jail_channel, [_LISTENS], [proxy_socket.fileno()])
+            with loopback.open_proxy_socket() as proxy_socket:
+                socket.send_fds(jail_channel, [_LISTENS], [proxy_socket.fileno()])
     progress.append("Landlock rules")
     ruleset = handles.get("ruleset", -1)
     if spec.jail and spec.landlock_abi:  # the paths of the rules are those of the jail
