@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from paddock.confinement.sandbox.child import scratch
 from paddock.confinement.sandbox.child.messages import Ceilings
 from paddock.confinement.sandbox.child.process_tree import Process
-from paddock.confinement.sandbox.child.system_calls import check_result, read_file
+from paddock.confinement.sandbox.child.system_calls import LIBC, check_result, read_file
 
 _BLOCK_BYTES = 512
 _STEP = 500
@@ -39,7 +39,6 @@ _EVERY_S = 0.1
 """Pause between two measurements of scratch, or of anonymous memory, in seconds."""
 _SLICE_S = 0.005
 """Maximum time of one slice of measuring anonymous memory, in seconds."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class _SystemInfo(ctypes.Structure):
@@ -55,6 +54,7 @@ class _SystemInfo(ctypes.Structure):
 
 _SYSTEM = _SystemInfo()
 """Filled by each call, because a sample need not make another one."""
+_SYSTEM_POINTER = ctypes.byref(_SYSTEM)
 
 _FLAGS, _EXITING = 5, 4
 """Which field of /proc/<pid>/stat after the state (proc_pid_stat(5)), and PF_EXITING of the kernel in it."""
@@ -85,7 +85,7 @@ def read_gauges(directory: str) -> AnonymousMemory:
     memory = disk = 0
     with contextlib.suppress(OSError):
         # As in /proc/meminfo, which takes ten times as long to read.
-        check_result("sysinfo", _LIBC.sysinfo(ctypes.byref(_SYSTEM)))
+        check_result("sysinfo", LIBC.sysinfo(_SYSTEM_POINTER))
         memory = _SYSTEM.sharedram * _SYSTEM.mem_unit
         facts = os.statvfs(directory)
         disk = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
@@ -208,8 +208,8 @@ class _ProcessScan:
         try:
             if not user:
                 facts = os.stat(folder)
-                _LIBC.setfsgid(facts.st_gid)
-                _LIBC.setfsuid(facts.st_uid)
+                LIBC.setfsgid(facts.st_gid)
+                LIBC.setfsuid(facts.st_uid)
             return look()
         except PermissionError:
             self._hides |= not _is_ending(folder)
@@ -217,8 +217,8 @@ class _ProcessScan:
             pass
         finally:
             if not user:
-                _LIBC.setfsuid(user)
-                _LIBC.setfsgid(group)
+                LIBC.setfsuid(user)
+                LIBC.setfsgid(group)
         return []
 
 

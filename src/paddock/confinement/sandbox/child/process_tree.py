@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from paddock.confinement.sandbox.child.system_calls import read_file
+from paddock.confinement.sandbox.child.system_calls import read_file, read_if_there
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -65,8 +65,7 @@ def list_children(pid: int, threads: int = 0) -> list[int]:
     except OSError:
         return found
     for name in names:
-        with contextlib.suppress(OSError):
-            found += map(int, read_file(f"/proc/{pid}/task/{name}/children").split())
+        found += map(int, read_if_there(f"/proc/{pid}/task/{name}/children").split())
     return found
 
 
@@ -278,10 +277,7 @@ def send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
 
 def read_stat(pid: int | str) -> list[bytes] | None:
     """Return the fields of /proc/<pid>/stat after the name; None if there is no such process."""
-    try:
-        return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    except OSError:
-        return None
+    return read_if_there(f"/proc/{pid}/stat").rpartition(b")")[2].split() or None
 
 
 def wait_for_end(first: int) -> None:
