@@ -282,7 +282,6 @@ class RuntimeEngine:
                 )
             elif running.folder:
                 make_folder(slot.scratch, running.folder)
-            grants = grants.replace(folder=running.folder)
             for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
             compiled = await self._provide_files(running, slot)
@@ -294,10 +293,11 @@ class RuntimeEngine:
                 return running.result(exhausted, "run", compiled, EXHAUSTED)
             paths = running.paths_in(slot)
             command, environment = self._make_command(running, paths, has_workdir=work.has_workdir)
-            if running.toolchain.variant.shows and shown_values.may_show(work.code):
+            shows = running.toolchain.variant.shows and shown_values.may_show(work.code)
+            if shows:
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
-            grants = grants.replace(environment=environment)
+            grants = grants.replace(folder=running.folder, environment=environment)
             streams = running.streams(slot.scratch / running.source_folder, os.path.basename(paths.source))
             result = await running.sandbox.run(
                 command,
@@ -310,7 +310,7 @@ class RuntimeEngine:
             if not result.survivors:
                 # What the program left: values that it showed, and files.
                 sinks, workdir = running.sinks, slot.scratch / WORKDIR
-                if sinks.shown is not None and (shown := shown_values.read_shown(slot.scratch)):
+                if shows and sinks.shown is not None and (shown := shown_values.read_shown(slot.scratch)):
                     sinks.shown(shown)
                 if work.has_workdir and sinks.files is not None:
                     await asyncio.to_thread(sinks.files, walk_files(workdir), before)

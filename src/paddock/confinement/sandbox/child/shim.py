@@ -231,10 +231,9 @@ def _become_program(
             is_needed = spec.supervised == METADATA_FILTER or spec.network in loopback.OWN_NETWORKS
             send_listener(channel, spec.supervised, is_needed=is_needed)
         progress.append("program")
-        if is_idle(channel):
-            JobSpec.from_file(spec.to_file())  # a rehearsal: another job spec will follow
         others, files = _receive_message(channel, 1 + STREAM_COUNT)
         if len(files) > STREAM_COUNT:
+            del spec  # the next one then uses the same memory
             spec = JobSpec.from_file(files.pop(0))
         for number, stream in enumerate(files):
             os.dup2(stream, number)

@@ -191,6 +191,8 @@ class Supervisor:
         """Kill the survivors, for which the report did not wait. Return whether all processes have ended."""
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        for first in self._ending:
+            process_tree.wait_for_end(first)
         _, left = process_tree.kill_descendants(
             seconds=_PATIENCE_S, reaped=self._record_reaped, spare=self._roots.keepers
         )
