@@ -18,7 +18,6 @@ import select
 import signal
 import socket
 import sys
-import threading
 from pathlib import Path
 
 from paddock.confinement.sandbox.child import lockdown
@@ -50,7 +49,8 @@ class WorkerForkServer:
         """Fork on request and report exits until the parent disconnects."""
         gc.freeze()
         self._guest.hand_over(self._fork_on_request)
-        threading.Event().wait()
+        while True:
+            signal.pause()
 
     def _fork_on_request(self) -> tuple[worker.Channel, int]:
         """Serve requests on V8's thread; return only in a forked worker."""

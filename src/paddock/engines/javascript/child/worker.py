@@ -63,8 +63,11 @@ _SOON_S = 0.001
 _MAY_WAIT_AWAKE = len(os.sched_getaffinity(0)) > 1
 """Whether to busy-poll: not on the only processor, which the parent needs."""
 
-_SPARE_MS = 5.0
-"""A worker that waits longer than this is a spare one and has time for a rehearsal, in milliseconds."""
+_SPARE_MS = 25.0
+"""A worker that waits longer than this is a spare one and has time for a rehearsal, in milliseconds.
+
+A rehearsal takes more processor time than it saves. Therefore programs in quick succession should find workers that
+have waited less: such a program takes about 3 ms, and the worker that it takes was started four programs before."""
 
 _REHEARSAL_JOB = json.dumps(
     [
