@@ -18,7 +18,6 @@ import select
 import signal
 import socket
 import sys
-from pathlib import Path
 
 from paddock.confinement.sandbox.child import lockdown
 from paddock.engines.javascript.child import bootstrap, v8, worker
@@ -34,7 +33,7 @@ _PASSED_DESCRIPTORS = 2
 class WorkerForkServer:
     """The fork server behind one control socket."""
 
-    def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
+    def __init__(self, control: socket.socket, profile: str, library_directory: str) -> None:
         self._control = control
         self._rules = lockdown.prepare_rules(profile)
         isolate = v8.Isolate(v8.load(library_directory, PROFILES[profile]))
@@ -128,7 +127,7 @@ def main() -> None:
     lockdown.continue_without_parent()
     control = socket.socket(fileno=int(control_fd))
     try:
-        fork_server = WorkerForkServer(control, profile, Path(library_directory))
+        fork_server = WorkerForkServer(control, profile, library_directory)
     except OSError as error:
         control.send(
             json.dumps({"failed": f"JavaScript cannot be confined on this machine: {error}"}).encode()

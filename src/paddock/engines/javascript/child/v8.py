@@ -20,7 +20,6 @@ import mmap
 import os
 import re
 import resource
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
@@ -97,13 +96,13 @@ def give_up(error: BaseException) -> NoReturn:
     os._exit(EXIT_BROKEN)
 
 
-def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
+def load(directory: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Load the library from mini-racer's package `directory` and start V8 with `flags`.
 
     With `--single-threaded` among the flags there is no other thread afterwards, and the process may fork. Raises
     OSError if there is no library; LoadError if it is another version or V8 could not start.
     """
-    library = ctypes.CDLL(str(directory / "libmini_racer.so"))
+    library = ctypes.CDLL(f"{directory}/libmini_racer.so")
     signatures: dict[str, tuple[list[object], object]] = {
         "mr_init_v8": ([ctypes.c_char_p, ctypes.c_char_p], None),
         "mr_init_context": ([_Callback], _U64),
@@ -119,7 +118,7 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
         function.argtypes = arguments
         function.restype = result
     _check_limits()
-    icu_data = str(directory / "icudtl.dat")
+    icu_data = f"{directory}/icudtl.dat"
     library.mr_init_v8(" ".join(flags).encode(), icu_data.encode())
     _map_icu_data(icu_data)
     return library

@@ -34,6 +34,8 @@ from paddock.engines.javascript.child.v8_native import NativeIsolate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from paddock.engines.javascript.child.bootstrap import Library
+
 EXCHANGE_CHARS = 32768
 """Size of each half of the exchange buffer, in UTF-16 units; bootstrap/exchange.js has the same number."""
 
@@ -186,7 +188,7 @@ class InputBuffer:
 class Guest:
     """Passes messages between the bootstrap in V8 and the parent."""
 
-    def __init__(self, isolate: v8.Isolate, bootstrap: str, libraries: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, isolate: v8.Isolate, bootstrap: str, libraries: "tuple[Library, ...]" = ()) -> None:
         """Run the bootstrap, which may load `libraries` later. Raises LibraryError for another version of V8."""
         self._libraries = libraries
         self._library = 0
