@@ -29,6 +29,12 @@ another compiler to trust."""
 
 _PASSED_DESCRIPTORS = 2
 
+_READY = b'{"ready": %d, "landlock": %d}'
+_BORN = b'{"born": %d}'
+_UNBORN = b'{"unborn": 1}'
+_DEAD = b'{"dead": %d, "code": %d, "cpu_ms": %.3f, "peak_bytes": %d}'
+"""Reports. The encoder of `json` would write to many pages that a forked worker shares; each write copies one."""
+
 
 class WorkerForkServer:
     """The fork server behind one control socket."""
@@ -53,7 +59,7 @@ class WorkerForkServer:
 
     def _fork_on_request(self) -> tuple[worker.Channel, int]:
         """Serve requests on V8's thread; return only in a forked worker."""
-        self._report({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
+        self._send(_READY % (os.getpid(), self._rules.landlock_abi))
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
@@ -78,13 +84,13 @@ class WorkerForkServer:
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
-            self._report({"unborn": 1})
+            self._send(_UNBORN)
             return None
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
         try:
-            socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
+            socket.send_fds(self._control, [_BORN % pid], [pidfd])
         except OSError:  # the parent has died; ending this process kills the worker
             os._exit(0)
         return None
@@ -93,7 +99,7 @@ class WorkerForkServer:
         lockdown.die_with_parent()
         os.dup2(errors, 2)
         lockdown.close_all_except(connection, self._rules.ruleset)
-        channel = worker.Channel(socket.socket(fileno=connection))
+        channel = worker.Channel(socket.SocketType(fileno=connection))
         lockdown.shed_powers(self._rules)
         lockdown.seal_process(self._rules)
         return channel, self._data_bytes
@@ -103,18 +109,12 @@ class WorkerForkServer:
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status, usage = os.wait4(pid, 0)
-        self._report(
-            {
-                "dead": pid,
-                "code": os.waitstatus_to_exitcode(status),
-                "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
-                "peak_bytes": usage.ru_maxrss * 1024,
-            }
-        )
+        cpu_ms = (usage.ru_utime + usage.ru_stime) * 1000
+        self._send(_DEAD % (pid, os.waitstatus_to_exitcode(status), cpu_ms, usage.ru_maxrss * 1024))
 
-    def _report(self, message: dict[str, object]) -> None:
+    def _send(self, report: bytes) -> None:
         try:
-            self._control.send(json.dumps(message).encode())
+            self._control.send(report)
         except OSError:
             os._exit(0)
 
