@@ -136,16 +136,16 @@ class HostAccess:
         if self._turn is not None and self._process is not None:
             self._turn.watch.clock.remove(self._process)
 
-    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+    def serve(self, proxy_socket: socket.socket, process: "Pausable | None") -> None:
         """Serve the proxy of the program on this socket, in a task, which closes the socket.
 
         The clock of each request pauses the `process`.
         """
         self._process = process
         self._join_clock()
-        self._served = asyncio.create_task(self._serve(listener))
+        self._served = asyncio.create_task(self._serve(proxy_socket))
 
-    async def _serve(self, listener: socket.socket) -> None:
+    async def _serve(self, proxy_socket: socket.socket) -> None:
         from paddock.confinement.network.connector import ProxyTerms  # most programs connect to nothing
         from paddock.confinement.network.proxy import open_proxy
 
@@ -159,7 +159,7 @@ class HostAccess:
             secret=self._turn.watch.secret,
             outer=self._outer,
         )
-        async with open_proxy(listener, terms):
+        async with open_proxy(proxy_socket, terms):
             await self._ended.wait()
 
     async def _ask(self, authority: Authority, decision: HostDecision) -> bool:
@@ -199,9 +199,9 @@ class HostTurn:
         """Take the connections from now on."""
         self.access.begin_turn(self)
 
-    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+    def serve(self, proxy_socket: socket.socket, process: "Pausable | None") -> None:
         """Serve the proxy of the program on this socket, and close it at the end. Pause it while a person is asked."""
-        self.access.serve(listener, process)
+        self.access.serve(proxy_socket, process)
 
     def take(self, connection: Connection) -> None:
         """Record a connection that has ended or was refused."""
@@ -245,7 +245,7 @@ class RequestHosts:
         more = len(reasons) - _MAX_HINTS
         hint = "; ".join(reasons[:_MAX_HINTS] + ([f"and {count(more, 'more', 'more')}"] if more > 0 else []))
         error = result.error
-        # The first turn is the program's; the others are those of its packages.
+        # Only a program with the network `hosts` gets this hint. Its turn is the first; those of its packages follow.
         if error is not None and self._turns[0].connections:
             from paddock.engines.programs.outcome_mapping import (
                 PROXY_ONLY,  # most programs connect to nothing

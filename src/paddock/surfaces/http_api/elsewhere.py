@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from paddock.model.base import Json
 from paddock.model.errors import StoreUnavailable
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import is_id
 from paddock.model.numbers import dumps
 from paddock.surfaces.http_api.context import HttpCall, find_call
 from paddock.surfaces.http_api.idempotency import explain_lost
@@ -74,7 +74,7 @@ async def find_ended(call: HttpCall, id_: str) -> Response | None:
 
     Raises Problem if it is lost, and while that is not known.
     """
-    if call.server.cluster is None or find_mint_time(id_) is None:
+    if call.server.cluster is None or not is_id(id_):
         return None
     from paddock.cluster.status import read_run
 
