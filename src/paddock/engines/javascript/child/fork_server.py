@@ -29,11 +29,11 @@ another compiler to trust."""
 
 _PASSED_DESCRIPTORS = 2
 
-_READY = b'{"ready": %d, "landlock": %d}'
-_BORN = b'{"born": %d}'
-_UNBORN = b'{"unborn": 1}'
-_DEAD = b'{"dead": %d, "code": %d, "cpu_ms": %.3f, "peak_bytes": %d}'
-"""Reports. The encoder of `json` would write to many pages that a forked worker shares; each write copies one."""
+_READY_REPORT = b'{"ready": %d, "landlock": %d}'
+_STARTED_REPORT = b'{"born": %d}'
+_FAILED_REPORT = b'{"unborn": 1}'
+_EXIT_REPORT = b'{"dead": %d, "code": %d, "cpu_ms": %.3f, "peak_bytes": %d}'
+"""The encoder of `json` would write to many pages that a forked worker shares; each write copies one."""
 
 
 class WorkerForkServer:
@@ -59,7 +59,7 @@ class WorkerForkServer:
 
     def _fork_on_request(self) -> tuple[worker.Channel, int]:
         """Serve requests on V8's thread; return only in a forked worker."""
-        self._send(_READY % (os.getpid(), self._rules.landlock_abi))
+        self._send(_READY_REPORT % (os.getpid(), self._rules.landlock_abi))
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
@@ -84,13 +84,13 @@ class WorkerForkServer:
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
-            self._send(_UNBORN)
+            self._send(_FAILED_REPORT)
             return None
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
         try:
-            socket.send_fds(self._control, [_BORN % pid], [pidfd])
+            socket.send_fds(self._control, [_STARTED_REPORT % pid], [pidfd])
         except OSError:  # the parent has died; ending this process kills the worker
             os._exit(0)
         return None
@@ -110,7 +110,7 @@ class WorkerForkServer:
         os.close(pidfd)
         _, status, usage = os.wait4(pid, 0)
         cpu_ms = (usage.ru_utime + usage.ru_stime) * 1000
-        self._send(_DEAD % (pid, os.waitstatus_to_exitcode(status), cpu_ms, usage.ru_maxrss * 1024))
+        self._send(_EXIT_REPORT % (pid, os.waitstatus_to_exitcode(status), cpu_ms, usage.ru_maxrss * 1024))
 
     def _send(self, report: bytes) -> None:
         try:
