@@ -45,7 +45,7 @@ from paddock.gate.audit_facts import (
     wait_facts,
 )
 from paddock.gate.host_access import ConnectionWatch
-from paddock.gate.host_calls import OnResult
+from paddock.gate.program_calls import OnResult
 from paddock.gate.watchers import Listeners, Watchers
 from paddock.gate.work import KINDS, kind_of
 from paddock.gate.work.ends import CANCELLED

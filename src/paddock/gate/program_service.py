@@ -273,7 +273,7 @@ class ProgramService:
         own = None
         if terms.grants.hosts is not None:
             access = self._session_hosts.get(work.session or "")
-            own = hosts.open(terms.grants.hosts) if access is None else hosts.join(access)
+            own = hosts.open_for_program(access or HostAccess(terms.grants.hosts))
         return ProgramTask(
             work,
             terms,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.foundation.files import read_bounded
-from paddock.gate.host_access import ConnectionWatch, RequestHosts
+from paddock.gate.host_access import ConnectionWatch, HostAccess, RequestHosts
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ToolNotFound
 from paddock.model.limits import SCRIPT_BYTES
@@ -166,7 +166,7 @@ class Scripts:
             if declared.hosts is not None:  # None declares all that the rules allow
                 known = declared.hosts if grant.hosts is None else grant.hosts
                 grant = grant.replace(hosts=tuple(host for host in declared.hosts if host in known))
-            own = hosts.open(grant)
+            own = hosts.open_for_program(HostAccess(grant))
         terms = terms.model_copy(update=narrowed)
         task = ToolTask(tool, work, request.workspace.absolute(), terms, own)
         return hosts.add_connections(await self._engine.run(task))

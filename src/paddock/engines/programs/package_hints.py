@@ -13,7 +13,7 @@ from pathlib import Path
 from paddock.engines.programs.environments import ENVIRONMENT_KEY, REQUEST_READ_ONLY, RejectedInterpreter
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import Toolchain
-from paddock.model.packages import INSTALLERS, Installer
+from paddock.model.requirements import INSTALLERS, Installer
 
 _COMMANDS: dict[Installer, re.Pattern[str]] = {
     "uv": re.compile(

@@ -1,5 +1,7 @@
 """Which replica answers a request: each route with a name in its path declares it by its class.
 
+A name in a body (`session`) is looked up by `executions.py`, with `find_elsewhere`, too.
+
 OneReplicaRoute     `{id}` is of what one replica has in its memory: sessions, executions
 EveryReplicaRoute   the name is of what all replicas read from one store: stored output, questions
 """
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OneReplicaRoute(APIRoute):
-    """A route that the replica answers which has the `id` of its path, if there is one in it."""
+    """A route that is answered by the replica that has the `id` of its path; by any, if its path has none."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers: another replica sees a request before anything of it is checked here."""
