@@ -102,7 +102,7 @@ memory that the worker shares with the fork server."""
 class Channel:
     """Length-prefixed messages over a blocking socket (four bytes little-endian, then UTF-8)."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.SocketType) -> None:
         self._connection = connection
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
