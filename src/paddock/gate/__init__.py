@@ -8,8 +8,8 @@ mechanisms; read these two first.
                       `record`)
     what programs do  host_calls: calls of servers and of the SDK; host_access: connections to other machines;
                       visible_tools
-    parts of a gate   servers, program_service, script_tool_service, sequence_service, stored_output, processes,
-                      cluster: each created at its first use
+    parts of a gate   servers, guest_service, program_service, script_tool_service, sequence_service, stored_output,
+                      processes, cluster: each created at its first use
     confined servers  confined_servers, confinement_proposal
     checks            network_check, state_check (for `paddock doctor`)
 

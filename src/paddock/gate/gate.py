@@ -44,7 +44,6 @@ from paddock.gate.audit_facts import (
     wait_facts,
 )
 from paddock.gate.host_access import ConnectionWatch
-from paddock.gate.host_calls import OnResult
 from paddock.gate.watchers import Listeners, Watchers
 from paddock.gate.work import KINDS, kind_of
 from paddock.gate.work.ends import CANCELLED
@@ -66,6 +65,7 @@ from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
     from paddock.gate.cluster_claims import PaddockClaims
+    from paddock.gate.host_calls import OnResult
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,
@@ -206,7 +206,7 @@ class Gate:
             self.on_end(request, outcome)
         return outcome
 
-    async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
+    async def _carry_out_child(self, request: ExecutionRequest, on_result: "OnResult") -> RawResult:
         """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
         end = await self._carry_out(request, Watchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
