@@ -24,8 +24,8 @@ from paddock.confinement.sandbox.child import (
     preflight,
 )
 from paddock.confinement.sandbox.child.hiding import HidingRules
+from paddock.confinement.sandbox.child.messages import OUT_OF_MEMORY
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
-from paddock.confinement.sandbox.child.supervisor import OUT_OF_MEMORY
 from paddock.confinement.sandbox.sandbox import DEFAULT_HIDING, KernelSandbox
 from paddock.confinement.sandbox.state_paths import StateFile
 from paddock.foundation.files import make_temporary_directory

@@ -1,7 +1,7 @@
 """What the gate needs to know about a kind of work, and what a kind needs from the gate to run it.
 
-Each kind is one file beside this one. A new kind needs a file, a line in the table of `paddock.gate.work`, and a type of
-request in `paddock.model.request`.
+Each kind is one file beside this one. A new kind needs a file, a line in the table of `paddock.gate.work`, and a type
+of request in `paddock.model.request`.
 """
 
 from abc import abstractmethod
