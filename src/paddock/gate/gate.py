@@ -43,7 +43,6 @@ from paddock.gate.audit_facts import (
     server_connection_facts,
     wait_facts,
 )
-from paddock.gate.host_access import ConnectionWatch
 from paddock.gate.watchers import Listeners, Watchers
 from paddock.gate.work import KINDS, kind_of
 from paddock.gate.work.ends import CANCELLED
@@ -65,6 +64,7 @@ from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
     from paddock.gate.cluster_claims import PaddockClaims
+    from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.host_calls import OnResult
 
 _NO_CLUSTER = RawResult(
@@ -268,8 +268,9 @@ class Gate:
         """Return what answers the questions that a server asks during a call."""
         return partial(self.approvals.pass_on, CallContext.from_request(request), server)
 
-    def _watch_connections(self, request: ExecutionRequest) -> ConnectionWatch:
+    def _watch_connections(self, request: ExecutionRequest) -> "ConnectionWatch":
         """Return what asks about and records the connections of a program to hosts."""
+        from paddock.gate.host_access import ConnectionWatch
 
         def record(connection: Connection) -> Connection:
             shown = self._hide_secrets(connection)
@@ -280,8 +281,9 @@ class Gate:
         clock = self.approvals.clock_of(request)
         return ConnectionWatch(clock, ask, record, self._network, self.engines.sdk.find_secret)
 
-    def watch_server(self, server: str) -> ConnectionWatch:
+    def watch_server(self, server: str) -> "ConnectionWatch":
         """Return what records the connections of a confined server. They belong to no request: no question is asked."""
+        from paddock.gate.host_access import ConnectionWatch
 
         def record(connection: Connection) -> Connection:
             shown = self._hide_secrets(connection)

@@ -21,7 +21,6 @@ from paddock.engines.sdk.service import Services, SessionFacts
 from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.fair_slots import FairSlots
 from paddock.foundation.forced_exit import do_before
-from paddock.gate.confined_servers import ConfinedServers
 from paddock.gate.gate import Engines, Gate
 from paddock.gate.guest_service import GuestService
 from paddock.gate.processes import Processes, own_directories, own_files
@@ -41,7 +40,7 @@ from paddock.record.ledger.writer import Ledger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from paddock.confinement.sandbox.protocol import Sandbox
+    from paddock.confinement.sandbox.protocol import GuardingSandbox, Sandbox
     from paddock.confinement.sandbox.state_paths import StateFile
     from paddock.engines.javascript.launch import Launcher
     from paddock.engines.packages.service import Packages
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from paddock.engines.sessions.programs import ProgramSessions
     from paddock.gate.approvals import Asker
     from paddock.gate.cluster import Cluster
+    from paddock.gate.confined_servers import ConfinedServers
+    from paddock.gate.host_access import ConnectionWatch
     from paddock.record.output.backends import ArtifactStore
     from paddock.record.telemetry.instrument import Instrumentation
     from paddock.record.telemetry.metrics import Metrics
@@ -124,6 +125,17 @@ def _make_commands(
     from paddock.engines.sdk.commands import Commands
 
     return Commands(settings.sdk.commands, os.environ, processes.open_sandbox, secret)
+
+
+def _make_confined(
+    settings: Settings,
+    workspace: Path,
+    sandbox: "Callable[[], Awaitable[GuardingSandbox]]",
+    watch: "Callable[[str], ConnectionWatch]",
+) -> "ConfinedServers":
+    from paddock.gate.confined_servers import ConfinedServers
+
+    return ConfinedServers(settings, workspace, sandbox, watch)
 
 
 def _watch_paddock(
@@ -290,7 +302,9 @@ async def open_paddock(
                 claims = PaddockClaims(cluster, settings)
             gate = Gate(settings, sink, engines, outgoing, asker, claims=claims)
             flowing.execute = gate.execute
-            servers.confined = ConfinedServers(settings, workspace, processes.open_sandbox, gate.watch_server)
+            servers.make_confined = partial(
+                _make_confined, settings, workspace, processes.open_sandbox, gate.watch_server
+            )
             servers.take_tools(outgoing.text)
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.on_end
