@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from paddock.confinement.sandbox.child.protected_names import PROTECTED
-from paddock.confinement.sandbox.tiers import RESIDUAL_RISKS, SIGNAL_RISK
+from paddock.confinement.sandbox.tiers import OWNED_FILES_RISK, RESIDUAL_RISKS, SIGNAL_RISK
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"
@@ -200,9 +200,10 @@ capability.
 ### What `landlock` leaves open
 
 Some risks are left. `paddock doctor`, and the outcome of each program, list those that hold on the machine. Only the
-tier `landlock` has these, the third only where supervised calls do not work:
+tier `landlock` has these:
 
 @LANDLOCK@
+@OWNED@
 * Before Linux 6.12: @SIGNALS@.
 
 The tier `namespaces` has these, too:
@@ -250,13 +251,13 @@ the file or change the folder. It can take locks, of which others notice only if
 * A lock on a file that the program may write can last as long as the program, or its session. Git, npm and Cargo
   depend on such locks.
 * A lock of `flock`, or of an open file description, on a file that the program may only read ends when
-  its session is paused. Paddock takes it away. It cannot do so in a container with Docker's default profile, which
+  its session is frozen. Paddock takes it away. It cannot do so in a container with Docker's default profile, which
   denies `pidfd_getfd(2)`, nor before Linux 6.9 if the first thread of a process has ended. It does not find a
   descriptor that is on its way through a socket.
 * A read lock of a process (`F_SETLK`), as SQLite and DuckDB take on a database that they only read, lasts until the
   program releases it, or its session ends. Meanwhile others can read the file, and cannot lock it for writing.
 
-### Pauses of sessions
+### Frozen sessions
 
 Nothing of a session runs between two executions. Paddock traces each of its threads (ptrace(2)) and stops it. It stops
 the worker of a JavaScript session, which cannot start a timer of the kernel, with `SIGSTOP`. No timer
@@ -265,7 +266,7 @@ and no signal of the program continues it. A system call that a thread has begun
 In the tier `landlock`, an ordinary user may not trace a process that hides from its user (`PR_SET_DUMPABLE`), and no
 process where Yama forbids it (`kernel.yama.ptrace_scope` 2 and 3). Paddock stops such a process with `SIGSTOP`, which
 a timer of the program can undo. It then checks the processes, the memory and the disk about once a second. A session
-ends if one of its processes runs then, if they have used 50 ms of CPU time since the pause began, or at a limit.
+ends if one of its processes runs then, if they have used 50 ms of CPU time since it was stopped, or at a limit.
 
 ### Unix sockets with a path
 
@@ -376,9 +377,13 @@ def table() -> str:
 def main() -> int:
     """Write or check the page."""
     page = HEAD.replace("@PROTECTED@", render_protected_paths())
-    both = set(RESIDUAL_RISKS["namespaces"])
+    separate = {*RESIDUAL_RISKS["namespaces"], OWNED_FILES_RISK}
     page = page.replace("@BOTH@", render_risks(RESIDUAL_RISKS["namespaces"]))
-    page = page.replace("@LANDLOCK@", render_risks(r for r in RESIDUAL_RISKS["landlock"] if r not in both))
+    page = page.replace(
+        "@LANDLOCK@", render_risks(r for r in RESIDUAL_RISKS["landlock"] if r not in separate)
+    )
+    owned = f"without [supervised calls](#supervised-system-calls): {OWNED_FILES_RISK}"
+    page = page.replace("@OWNED@", render_risks([owned]))
     page = page.replace("@SIGNALS@", SIGNAL_RISK) + table()
     if "--check" not in sys.argv:
         TARGET.write_text(page)

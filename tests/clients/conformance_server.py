@@ -26,7 +26,7 @@ from paddock.surfaces.http_api.forwarding import Forwarding
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, HttpEntry, OneToken
 from paddock.surfaces.http_server.hosts import HostNames
-from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
+from paddock.surfaces.mcp_server.client_questions import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import PROBE_PATHS, Probes, build_application
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.output_resources import UnknownResourceError

@@ -26,7 +26,7 @@ from paddock.cluster.status import LEASE_S
 from paddock.foundation.cancellation import run_shielded
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError, StoreUnavailable
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import is_id
 from paddock.model.printable import make_printable
 
 MAX_BODY_BYTES = 256 * 1024
@@ -231,7 +231,7 @@ class QuestionView:
 
     async def find_question(self, id_: str) -> WaitingQuestion:
         """Return the question with an id. Raises ApprovalError and StoreUnavailable."""
-        if find_mint_time(id_) is None:
+        if not is_id(id_):
             raise ApprovalError(
                 f"{id_[:50]!r} is not the id of a question; `paddock approve` lists the waiting questions"
             )
@@ -301,7 +301,7 @@ def _read_row(row: tuple[Any, ...]) -> WaitingQuestion | None:
     if (
         question is None
         or question.id != id_
-        or find_mint_time(id_) is None
+        or not is_id(id_)
         or _hash(_encode(question)) != sha256
         or tenant not in (LOCAL, question.actor)
     ):

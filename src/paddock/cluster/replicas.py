@@ -73,6 +73,7 @@ class Replicas:
     async def find(self, mark: str) -> Replica | None:
         """Return the living replica with a mark; None for this one, and for one that has ended.
 
+        After None the caller answers itself: it has the thing, or reports it as lost or unknown.
         Raises StoreUnavailable if the mark is not known, and the database does not say whether it is that of a replica.
         """
         if mark == self.mark or not is_mark(mark):

@@ -42,24 +42,6 @@ async def cancel_all(tasks: "Iterable[asyncio.Task[Any]]") -> None:
         await asyncio.wait(ending)
 
 
-async def cancel_gracefully(
-    work: Callable[[asyncio.Event], Coroutine[Any, Any, T]], stop: asyncio.Event | None = None
-) -> T:
-    """Return what `work` returns. A cancellation of the caller sets the work's event, and continues when it has ended.
-
-    The work can therefore end in order and record what it did. A caller that passes `stop` may set it: the work then
-    ends early, and its result is returned.
-    """
-    stop = stop or asyncio.Event()
-    running = asyncio.ensure_future(work(stop))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        stop.set()
-        await run_shielded(asyncio.wait({running}))
-        raise
-
-
 async def unless_stopped(work: Awaitable[T], stop: asyncio.Event | None) -> T | None:
     """Return what `work` returns. If `stop` is set first, cancel the work, wait for its end and return None."""
     if stop is None:

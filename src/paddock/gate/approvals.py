@@ -2,8 +2,14 @@
 
     decision "ask" -> record "asked" -> the run's clock stops -> answer -> record "answered" -> decision
 
-This module does not know how to reach people. A request brings an `Asker` with it, or the opened Paddock has one;
-without an asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer
+This module does not know how to reach people. A request brings an `Asker` with it, or the opened Paddock has one:
+
+    a terminal        `surfaces/cli/terminal.py`
+    an MCP client     `surfaces/mcp_server/client_questions.py`, `pending_calls.py` if the client cannot ask
+    the HTTP API      `surfaces/http_api/running.py`
+    the library       `surfaces/client/askers.py`: a function of the caller
+
+Without an asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer
 holds for one question, which contains the hash of everything that would be done.
 """
 

@@ -109,7 +109,7 @@ class ConfinedServers:
             sandbox,
             [program.command, *server.args],
             grants,
-            listener=access.serve if access is not None else None,
+            on_proxy_socket=access.serve if access is not None else None,
             on_end=access.close if access is not None else _end_nothing,
         )
         if isinstance(process, ProcessResult):

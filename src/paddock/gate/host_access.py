@@ -2,8 +2,8 @@
 
     ConnectionWatch   asks and records; `Gate` makes one for each request, and one for each confined server
     RequestHosts      holds the turns of one request; `ProgramService`, `ScriptToolService` or `SdkCalls` makes it
-      HostTurn        holds the connections of one process during that request: `RequestHosts.open` makes it for a new
-                      process, `join` for a session that is open
+      HostTurn        holds the connections of one process during that request: of the program (`open_for_program`),
+                      or of the installation of its packages (`open`)
         HostAccess    serves the proxy of one process until the process ends. That of a session outlives the request:
                       `ProgramService` keeps it by the session's handle, and each execution begins its own turn in it
 
@@ -14,7 +14,7 @@ server belongs to no request: `confined_servers` makes its access and its only t
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -136,16 +136,16 @@ class HostAccess:
         if self._turn is not None and self._process is not None:
             self._turn.watch.clock.remove(self._process)
 
-    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+    def serve(self, proxy_socket: socket.socket, process: "Pausable | None") -> None:
         """Serve the proxy of the program on this socket, in a task, which closes the socket.
 
         The clock of each request pauses the `process`.
         """
         self._process = process
         self._join_clock()
-        self._served = asyncio.create_task(self._serve(listener))
+        self._served = asyncio.create_task(self._serve(proxy_socket))
 
-    async def _serve(self, listener: socket.socket) -> None:
+    async def _serve(self, proxy_socket: socket.socket) -> None:
         from paddock.confinement.network.connector import ProxyTerms  # most programs connect to nothing
         from paddock.confinement.network.proxy import open_proxy
 
@@ -159,7 +159,7 @@ class HostAccess:
             secret=self._turn.watch.secret,
             outer=self._outer,
         )
-        async with open_proxy(listener, terms):
+        async with open_proxy(proxy_socket, terms):
             await self._ended.wait()
 
     async def _ask(self, authority: Authority, decision: HostDecision) -> bool:
@@ -199,9 +199,9 @@ class HostTurn:
         """Take the connections from now on."""
         self.access.begin_turn(self)
 
-    def serve(self, listener: socket.socket, process: "Pausable | None") -> None:
+    def serve(self, proxy_socket: socket.socket, process: "Pausable | None") -> None:
         """Serve the proxy of the program on this socket, and close it at the end. Pause it while a person is asked."""
-        self.access.serve(listener, process)
+        self.access.serve(proxy_socket, process)
 
     def take(self, connection: Connection) -> None:
         """Record a connection that has ended or was refused."""
@@ -222,37 +222,45 @@ class RequestHosts:
     def __init__(self, watch: ConnectionWatch) -> None:
         self._watch = watch
         self._turns: list[HostTurn] = []
+        self._of_program: HostTurn | None = None
 
     def open(self, grant: HostGrant) -> HostTurn:
-        """Return what serves the connections of a process to the hosts that are granted."""
-        return self.join(HostAccess(grant))
+        """Return what serves the connections of an installation to the hosts that are granted."""
+        return self._begin_turn(HostAccess(grant))
 
-    def join(self, access: HostAccess) -> HostTurn:
-        """Return what serves the connections of a session during this request."""
+    def open_for_program(self, access: HostAccess) -> HostTurn:
+        """Return what serves the connections of the program; `access` is that of its session, if it has one."""
+        self._of_program = self._begin_turn(access)
+        return self._of_program
+
+    def _begin_turn(self, access: HostAccess) -> HostTurn:
         self._turns.append(HostTurn(access, self._watch))
         return self._turns[-1]
 
     def add_connections(self, result: RawResult) -> RawResult:
         """Return the result with the connections, if there are any.
 
-        The hint on a program that failed says what would allow those that were refused. It replaces a hint that was
-        guessed from the program's output. A program that used its proxy gets no hint to use it.
+        The hint on a program that failed says what would allow its connections that were refused. It replaces a hint
+        that was guessed from the program's output. A program that used its proxy gets no hint to use it.
         """
         connections = tuple(each for turn in self._turns for each in turn.connections)
         if not connections:
             return result
-        reasons = list(dict.fromkeys(each.reason for each in connections if each.verdict == "refused"))
-        more = len(reasons) - _MAX_HINTS
-        hint = "; ".join(reasons[:_MAX_HINTS] + ([f"and {count(more, 'more', 'more')}"] if more > 0 else []))
-        error = result.error
-        # The first turn is the program's; the others are those of its packages.
-        if error is not None and self._turns[0].connections:
+        own = self._of_program.connections if self._of_program is not None else ()
+        if own and result.error is not None:
             from paddock.engines.programs.outcome_mapping import (
-                PROXY_ONLY,  # most programs connect to nothing
-            )
+                PROXY_ONLY,
+            )  # most programs connect to nothing
 
-            error = error.replace(hint=error.hint.removesuffix(PROXY_ONLY).removesuffix("; "))
-            result = result.replace(error=error)
-        if hint and error is not None and error.phase == "run" and result.status is Status.FAILED:
-            result = result.replace(error=error.replace(hint=hint))
+            hint = result.error.hint.removesuffix(PROXY_ONLY).removesuffix("; ")
+            if result.error.phase == "run" and result.status is Status.FAILED:
+                hint = _explain_refusals(own) or hint
+            result = result.replace(error=result.error.replace(hint=hint))
         return result.replace(network=connections)
+
+
+def _explain_refusals(connections: Iterable[Connection]) -> str:
+    """Return why connections were refused, which names what would allow them; empty if none was."""
+    reasons = list(dict.fromkeys(each.reason for each in connections if each.verdict == "refused"))
+    more = len(reasons) - _MAX_HINTS
+    return "; ".join(reasons[:_MAX_HINTS] + ([f"and {count(more, 'more', 'more')}"] if more > 0 else []))

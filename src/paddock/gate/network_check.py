@@ -65,12 +65,12 @@ async def _attack(sandbox: KernelSandbox) -> tuple[bool, dict[str, bool]]:
     terms = ProxyTerms(partial(decide_host, grant), lambda _: None, resolve=_resolve)
     ended, serving = asyncio.Event(), set[asyncio.Task[None]]()
 
-    async def serve(listener: socket.socket) -> None:
-        async with open_proxy(listener, terms):
+    async def serve(proxy_socket: socket.socket) -> None:
+        async with open_proxy(proxy_socket, terms):
             await ended.wait()
 
-    def take(listener: socket.socket, _: object) -> None:
-        serving.add(asyncio.create_task(serve(listener)))
+    def take(proxy_socket: socket.socket, _: object) -> None:
+        serving.add(asyncio.create_task(serve(proxy_socket)))
 
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(
@@ -90,7 +90,7 @@ async def _attack(sandbox: KernelSandbox) -> tuple[bool, dict[str, bool]]:
                 ["canary"],
                 ProcessGrants(network="hosts"),
                 ProcessLimits(timeout_ms=20_000),
-                Streams(listener=take),
+                Streams(on_proxy_socket=take),
                 canary=json.dumps({"network": facts}),
             )
     finally:

@@ -270,6 +270,7 @@ class ProgramService:
         """Return the task of a program. Raises ArtifactError, ValueError, and WorkdirError for its directory."""
         from paddock.engines.programs.recipe import recipes
         from paddock.engines.programs.task import ProgramTask
+        from paddock.gate.host_access import HostAccess
 
         terms = decision.program
         assert terms is not None
@@ -277,7 +278,7 @@ class ProgramService:
         own = None
         if terms.grants.hosts is not None:
             access = self._session_hosts.get(work.session or "")
-            own = hosts.open(terms.grants.hosts) if access is None else hosts.join(access)
+            own = hosts.open_for_program(access or HostAccess(terms.grants.hosts))
         return ProgramTask(
             work,
             terms,

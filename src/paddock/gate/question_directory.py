@@ -24,7 +24,7 @@ from paddock.foundation.own_files import check_directory, open_own
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
 from paddock.model.base import Value
 from paddock.model.errors import ApprovalError
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import is_id
 from paddock.model.printable import make_printable
 
 MAX_FILE_BYTES = 256 * 1024
@@ -89,7 +89,7 @@ class QuestionDirectory:
 
     def find_question(self, id_: str) -> WaitingQuestion:
         """Return the question with an id. Raises ApprovalError."""
-        if find_mint_time(id_) is None:
+        if not is_id(id_):
             raise ApprovalError(
                 f"{id_[:50]!r} is not the id of a question; `paddock approve` lists the waiting questions"
             )

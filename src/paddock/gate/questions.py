@@ -78,30 +78,30 @@ class QuestionStore(Protocol):
 class FileQuestions:
     """The questions in one directory; see `QuestionDirectory`. Lists are read in a thread."""
 
-    def __init__(self, inbox: QuestionDirectory) -> None:
-        self._inbox = inbox
+    def __init__(self, directory: QuestionDirectory) -> None:
+        self._directory = directory
 
     @asynccontextmanager
     async def keep_question(self, question: Question) -> AsyncGenerator[None]:
-        with self._inbox.keep_question(question):
+        with self._directory.keep_question(question):
             yield
 
     async def wait_for_answer(self, question: Question) -> Answer:
-        return await self._inbox.wait_for_answer(question)
+        return await self._directory.wait_for_answer(question)
 
     async def list_waiting(self) -> list[WaitingQuestion]:
-        return await asyncio.to_thread(self._inbox.list_waiting)
+        return await asyncio.to_thread(self._directory.list_waiting)
 
     async def find_question(self, id_: str) -> WaitingQuestion:
-        return await asyncio.to_thread(self._inbox.find_question, id_)
+        return await asyncio.to_thread(self._directory.find_question, id_)
 
     async def give_answer(
         self, waiting: WaitingQuestion, verdict: Verdict, by: str, *, at_terminal: bool = False
     ) -> None:
-        await asyncio.to_thread(self._inbox.give_answer, waiting, verdict, by, at_terminal=at_terminal)
+        await asyncio.to_thread(self._directory.give_answer, waiting, verdict, by, at_terminal=at_terminal)
 
     async def remove_abandoned(self) -> None:
-        await asyncio.to_thread(self._inbox.remove_abandoned)
+        await asyncio.to_thread(self._directory.remove_abandoned)
 
 
 async def ask_and_wait(questions: Questions, question: Question) -> Answer:

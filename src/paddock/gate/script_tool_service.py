@@ -147,7 +147,7 @@ class Scripts:
         Raises EngineError when nothing ran.
         """
         from paddock.engines.script_tools.engine import ToolTask
-        from paddock.gate.host_access import RequestHosts
+        from paddock.gate.host_access import HostAccess, RequestHosts
 
         assert decision.tool is not None
         try:
@@ -167,7 +167,7 @@ class Scripts:
             if declared.hosts is not None:  # None declares all that the rules allow
                 known = declared.hosts if grant.hosts is None else grant.hosts
                 grant = grant.replace(hosts=tuple(host for host in declared.hosts if host in known))
-            own = hosts.open(grant)
+            own = hosts.open_for_program(HostAccess(grant))
         terms = terms.model_copy(update=narrowed)
         task = ToolTask(tool, work, request.workspace.absolute(), terms, own)
         return hosts.add_connections(await self._engine.run(task))

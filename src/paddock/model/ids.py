@@ -54,9 +54,14 @@ def spend_id(text: str) -> None:
     _unspent.pop(text, None)
 
 
+def is_id(text: str) -> bool:
+    """Return whether a string has the form of an id: a ULID in canonical form."""
+    return _ULID_PATTERN.fullmatch(text) is not None
+
+
 def find_mint_time(text: str) -> float | None:
     """Return the creation time of an id, in seconds since the epoch; None if it is not a ULID in canonical form."""
-    return ulid_to_timestamp(text) / 1000 if _ULID_PATTERN.fullmatch(text) else None
+    return ulid_to_timestamp(text) / 1000 if is_id(text) else None
 
 
 def sort_key(text: str) -> int | None:

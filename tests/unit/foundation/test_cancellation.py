@@ -9,7 +9,6 @@ from paddock.engines.sdk.events import Events
 from paddock.foundation.cancellation import (
     call_when_set,
     cancel_all,
-    cancel_gracefully,
     run_shielded,
     unless_stopped,
     wait_shielded,
@@ -95,38 +94,6 @@ def test_deliveries_have_ended_when_a_session_is_left_by_a_cancellation():
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(leave())
     assert ([events.dropped for events in told], ended) == ([1], ["webhook.deliver"])
-
-
-def test_a_cancellation_stops_the_work_and_waits_for_it():
-    ended = []
-
-    async def work(stop):
-        await stop.wait()
-        await asyncio.sleep(0)
-        ended.append("in order")
-
-    async def main():
-        task = asyncio.create_task(cancel_gracefully(work))
-        for _ in range(3):
-            await asyncio.sleep(0)
-            task.cancel()
-        await asyncio.wait([task])
-        return task.cancelled()
-
-    assert (asyncio.run(main()), ended) == (True, ["in order"])
-
-
-def test_work_that_nobody_stops_returns_or_raises():
-    async def work(stop):
-        assert not stop.is_set()
-        return 7
-
-    async def fails(stop):
-        raise LookupError("gone")
-
-    assert asyncio.run(cancel_gracefully(work)) == 7
-    with pytest.raises(LookupError, match=r"^gone$"):
-        asyncio.run(cancel_gracefully(fails))
 
 
 def test_a_stop_cuts_work_short_and_waits_for_its_end():

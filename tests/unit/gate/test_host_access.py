@@ -1,11 +1,13 @@
-"""The variables of programs that reach hosts."""
+"""The variables of programs that reach hosts, and what those that failed are told of refused connections."""
 
 from pathlib import Path
 
 import pytest
 
-from paddock.gate.host_access import HostAccess
-from paddock.model.network import HostGrant
+from paddock.engines.run_clock import RunClock
+from paddock.gate.host_access import ConnectionWatch, HostAccess, RequestHosts
+from paddock.model.network import Connection, HostGrant, NetworkLimits
+from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.policy.decisions.environment import TRUST
 
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
@@ -37,3 +39,18 @@ def test_no_other_path_of_the_machine_reaches_programs(
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "")
     monkeypatch.chdir("/usr")
     assert list_trusted() == {}
+
+
+@pytest.mark.parametrize(("of_program", "hint"), [(True, "grant a.example"), (False, "guessed")])
+def test_a_failed_program_is_told_of_its_own_refused_connections_only(*, of_program: bool, hint: str) -> None:
+    hosts = RequestHosts(
+        ConnectionWatch(RunClock(), None, lambda connection: connection, NetworkLimits(), None)
+    )  # type: ignore[arg-type]
+    turn = hosts.open_for_program(HostAccess(HostGrant())) if of_program else hosts.open(HostGrant())
+    refused = Connection(
+        host="a.example", port=443, verdict="refused", rule="default", reason="grant a.example"
+    )
+    turn.take(refused)
+    error = ErrorInfo(name="ExitCode", message="it failed", hint="guessed", phase="run")
+    result = hosts.add_connections(RawResult(status=Status.FAILED, error=error))
+    assert (result.error and result.error.hint, result.network) == (hint, (refused,))

@@ -1,14 +1,16 @@
 """The proxy of one job: the only way from its network namespace to the hosts that policy granted.
 
-Beside the job, in its network, a broker carries out connect(2) (`sandbox/child/socket_broker`). The listening socket
-was made by the shim (`loopback`), and came here by supervisor, `sandbox/process` and `gate/host_access`.
+A broker outside of the job's network carries out connect(2), on a copy of the job's socket, which stays in that network
+(`sandbox/child/socket_broker`). The listening socket was made by the shim (`loopback`), and came here by supervisor,
+`sandbox/process` and `gate/host_access`.
 
     job                               Paddock
     HTTPS_PROXY=127.0.0.1:PORT  --->  proxy      accepts on the listening socket of the job; the first byte tells
                                         http       CONNECT, and absolute-form HTTP/1.1, or
                                         socks      SOCKS5
-                                        connector  asks policy about host and port, resolves the name once, checks the
-                                                   addresses, connects to a checked one, counts and reports
+                                        connector  decides on host and port (`decide_host` of policy, handed in by
+                                                   `gate/host_access`), resolves the name once, checks the addresses,
+                                                   connects to a checked one, counts and reports
                                         tunnel     compares the name in a TLS ClientHello with the granted one, then
                                                    copies bytes
 

@@ -67,7 +67,7 @@ async def find_addresses(authority: Authority, resolve: Resolve = resolve_name) 
 
 
 def explain_address(address: Address) -> str:
-    """Return why a host with this address is not reached without a grant; empty for a public one of another machine."""
+    """Return why an address is not reached without a grant; empty if it is public and not this machine's."""
     if not is_public(address):
         return "not a public address"
     return "an address of this machine" if any(map(is_own, {address, really(address)})) else ""

@@ -102,7 +102,7 @@ class Jail:
         sent = [*files]
         try:
             sent.insert(0, spec.to_file())
-            with contextlib.suppress(OSError):  # the supervisor has died; the listener on its socket notices
+            with contextlib.suppress(OSError):  # the supervisor has died, which `RunningProcess` notices
                 socket.send_fds(self.supervisor.socket, [word], sent)
         finally:
             for file in sent:
@@ -123,7 +123,7 @@ class Jail:
             self.supervisor.socket.close()
         elif state == "running":
             with contextlib.suppress(OSError):
-                self.supervisor.socket.shutdown(socket.SHUT_RDWR)  # the job's listener closes the socket
+                self.supervisor.socket.shutdown(socket.SHUT_RDWR)  # `RunningProcess` closes the socket
 
 
 class ForkServerClient:

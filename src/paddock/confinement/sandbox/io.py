@@ -80,16 +80,16 @@ class OutputReader:
         self.close()
         return self._kept.make_captured()
 
-    def begin(self, sink: Sink | None, exceeded: Callable[[], None]) -> None:
+    def begin_capture(self, sink: Sink | None, exceeded: Callable[[], None]) -> None:
         """Pass on what arrives from now on, and count it from zero. What was not read before belongs to it."""
         self._kept = HeadAndTail(self._kept_bytes)
         self._sink, self._exceeded = sink, exceeded
 
-    def end_turn(self) -> CapturedStream:
-        """Read what the pipe holds, and return what came since `begin`. Call it when nothing can write."""
+    def end_capture(self) -> CapturedStream:
+        """Read what the pipe holds, and return what came since `begin_capture`. Call it when nothing can write."""
         self._read_rest()
         captured, sink = self._kept.make_captured(), self._sink
-        self.begin(None, lambda: None)
+        self.begin_capture(None, lambda: None)
         if sink is not None and self._file >= 0:  # `close` has told the sink otherwise
             sink(b"")
         return captured

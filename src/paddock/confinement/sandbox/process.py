@@ -76,7 +76,7 @@ class RunningProcess:
         streams: Streams,
         facts: SandboxFacts,
         *,
-        jailed: bool,
+        in_namespaces: bool,
         kept: bool,
     ) -> None:
         """Run in a jail, which is released at the end unless it is `kept`."""
@@ -88,7 +88,7 @@ class RunningProcess:
         self._limits = limits
         self._streams = streams
         self._facts = facts
-        self._jailed = jailed
+        self._in_namespaces = in_namespaces
         self._kept = kept
         self._late: _Timer | None = None
         self._turn_limit: _Timer | None = None
@@ -201,14 +201,14 @@ class RunningProcess:
         self._exceeded = exceeded
         if timeout_ms is not None:
             self._turn_limit = _Timer(timeout_ms / 1000, partial(exceeded, "wall"))
-        self._pipes[1].begin(sink, partial(exceeded, "stdout"))
+        self._pipes[1].begin_capture(sink, partial(exceeded, "stdout"))
 
     def end_output(self) -> CapturedStream:
         """Return what has been written to standard output since `begin_output`. Call it after `end_turn`."""
         assert self._pipes is not None
         self._exceeded = None
         self._stop_turn_limit()
-        return self._pipes[1].end_turn()
+        return self._pipes[1].end_capture()
 
     def _stop_turn_limit(self) -> None:
         if self._turn_limit is not None:
@@ -217,7 +217,7 @@ class RunningProcess:
 
     def _tell(self, text: str) -> None:
         if not self.result.done():
-            with contextlib.suppress(OSError):  # the supervisor has died, which the listener notices
+            with contextlib.suppress(OSError):  # the supervisor has died, which `_on_message` notices
                 self._supervisor.send(text.encode())
 
     def kill(self, reason: str = "cancelled") -> None:
@@ -242,10 +242,10 @@ class RunningProcess:
             report = self._make_lost_report(_BAD_MESSAGE)
         if files:
             proxy = socket.socket(fileno=files[0])
-            if self._streams.listener is None:
+            if self._streams.on_proxy_socket is None:
                 proxy.close()
             else:
-                self._streams.listener(proxy, self)
+                self._streams.on_proxy_socket(proxy, self)
         match report.event:
             case "turn_ended":
                 if self._late is not None:
@@ -303,7 +303,7 @@ class RunningProcess:
             stdout=out,
             stderr=err,
             usage=_make_usage(report),
-            kill="none" if not report.killed else "namespace" if self._jailed else "sweep",
+            kill="none" if not report.killed else "namespace" if self._in_namespaces else "sweep",
             survivors=report.survivors,
             violations=tuple(report.violations),
             hidden=tuple(report.hidden),

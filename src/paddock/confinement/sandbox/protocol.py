@@ -45,7 +45,7 @@ class Pausable(Protocol):
         ...
 
 
-Listener = Callable[[socket.socket, Pausable | None], None]
+OnProxySocket = Callable[[socket.socket, Pausable | None], None]
 """Receives the socket at which a process connects to its proxy, and closes it. Must not block or raise. The second
 argument pauses the process and its time limit while a person is asked; None if the sandbox cannot do that."""
 
@@ -67,7 +67,7 @@ class Streams:
     output: OpenFile | None = None
     """The end of a pipe that takes the place of standard output, which is then neither kept nor limited. The caller
     closes it."""
-    listener: Listener | None = None
+    on_proxy_socket: OnProxySocket | None = None
     """Receives, with the grant `hosts`, the socket at which the process connects to its proxy."""
 
 
@@ -81,7 +81,7 @@ class HostProxy(Protocol):
     def begin(self) -> None:
         """Take the connections from now on: a session serves one request after another."""
 
-    def serve(self, listener: socket.socket, process: Pausable | None) -> None:
+    def serve(self, proxy_socket: socket.socket, process: Pausable | None) -> None:
         """Serve the proxy on this socket, and close it at the end. Pause the process while a person is asked."""
 
     async def close(self) -> None:
@@ -95,7 +95,7 @@ OpenHosts = Callable[[HostGrant], HostProxy]
 @asynccontextmanager
 async def open_hosts(
     hosts: HostProxy | None, scratch: Path
-) -> AsyncGenerator[tuple[Mapping[str, str], Listener | None]]:
+) -> AsyncGenerator[tuple[Mapping[str, str], OnProxySocket | None]]:
     """Yield the variables of a process that runs within the context, and what receives the socket of its proxy."""
     if hosts is None:
         yield {}, None

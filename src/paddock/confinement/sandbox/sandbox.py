@@ -183,7 +183,7 @@ class KernelSandbox:
         kept = slot is not None
         slot = slot or await self._pick_jail(grants, limits)
         process = RunningProcess(
-            slot, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept
+            slot, limits, streams, self.facts, in_namespaces=self.tier == "namespaces", kept=kept
         )
         self._processes.add(process)
         process.result.add_done_callback(lambda _: self._processes.discard(process))

@@ -325,11 +325,11 @@ def build_jail_spec(
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
-    jailed = tier == "namespaces"
-    pieces = partial_grants.pieces(given, () if jailed else hidden)
+    in_namespaces = tier == "namespaces"
+    pieces = partial_grants.pieces(given, () if in_namespaces else hidden)
     readable += pieces.granted
     jail = ""
-    if jailed:
+    if in_namespaces:
         still = state_paths.within((*installed, *map(str, grants.still)), writable)
         covered = _list_covered_paths(workspace, rules) if writes_workspace else []
         who = os.geteuid() if number is None else number
@@ -352,13 +352,13 @@ def build_jail_spec(
         filter="" if tier == "unconfined" else _FILTERS[grants.network],
         supervised=_find_supervised(grants, job_user, tier, supervised=supervised),
         network=grants.network,
-        readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
-        writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108
+        readable=["/"] if in_namespaces else [*readable, *_existing(_READABLE_DEVICES)],
+        writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if in_namespaces else ())],  # noqa: S108
         devices=_existing(_DEVICES),
         workspace=workspace if writes_workspace else "",
         protection=tuple(rules if writes_workspace else BUILT_IN_RULES),
         jail=jail,
-        carried=_list_private_paths([*readable, *writable]) if jailed else (),
+        carried=_list_private_paths([*readable, *writable]) if in_namespaces else (),
         listed=pieces.listed,
         pieces=pieces.found,
         searched=() if tier == "unconfined" else list_searched(grants, [*given, *writable]),

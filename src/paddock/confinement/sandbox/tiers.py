@@ -58,7 +58,7 @@ SIGNAL_RISK = "programs that run as the same user can end each other's processes
 _SUPERVISED = "supervised system calls"
 _CALLS = "chmod, chown, utime, setxattr and inotify_add_watch"
 _WITHOUT_LANDLOCK = "this kernel offers no Landlock: files are confined by the built root alone"
-_OWNED_FILES = (
+OWNED_FILES_RISK = (
     "programs can change mode, times and attributes of outside files that their user owns (chmod, utime)"
 )
 _ROOT_USER = (
@@ -70,7 +70,7 @@ RESIDUAL_RISKS: dict[Tier, tuple[str, ...]] = {
     "landlock": (
         "programs can see names, sizes and owners of outside files (stat)",
         "programs can read the mounts and connections of the machine (/proc)",
-        _OWNED_FILES,
+        OWNED_FILES_RISK,
         "changes to protected paths of a writable workspace are undone after the run, not prevented",
         *_ALWAYS,
     ),
@@ -329,6 +329,7 @@ async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
 def _facts(
     tier: Tier, job_user: int | None, group: cgroup.ControlGroup | None = None, *, supervised: bool = True
 ) -> SandboxFacts:
+    """Return the layers of a tier, and its residual risks as they are on this machine."""
     supervised = supervised and _needs_supervised_calls(tier, job_user)
     layers = list(_LAYERS[tier])
     if tier != "unconfined":
@@ -339,21 +340,26 @@ def _facts(
     layers += ["control group (memory, processes)"] if group else []
     scoped = tier != "landlock" or landlock.read_abi_version() >= landlock.SCOPE_ABI
     residual = RESIDUAL_RISKS[tier]
-    if supervised:
-        residual = tuple(risk for risk in residual if risk != _OWNED_FILES)
+    if supervised:  # the broker refuses those calls
+        residual = tuple(risk for risk in residual if risk != OWNED_FILES_RISK)
     others = not job_user and not preflight.find_missing()
-    if others and spec.user(ProcessGrants(), job_user, "landlock") is not None:  # Paddock is root
-        owned = (_OWNED_FILES,) if _is_an_account(lockdown.JOB_UID) else ()
+    # Paddock is root: programs run as user 65531, which may own files, or as root without its powers.
+    if others and spec.user(ProcessGrants(), job_user, "landlock") is not None:
+        owned = (OWNED_FILES_RISK,) if _is_an_account(lockdown.JOB_UID) else ()
         actual = (_ROOT_USER,) if job_user is not None else owned
-        residual = tuple(kept for risk in residual for kept in (actual if risk == _OWNED_FILES else (risk,)))
+        residual = tuple(
+            kept for risk in residual for kept in (actual if risk == OWNED_FILES_RISK else (risk,))
+        )
+    # An old kernel, or one without Landlock, leaves more.
     residual = residual if scoped else (SIGNAL_RISK, *residual)
     if tier == "namespaces" and not landlock.read_abi_version():
         residual = (_WITHOUT_LANDLOCK, *residual)
-    if group:
+    if group:  # the kernel limits memory and processes, and counts all memory
         residual = tuple(
             _SAMPLED_BESIDE_GROUP if risk == _SAMPLED else risk for risk in residual if risk != _UNSEEN
         )
     own = os.geteuid()
+    # The settings ask for a user that only root can become.
     if job_user not in {None, 0, own} and spec.user(ProcessGrants(), job_user, "landlock") is None:
         residual = (
             f"programs run as user {own}: only root of the machine can make them user {job_user} (sandbox.job_user)",

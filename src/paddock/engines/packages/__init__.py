@@ -5,8 +5,10 @@ installation  the installer in a separate, confined job, with the network that t
 python, node  resolve and install
 hosts         what the installer may reach
 store         content-addressed environments, shared by all jobs of the user
-service       the one entrance: `Packages.provide`; `interface` is what it takes and returns
+service       the one entrance: `Packages.provide`; `interface` has the values that it takes and returns
 
-Whether a program may have packages is decided by `policy/decisions/packages.py`; what the network of the installer may
-be is the setting `packages.network`.
+Whether a program may have packages is decided by `policy/decisions/packages.py`, which does not decide on the network.
+The network of the installer is the setting `packages.network`, as `installation` grants it to each step. With `hosts`,
+`hosts.grant_registries` lists the hosts, and `service` opens them with an `OpenHosts`
+(`confinement/sandbox/protocol.py`), which the gate hands in.
 """

@@ -107,8 +107,8 @@ async def run_step(
                 if len(said) + len(data) <= _MAX_LOCK_BYTES:
                     said.extend(data)
 
-            listener = installation.hosts.serve if installation.hosts is not None else None
-            streams = Streams(stdout=take, listener=listener)
+            on_proxy_socket = installation.hosts.serve if installation.hosts is not None else None
+            streams = Streams(stdout=take, on_proxy_socket=on_proxy_socket)
             command = ["/bin/sh", "-euc", script, "sh", installer, *arguments]
             ended = await installation.sandbox.run(
                 command, grants, limits, streams, slot=slot, stop=installation.stop

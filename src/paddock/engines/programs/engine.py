@@ -228,7 +228,7 @@ class RuntimeEngine:
             paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
             command, environment = self._make_command(running, paths, has_workdir=True)
             started = grants.replace(folder=WORKDIR, environment=environment)
-            streams = Streams(channel=channel, combined=True, listener=task.serve_proxy)
+            streams = Streams(channel=channel, combined=True, on_proxy_socket=task.serve_proxy)
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
 
             def conclude(result: ProcessResult, task: ProgramTask, *, message: str = "") -> RawResult:

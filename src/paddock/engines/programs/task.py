@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.confinement.sandbox.protocol import HostProxy, Listener, OpenHosts
+from paddock.confinement.sandbox.protocol import HostProxy, OnProxySocket, OpenHosts
 from paddock.model.errors import EngineError
 from paddock.model.limits import KIB, MIB
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -59,7 +59,7 @@ class ProgramTask(NamedTuple):
     """Whether its output leaves it line by line, and not when the language's buffer is full."""
 
     @property
-    def serve_proxy(self) -> Listener | None:
+    def serve_proxy(self) -> OnProxySocket | None:
         """What receives the socket of its proxy; None without hosts."""
         return None if self.hosts is None else self.hosts.serve
 

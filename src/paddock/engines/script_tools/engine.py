@@ -266,9 +266,9 @@ class ToolEngine:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
             variables = self._make_variables(task, given)
-            async with open_hosts(task.hosts, slot.scratch) as (proxies, listener):
+            async with open_hosts(task.hosts, slot.scratch) as (proxies, on_proxy_socket):
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
-                streams = Streams(stdin, listener=listener)
+                streams = Streams(stdin, on_proxy_socket=on_proxy_socket)
                 return await sandbox.run(argv, grants, limits, streams, slot=slot)
         finally:
             slot.release()

@@ -102,9 +102,9 @@ class Commands:
         sandbox = await self._sandbox()
         slot = await sandbox.take_slot(grants, limits)
         try:
-            async with open_hosts(hosts, slot.scratch) as (proxies, listener):
+            async with open_hosts(hosts, slot.scratch) as (proxies, on_proxy_socket):
                 grants = grants.replace(environment={**grants.environment, **proxies})
-                streams = Streams(stdin, listener=listener)
+                streams = Streams(stdin, on_proxy_socket=on_proxy_socket)
                 return await sandbox.run(argv, grants, limits, streams, slot=slot)
         finally:
             slot.release()

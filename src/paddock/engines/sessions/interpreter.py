@@ -332,7 +332,7 @@ class Interpreter:
     async def _conclude(
         self, turn: _InterpreterTurn, talking: "asyncio.Task[None]", sinks: Sinks
     ) -> RawResult:
-        """Pause the interpreter, or see how it ended; return the result of the turn."""
+        """Freeze the interpreter, or see how it ended; return the result of the turn."""
         self._turn = None
         if turn.killing is not None:
             turn.killing.cancel()

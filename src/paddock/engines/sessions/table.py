@@ -152,7 +152,7 @@ class SessionTable:
     async def turn(
         self, session: OpenSession, *, covers: bool, stop: asyncio.Event | None
     ) -> AsyncGenerator[RawResult | None]:
-        """Wait until nothing runs in a session, and keep other programs out of it during the context.
+        """Lock a session for one execution: wait until nothing runs in it, and keep other programs out meanwhile.
 
         Enters with the result of a program that does not run: the session is lost, policy no longer `covers` what it
         was opened with, or `stop` was set; with None for any other.

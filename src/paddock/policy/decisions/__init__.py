@@ -1,7 +1,11 @@
 """Decisions on requests, as pure functions of settings and request.
 
-`decision` is the heart. `kinds` is what it needs to know of a kind of work; `guests` (also limits of calls of servers
-and of the SDK, whose grants the kind in `gate/work` judges), `programs` (with `environment`, `network`, `packages`,
-`workdir`) and `script_tools` decide on each. `rules` matches `[[policy.rule]]`, `question_texts` shows a request to a
-person, `effects` lists what a decision permits to change.
+`decision` is the heart. `kinds` is the interface to a kind of work, whose `judge` (`gate/work`) calls the module here:
+
+    guests         programs in V8, and the limits of calls of servers and of the SDK
+    programs       programs in other languages, with `environment`, `network`, `packages` and `workdir`
+    script_tools   script tools
+
+`rules` matches `[[policy.rule]]`, `question_texts` shows a request to a person, `effects` lists what a decision permits
+to change.
 """

@@ -17,7 +17,7 @@ from paddock.policy.settings.packages import PackageSettings
 _MAX_QUOTED_CHARS = 100
 _MAX_NAMED = 20
 _OF_PEOPLE = frozenset({"cli", "library"})
-"""Surfaces whose requests come from the user, not from an agent."""
+"""Surfaces whose requests come from the user. All others are asked about, also HTTP, sequences and schedules."""
 
 
 def add_own_packages(work: RuntimeRun, settings: PackageSettings) -> RuntimeRun:

@@ -14,7 +14,8 @@ Where that happens:
 * files that programs leave, if they are texts (`record/output/artifacts.py`)
 * values, console, errors and calls when the outermost request ends (`outgoing`, called by the gate)
 * values that an execution in a session shows (`engines/sessions/bundles.py`)
-* answers of the MCP server, once more
+* answers of the MCP server, once more (`surfaces/mcp_server/toolbox.py`)
+* connections in the record and in outcomes (`Gate._hide_secrets`)
 * questions to a person (`policy/decisions/question_texts.py`)
 * facts of the record (`outgoing.OutgoingRedaction.facts`)
 

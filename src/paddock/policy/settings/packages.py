@@ -39,8 +39,8 @@ class PackageSettings(Value):
     """`[packages]`: packages that programs ask for. A workspace may only narrow them."""
 
     enabled: Annotated[Enabled, stricter(*ENABLED)] = "auto"
-    """Whether programs get packages: always (`on`), never (`off`), or after a person's approval (`ask`). `auto` asks
-    for requests of agents, over MCP or from programs, and not for those of the command line and the library."""
+    """Whether programs get packages: always (`on`), never (`off`), or after a person's approval (`ask`). `auto` asks,
+    except for requests of the command line and the Python library. It always asks about requests that programs make."""
     allowed: AllowedNames = ("*",)
     """Packages that may be installed, also as a dependency of another one: names, or `*` for all."""
     denied: Annotated[tuple[str, ...], SUPERSET] = ()
@@ -58,7 +58,8 @@ class PackageSettings(Value):
     """Date, such as `2026-01-31`, after which published versions are ignored. Empty ignores none."""
     builds: Permission = False
     """Whether packages may run code of their own during the installation: build scripts, and install scripts of npm.
-    That code is confined. Environments in which it ran are not shared between users of a server."""
+    That code is confined, and has the network of the installation. Environments in which it ran are not shared between
+    users of a server."""
     max_bytes: Maximum = 2048 * MIB
     """Maximum size of one environment, in bytes."""
     cache_bytes: Maximum = 10 * 1024 * MIB

@@ -1,5 +1,7 @@
 """Which replica answers a request: each route with a name in its path declares it by its class.
 
+A name in a body (`session`) is looked up by `executions.py`, with `find_elsewhere`, too.
+
 OneReplicaRoute     `{id}` is of what one replica has in its memory: sessions, executions
 EveryReplicaRoute   the name is of what all replicas read from one store: stored output, questions
 """
@@ -13,7 +15,7 @@ from fastapi.routing import APIRoute
 
 from paddock.model.base import Json
 from paddock.model.errors import StoreUnavailable
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import is_id
 from paddock.model.numbers import dumps
 from paddock.surfaces.http_api.context import HttpCall, find_call
 from paddock.surfaces.http_api.idempotency import explain_lost
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OneReplicaRoute(APIRoute):
-    """A route that the replica answers which has the `id` of its path, if there is one in it."""
+    """A route that is answered by the replica that has the `id` of its path; by any, if its path has none."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers: another replica sees a request before anything of it is checked here."""
@@ -74,7 +76,7 @@ async def find_ended(call: HttpCall, id_: str) -> Response | None:
 
     Raises Problem if it is lost, and while that is not known.
     """
-    if call.server.cluster is None or find_mint_time(id_) is None:
+    if call.server.cluster is None or not is_id(id_):
         return None
     from paddock.cluster.status import read_run
 

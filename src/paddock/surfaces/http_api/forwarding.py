@@ -23,7 +23,7 @@ from paddock.cluster.node import MARK_CHARS
 from paddock.cluster.replicas import Replica
 from paddock.foundation.cancellation import cancel_all
 from paddock.model.errors import StoreUnavailable
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import is_id
 from paddock.model.session import HANDLE_PREFIX
 from paddock.surfaces.http_api.relay import BrokenOffError, Headers, NotReachedError, StreamRelay, read_target
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values, send_text
@@ -124,7 +124,7 @@ class Forwarding:
 
         Raises Problem if it could be on a replica that does not answer.
         """
-        if find_mint_time(name) is not None:
+        if is_id(name):  # it carries no mark of its replica
             return None if self._holds(scope[TENANT_KEY], name) else await self._ask_others(scope, name)
         return await self._find(name.removeprefix(HANDLE_PREFIX)[:MARK_CHARS])
 

@@ -19,7 +19,7 @@ from paddock.surfaces.http_api.service_routes import OPEN_PATHS
 from paddock.surfaces.http_server.entry import TENANT_KEY, HttpEntry
 from paddock.surfaces.http_server.idle_connections import IdleConnections
 from paddock.surfaces.http_server.serving import serve_application
-from paddock.surfaces.mcp_server.elicitation import ACTOR_KEY
+from paddock.surfaces.mcp_server.client_questions import ACTOR_KEY
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.service import Service, SettingsOf
 

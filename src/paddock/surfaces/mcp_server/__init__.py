@@ -7,7 +7,7 @@ other transport.
 
     arguments    arguments, argument_errors, computation_request
     answers      replies, output_schemas, overflow, tool_results
-    a person     elicitation chooses how a person is asked; pending_calls: for clients that cannot ask
+    a person     client_questions: how a client and its person are asked; pending_calls: if a client cannot ask
     resources    resources, output_resources, prompts, prompts_resources
     sessions     requests, list_changes, progress, stdio
     guide.md     what agents read first

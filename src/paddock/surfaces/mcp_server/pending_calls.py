@@ -1,17 +1,18 @@
 """Calls whose client cannot ask its person: a person answers elsewhere, and the client comes back.
 
 The call ends with the status `waiting` and its program pauses. After the answer the program continues. Its result is
-kept until the client fetches it under the id of the run, once: `query_output` with that id comes here, by
-`elicitation.call_tool`.
+kept until the client fetches it under the id of the run, once. It does so with `query_output`, and the id in place of
+an artifact handle. `ElicitationRounds.call_tool` (`client_questions`) passes such a call here, so that it never reaches
+the tool of that name.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from paddock.foundation.cancellation import cancel_all, wait_shielded
+from paddock.foundation.cancellation import wait_shielded
 from paddock.gate.approvals import ClientAsker
 from paddock.gate.questions import Questions
 from paddock.model import approval
@@ -19,7 +20,7 @@ from paddock.model.approval import Question
 from paddock.model.base import Json
 from paddock.model.compat import QUERY_TOOL
 from paddock.model.errors import ApprovalError
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import is_id
 from paddock.model.outcome import ConsoleLine, OnConsole, Status
 from paddock.surfaces.mcp_server.toolbox import McpCaller, ToolAnswer, build_refusal, text_block
 
@@ -33,11 +34,27 @@ FETCH_TOOLS = {
     "default": ("query_output", "artifact_handle"),
     "compat": (QUERY_TOOL, "artifactHandle"),
 }
-"""By tool that fetches answers: its listed name, and the argument with the run's id."""
+"""By tool that fetches answers: its listed name, and the argument that has the run's id instead of a handle."""
 QUESTIONS_UNUSABLE = "asking failed: questions cannot be kept; see the log of the server"
 _WAIT_S = 20.0
 _MAX_ENDED_CALLS = 16
 """Maximum number of answers that wait to be fetched."""
+
+
+async def run_alone(work: CallWork[T], caller: McpCaller) -> T:
+    """Return what the work of a request returns. Cancelling ends the work early, and continues when it has ended.
+
+    The work has a task of its own: the protocol library cancels its own task again at every await, which would
+    interrupt the end of a program's processes.
+    """
+    task = asyncio.create_task(work(caller))
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        caller.ending.end(task)
+        await wait_shielded(task)
+        raise
+    return task.result()
 
 
 class PendingCall(Generic[T]):
@@ -47,16 +64,32 @@ class PendingCall(Generic[T]):
         self.actor = actor
         self.client = client
         self.question: Question | None = None
-        self.asking = asyncio.Event()
-        """Set while a question waits."""
         self.answered = asyncio.Event()
         self._questions = questions
         self._listener: OnConsole | None = None
-        self.task = asyncio.create_task(work(self.make_caller()))
+        self._asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done while a question waits."""
+        caller = self.make_caller()
+        self._ending = caller.ending
+        self.task = asyncio.create_task(work(caller))
 
     def make_caller(self) -> McpCaller:
         """Return the caller for the work."""
         return McpCaller(self.actor, self.on_console_line, ClientAsker(self.client, self._ask_person))
+
+    def mark_asking(self) -> None:
+        """End the wait of `wait_until_paused`: a question waits."""
+        if not self._asked.done():
+            self._asked.set_result(None)
+
+    def mark_answered(self) -> None:
+        """Note that no question waits."""
+        if self._asked.done():
+            self._asked = asyncio.get_running_loop().create_future()
+
+    def end(self) -> None:
+        """End the work early. Does nothing after its end."""
+        self._ending.end(self.task)
 
     def on_console_line(self, line: ConsoleLine) -> None:
         """Pass a console line to the current listener."""
@@ -66,32 +99,39 @@ class PendingCall(Generic[T]):
     async def wait_until_paused(self, listener: OnConsole | None, *, ends: bool = True) -> None:
         """Wait for the end of the work or its next question. With `ends`, cancelling the wait ends the work."""
         self._listener = listener
-        asking = asyncio.create_task(self.asking.wait())
         try:
-            await asyncio.wait({self.task, asking}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self.task, self._asked}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             if ends:
-                self.task.cancel()
+                self.end()
                 await wait_shielded(self.task)
             raise
         finally:
             self._listener = None
-            asking.cancel()
 
     async def _ask_person(self, question: Question) -> approval.Answer:
         try:
             async with self._questions.keep_question(question):
                 self.question = question
                 self.answered.clear()
-                self.asking.set()
+                self.mark_asking()
                 return await self._questions.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # the error text is for the person, not for the program
             _log.warning("no person can be asked: %s", error)
             return approval.Answer(verdict="unasked", by="paddock", told=QUESTIONS_UNUSABLE)
         finally:
             self.question = None
-            self.asking.clear()
+            self.mark_answered()
             self.answered.set()
+
+
+async def end_calls(calls: Iterable[PendingCall[Any]]) -> None:
+    """End the work of calls early, and wait until it has ended."""
+    ending = [*calls]
+    for call in ending:
+        call.end()
+    if ending:
+        await asyncio.wait({call.task for call in ending})
 
 
 class PendingCalls:
@@ -116,7 +156,7 @@ class PendingCalls:
         self._has_users = has_users
         self._calls: dict[str, PendingCall[ToolAnswer]] = {}
         self._clients: set[str] = set()
-        self.running: set[asyncio.Task[ToolAnswer]] = set()
+        self.running: set[PendingCall[ToolAnswer]] = set()
 
     def add_client(self, client: str) -> bool:
         """Register a client; return whether it was new. The caller reports its end with `end_calls_of_client`."""
@@ -129,7 +169,7 @@ class PendingCalls:
         self._clients.discard(client)
         for run, call in [*self._calls.items()]:
             if call.client == client and not call.task.done():
-                call.task.cancel()
+                call.end()
                 del self._calls[run]
 
     async def run_call(
@@ -137,8 +177,8 @@ class PendingCalls:
     ) -> ToolAnswer:
         """Return the answer of a tool, or that the call waits for a person."""
         call = PendingCall(actor, client, work, self.questions)
-        self.running.add(call.task)
-        call.task.add_done_callback(self.running.discard)
+        self.running.add(call)
+        call.task.add_done_callback(lambda _: self.running.discard(call))
         await call.wait_until_paused(listener)
         return await self.settle_call(call)
 
@@ -179,7 +219,7 @@ class PendingCalls:
 
     async def close(self) -> None:
         """End all work that waits or runs."""
-        await cancel_all(self.running)
+        await end_calls(self.running)
 
     def _keep_call(self, run: str, call: PendingCall[ToolAnswer]) -> None:
         self._calls[run] = call
@@ -216,9 +256,7 @@ def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | 
     if arguments is None or name not in tools:
         return None
     handles = [arguments.get(argument) for _, argument in FETCH_TOOLS.values()]
-    return next(
-        (each for each in handles if isinstance(each, str) and find_mint_time(each) is not None), None
-    )
+    return next((each for each in handles if isinstance(each, str) and is_id(each)), None)
 
 
 def _report_unknown_run(run: str) -> ToolAnswer:

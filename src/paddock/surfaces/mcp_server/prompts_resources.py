@@ -14,7 +14,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.model.base import Json
-from paddock.surfaces.mcp_server.elicitation import Context, ElicitationRounds, read_actor
+from paddock.surfaces.mcp_server.client_questions import Context, ElicitationRounds, read_actor
 from paddock.surfaces.mcp_server.output_resources import UnknownResourceError
 from paddock.surfaces.mcp_server.prompts import Prompts, UnknownPromptError
 from paddock.surfaces.mcp_server.resources import Resources

@@ -20,7 +20,7 @@ from paddock._version import __version__
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.request import RequestKey
-from paddock.surfaces.mcp_server.elicitation import Context, ElicitationRounds, read_actor
+from paddock.surfaces.mcp_server.client_questions import Context, ElicitationRounds, read_actor
 from paddock.surfaces.mcp_server.list_changes import AnnouncingServer, ChangeNotifier
 from paddock.surfaces.mcp_server.progress import Logs, create_progress_sink, stream_console
 from paddock.surfaces.mcp_server.prompts_resources import (

@@ -14,9 +14,9 @@ from paddock.gate.questions import Questions, open_local_questions
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_server.endpoint import Endpoint
+from paddock.surfaces.mcp_server.client_questions import ElicitationRounds
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.compat.tools import build_compat_profile
-from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application, http_service
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.overflow import OverflowStore
@@ -28,9 +28,10 @@ from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.resources import Resources
 from paddock.surfaces.mcp_server.stdio import serve_client, standard_streams
 from paddock.surfaces.mcp_server.toolbox import Toolbox
-from paddock.surfaces.mcp_server.tools.code import build_code_tools
+from paddock.surfaces.mcp_server.tools.call_tool import build_call_tool
 from paddock.surfaces.mcp_server.tools.compute import build_compute_tool
 from paddock.surfaces.mcp_server.tools.discovery import build_discovery_tools
+from paddock.surfaces.mcp_server.tools.execute_code import build_execute_code_tool
 from paddock.surfaces.mcp_server.tools.programs import ProgramTools, build_program_tools
 from paddock.surfaces.mcp_server.tools.provision import build_provision_tool
 from paddock.surfaces.mcp_server.tools.script_tools import ScriptTools
@@ -78,7 +79,8 @@ class Service:
         cap = settings.mcp.answer_characters
         rest = OverflowStore(opened, workspace)
         own = [
-            *build_code_tools(opened.gate, workspace, cap, rest, jit=settings.grants.jit),
+            build_execute_code_tool(opened.gate, workspace, cap, rest, jit=settings.grants.jit),
+            build_call_tool(opened.gate, workspace, cap, rest),
             *build_discovery_tools(opened.servers, cap),
         ]
         programs = ProgramTools(opened, workspace, cap, settings.runtimes)

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,12 @@ from urllib.parse import quote
 import orjson
 from mcp.shared.exceptions import MCPError
 
-from paddock.foundation.cancellation import cancel_gracefully, unless_stopped, wait_shielded
+from paddock.foundation.cancellation import unless_stopped
 from paddock.foundation.large_json import run_in_slices
 from paddock.foundation.schema.check import Problem, Schema
 from paddock.gate.approvals import Asker, ClientAsker
 from paddock.model.base import Json
+from paddock.model.canonical import in_order
 from paddock.model.errors import PaddockError
 from paddock.model.json_check import check_json
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
@@ -70,6 +71,7 @@ An unanswered key is missing. Raises MCPError if the client lacks the capability
 back.
 """
 
+_MARK = MARK.encode()
 _SURROGATE_ESCAPE = "\\ud"
 """The beginning of an escaped surrogate in `json.dumps`."""
 
@@ -77,6 +79,30 @@ _STOP_GRACE_S = 3.0
 """Seconds in which stopped calls can return their own outcome; later they are cancelled."""
 
 _log = logging.getLogger("paddock.mcp")
+
+
+class CallEnd:
+    """Ends one call early: its request in the gate by an event, so that it has an outcome, all else by cancelling."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self._is_in_gate = False
+
+    @contextmanager
+    def stops_gate(self) -> Generator[None]:
+        """Mark the context as a request in the gate, which ends in order when `stop` is set."""
+        self._is_in_gate = True
+        try:
+            yield
+        finally:
+            self._is_in_gate = False
+
+    def end(self, task: "asyncio.Task[Any]") -> None:
+        """End the call that runs in a task. The task may continue to clean up."""
+        if self._is_in_gate:
+            self.stop.set()
+        else:
+            task.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +117,8 @@ class McpCaller:
     """Asks its client."""
     present: bool = False
     """Whether the client itself asks its person during the call."""
-    stop: asyncio.Event | None = None
-    """Set to end the call as `cancelled`, with its work until then."""
+    ending: CallEnd = field(default_factory=CallEnd)
+    """Ends the call."""
     admit: "Admit | None" = None
     """Waits for a slot among the users of a server; None where there is one user."""
     key: "RequestKey | None" = None
@@ -108,29 +134,31 @@ class McpCaller:
     ) -> "Outcome":
         """Run a request of the caller and return its outcome; listeners as in `Gate.execute`.
 
-        When the call is cancelled, the request ends in order before the cancellation propagates.
+        When the call is ended early, the request ends in order, as `cancelled`.
         """
         if self.key is not None:
             request = request.model_copy(update={"key": self.key})
-
-        async def run(stop: asyncio.Event) -> "Outcome":
-            async with AsyncExitStack() as admitted:
-                asker, slot = self.asker, None
-                if self.admit is not None:
-                    admitting = self.admit(asker=asker, needs=SlotNeeds.from_work(request.work))
-                    entering = admitted.enter_async_context(admitting)
-                    admission = await unless_stopped(entering, stop)
-                    if admission is None:
-                        raise TenantBusy(
-                            "The call was cancelled while it waited for a slot. Nothing started."
-                        )
-                    client = asker.client if isinstance(asker, ClientAsker) else ""
-                    asker, slot = ClientAsker(client, admission.ask), admission.slot
+        stop = self.ending.stop
+        with self.ending.stops_gate():
+            if self.admit is None:
                 return await gate.execute(
-                    request, on_console=on_console, on_output=on_output, asker=asker, stop=stop, slot=slot
+                    request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
                 )
-
-        return await cancel_gracefully(run, self.stop)
+            async with AsyncExitStack() as admitted:
+                admitting = self.admit(asker=self.asker, needs=SlotNeeds.from_work(request.work))
+                admission = await unless_stopped(admitted.enter_async_context(admitting), stop)
+                if admission is None:
+                    raise TenantBusy("The call was cancelled while it waited for a slot. Nothing started.")
+                client = self.asker.client if isinstance(self.asker, ClientAsker) else ""
+                asker = ClientAsker(client, admission.ask)
+                return await gate.execute(
+                    request,
+                    on_console=on_console,
+                    on_output=on_output,
+                    asker=asker,
+                    stop=stop,
+                    slot=admission.slot,
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +294,7 @@ class Toolbox:
         self._known = {tool.name: tool for tool in (*understood, *self._listed)}
         self._further = further
         self._shows_further = shows_further
-        self._running: dict[asyncio.Task[ToolAnswer], asyncio.Event] = {}
+        self._running: dict[asyncio.Task[Any], CallEnd] = {}
         self._stopped = False
 
     async def list_tools(self) -> tuple[McpTool, ...]:
@@ -281,12 +309,12 @@ class Toolbox:
     async def call_tool(
         self, name: str, arguments: Json, caller: McpCaller, *, key: "RequestKey | None" = None
     ) -> ToolAnswer:
-        """Call a tool and return its answer. Cancelling the task ends the work before this returns.
+        """Call a tool and return its answer. The current task runs the call alone: see `CallEnd`.
 
         The request of the tool has `key`. Raises MCPError if the tool wants to answer with an error of the protocol.
         """
-        if key is not None:
-            caller = replace(caller, key=key)
+        if key is not None or self._admit is not None:
+            caller = replace(caller, key=key, admit=self._admit)
         answer = await self._answer_call(name, arguments, caller)
         # The answer leaves without secrets and without characters that UTF-8 cannot encode, with marked numbers.
         parts: Any = [answer.content, answer.structured, answer.meta]
@@ -304,8 +332,8 @@ class Toolbox:
     async def stop(self) -> None:
         """End all calls, also later ones: programs end with an outcome, the others with a refusal."""
         self._stopped = True
-        for stop in self._running.values():
-            stop.set()
+        for ending in self._running.values():
+            ending.stop.set()
         if self._running:
             await asyncio.wait([*self._running], timeout=_STOP_GRACE_S)
         for task in [*self._running]:
@@ -319,7 +347,7 @@ class Toolbox:
             hint = f"; did you mean {near[0]}?" if near else ""
             return ToolAnswer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
-        given = unmark_numbers(given) if MARK in json.dumps(given) else given
+        given = unmark_numbers(given) if _MARK in in_order(given) else given
         if tool.checks and not tool.exact:
             try:
                 given = read_arguments(tool.reading_schema, given, tool.aliases, tool.phrases)
@@ -345,24 +373,19 @@ class Toolbox:
             return build_refusal(Status.ERROR, "InternalError", "Paddock failed; see its log on stderr")
 
     async def _run_tool(self, tool: McpTool, given: Arguments, caller: McpCaller) -> ToolAnswer:
-        """Return a tool's answer. When cancelled, cancel the tool once and let it clean up.
-
-        The protocol library cancels again at every await, which would interrupt the end of a program's processes.
-        """
         if self._stopped:
             return _NOT_TAKEN
-        stop = asyncio.Event()
-        task = asyncio.create_task(tool.run(given, replace(caller, stop=stop, admit=self._admit)))
-        self._running[task] = stop
-        task.add_done_callback(self._running.pop)
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[task] = caller.ending
         try:
-            return await asyncio.shield(task)
+            return await tool.run(given, caller)
         except asyncio.CancelledError:
-            if self._stopped and task.cancelled():
+            if self._stopped:
                 return _SERVER_STOPPED
-            task.cancel()
-            await wait_shielded(task)
             raise
+        finally:
+            del self._running[task]
 
     async def _list_changing_tools(self) -> dict[str, McpTool]:
         """Return the changing tools, except those with the name of another tool."""

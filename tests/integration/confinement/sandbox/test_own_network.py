@@ -187,7 +187,7 @@ def test_only_paddock_accepts_at_the_proxy_of_a_job():
                     questions.append(await loop.sock_recv(connection, 99))
                     await loop.sock_sendall(connection, b"answer")
 
-        streams = Streams(listener=lambda listener, _: tasks.append(loop.create_task(answer(listener))))
+        streams = Streams(on_proxy_socket=lambda proxy, _: tasks.append(loop.create_task(answer(proxy))))
         async with jails() as sandbox:
             result = await sandbox.run(python(program), HOSTS, streams=streams)
         await asyncio.gather(*tasks)

@@ -25,7 +25,7 @@ import ray
 
 from paddock import BlockingPaddock, Case, Paddock, PaddockError, Program, RayExecutor
 from paddock.surfaces.client.ray import driver
-from paddock.surfaces.client.ray.worker import run_batch
+from paddock.surfaces.client.ray.worker import run_share
 
 FOLDER = Path(sys.argv[1])
 PATIENCE_S = 300
@@ -275,7 +275,7 @@ def be_lied_to(answers):
     found = []
     with BlockingPaddock(FOLDER) as p:
         for name in answers:
-            with replace_attributes(driver, run_batch=LIES[name]):
+            with replace_attributes(driver, run_share=LIES[name]):
                 [result] = p.map([Program(id="x", language="python", code="print(1)")], engine="ray")
                 found.append(describe(result))
     return found
@@ -284,7 +284,7 @@ def be_lied_to(answers):
 def die_with_poison(_data):
     if b"poison" in _data:
         os._exit(1)
-    return run_batch(_data)
+    return run_share(_data)
 
 
 def no_bytes(_data):
@@ -339,7 +339,7 @@ def poison():
     """Return the results of programs of which one kills its worker."""
     codes = ["print(0)", "print(1)  # poison", "print(2)", "print(3)"]
     programs = [Program(id=str(number), language="python", code=code) for number, code in enumerate(codes)]
-    with replace_attributes(driver, run_batch=die_with_poison, MAX_RETRIES=1), BlockingPaddock(FOLDER) as p:
+    with replace_attributes(driver, run_share=die_with_poison, MAX_RETRIES=1), BlockingPaddock(FOLDER) as p:
         return sorted(describe(result) for result in p.map(programs, engine="ray"))
 
 

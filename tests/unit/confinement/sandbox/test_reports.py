@@ -40,7 +40,7 @@ def end_of(message, workspace="", faults=None, limits=None):
     async def main():
         asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told["exception"]))
         job = RunningProcess(
-            place, limits or ProcessLimits(), Streams(), SandboxFacts(), jailed=False, kept=False
+            place, limits or ProcessLimits(), Streams(), SandboxFacts(), in_namespaces=False, kept=False
         )
         job.start(JobSpec("", workspace=workspace))
         return await asyncio.wait_for(job.result, 30)

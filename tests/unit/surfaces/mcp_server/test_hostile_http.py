@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
-from paddock.surfaces.mcp_server.elicitation import ElicitationRounds
+from paddock.surfaces.mcp_server.client_questions import ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import build_application
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls

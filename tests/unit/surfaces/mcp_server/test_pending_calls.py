@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
-from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, CallWork, PendingCalls, find_run_to_fetch
+from paddock.surfaces.mcp_server.pending_calls import (
+    FETCH_TOOLS,
+    CallWork,
+    PendingCalls,
+    find_run_to_fetch,
+    run_alone,
+)
 from paddock.surfaces.mcp_server.toolbox import McpCaller, ToolAnswer, text_block
 
 
@@ -113,7 +120,7 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
         for name in names:
             await held.run_call("me", "client", asking(name), None)
             inbox.give_answer(inbox.list_waiting()[0], "once", "ada")
-            await asyncio.gather(*held.running)
+            await asyncio.gather(*(call.task for call in held.running))
         answers = [status(await held.fetch_result(name, "me")) for name in names]
         assert answers == ["invalid"] * 3 + ["ok"] * 17
 
@@ -159,7 +166,7 @@ def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None
         fetching = asyncio.create_task(held.fetch_result(mine, "me"))
         await asyncio.sleep(0)
         held.end_calls_of_client("a")
-        await asyncio.wait({*held.running}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({call.task for call in held.running}, return_when=asyncio.FIRST_COMPLETED)
         assert [waiting.question.run for waiting in inbox.list_waiting()] == [other]
         assert status(await fetching) in ("waiting", "invalid")
         assert status(await held.fetch_result(mine, "me")) == "invalid"
@@ -168,3 +175,41 @@ def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None
         await held.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("in_gate", [True, False])
+def test_a_cancelled_call_ends_in_order_and_is_waited_for(*, in_gate: bool) -> None:
+    ended: list[str] = []
+
+    async def work(caller: McpCaller) -> None:
+        try:
+            with caller.ending.stops_gate() if in_gate else nullcontext():
+                await caller.ending.stop.wait()
+            ended.append("stopped")
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            ended.append("cancelled")
+            raise
+
+    async def main() -> bool:
+        task = asyncio.create_task(run_alone(work, McpCaller("me")))
+        for _ in range(3):
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert (asyncio.run(main()), ended) == (True, ["stopped" if in_gate else "cancelled"])
+
+
+def test_a_call_that_nobody_ends_returns_or_raises() -> None:
+    async def work(caller: McpCaller) -> int:
+        assert not caller.ending.stop.is_set()
+        return 7
+
+    async def fail(_caller: McpCaller) -> None:
+        raise LookupError("gone")
+
+    assert asyncio.run(run_alone(work, McpCaller("me"))) == 7
+    with pytest.raises(LookupError, match=r"^gone$"):
+        asyncio.run(run_alone(fail, McpCaller("me")))

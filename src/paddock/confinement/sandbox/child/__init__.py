@@ -10,7 +10,7 @@ Read in the order of a job's life:
     protection, hiding          what of a workspace is protected or hidden: protected_names, protected_paths, git_paths,
                                 partial_grants, snapshot, paths, permissions
     cgroup, anonymous_memory    limits of memory and disk: scratch, post_mortem; shares: of processors
-    freeze                      pauses, and the time between two turns of a session
+    freeze                      stops a job: for a pause, and between two turns of a session
     supervised_calls            calls that a broker does for the job, by one of two:
                                 call_broker, those for which Landlock has no rule
                                 socket_broker, connect(2), bind(2) and modes, for a jail with its own network

@@ -76,7 +76,7 @@ class FrozenTree:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether this holds, and no thread has a system call to finish before it stops."""
+        """Return whether `is_traced` holds, and no thread has a system call to finish before it stops."""
         return self.is_traced and None not in self._traced.values()
 
     def freeze(self, *, seconds: float, spare: frozenset[int], first: int) -> bool:

@@ -29,11 +29,11 @@ def bring_up_loopback() -> None:
 
 def open_proxy_socket() -> socket.socket:
     """Return a socket that listens at `PROXY_ADDRESS` in the network of this process. Raises OSError."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    proxy_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        listener.bind(PROXY_ADDRESS)
-        listener.listen(_BACKLOG)
+        proxy_socket.bind(PROXY_ADDRESS)
+        proxy_socket.listen(_BACKLOG)
     except OSError:
-        listener.close()
+        proxy_socket.close()
         raise
-    return listener
+    return proxy_socket

@@ -8,7 +8,8 @@
                         supervisor
     user, capabilities  nothing that could undo the rest is left afterwards
     no_new_privs, Landlock, seccomp
-    supervised calls    the supervisor gets the listener of a second filter, in a jail that of sockets
+    supervised calls    the supervisor gets the listener of a second filter (seccomp_unotify(2)), in a jail of the
+                        one for sockets
     receive             the program, its streams and limits; the supervisor sends them at once or much later
     rlimits, directory, exec; in a jail the program is a child of the shim (`jail.py`)
 
@@ -109,7 +110,7 @@ class Shim:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._words: deque[bytes] = deque()
         self._handles: list[int] = []
-        self._listener: socket.socket | None = None
+        self._proxy_socket: socket.socket | None = None
         with theirs:
             if root is not None:
                 self.pid = root.fork_jail(theirs)
@@ -142,8 +143,8 @@ class Shim:
 
     def take_proxy_socket(self) -> socket.socket | None:
         """Return the socket of the job's proxy, which the caller closes; None if it has none."""
-        listener, self._listener = self._listener, None
-        return listener
+        taken, self._proxy_socket = self._proxy_socket, None
+        return taken
 
     def read_jail_report(self) -> JailReport | None:
         """Return the report of a jail's first process; None if it has not sent one."""
@@ -165,8 +166,8 @@ class Shim:
     def close(self) -> None:
         """End the shim unless it has become the program; the caller reaps it."""
         self._channel.close()
-        if self._listener is not None:
-            self._listener.close()
+        if self._proxy_socket is not None:
+            self._proxy_socket.close()
         for file in self._handles:
             os.close(file)
 
@@ -188,7 +189,7 @@ class Shim:
             # It ended before it read all. What it has sent, such as the reason, is next.
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
         if message == _LISTENS and files:
-            self._listener = socket.socket(fileno=files.pop())
+            self._proxy_socket = socket.socket(fileno=files.pop())
         self._handles += files
         return message
 
@@ -199,18 +200,18 @@ class Shim:
 
 def live_in_jail(channel: socket.socket, spec: JobSpec) -> NoReturn:
     """Run as the first process of a jail whose root was built for `spec`: wait for a job, and carry it out."""
-    _become_program(channel, spec, None, jailed=True)
+    _become_program(channel, spec, None, in_jail=True)
 
 
 def _become_program(
-    channel: socket.socket, spec: JobSpec, handles: Mapping[str, int] | None, *, jailed: bool = False
+    channel: socket.socket, spec: JobSpec, handles: Mapping[str, int] | None, *, in_jail: bool = False
 ) -> NoReturn:
     """Turn this forked process into a program. Never returns; sends a failed step to `channel` as JSON."""
     progress = ["session"]
     try:
         gc.disable()  # a collection touches every object, which copies the memory that forks share
         os.setsid()
-        if jailed:
+        if in_jail:
             # The supervisor keeps the mounts, so that the jail's last process need not wait until they are removed.
             mounts = jail.open_up()
             socket.send_fds(channel, [b'{"jail": true}'], [mounts])
@@ -224,7 +225,7 @@ def _become_program(
                 rehearse_start(spec)
             names, files = _receive_message(channel, 1 + len(_HANDLES))
             spec, handles = JobSpec.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
-        _confine_process(spec, handles, progress, channel if jailed else None)
+        _confine_process(spec, handles, progress, channel if in_jail else None)
         if spec.supervised:
             progress.append("supervised calls")
             is_needed = spec.supervised == METADATA_FILTER or spec.network in loopback.OWN_NETWORKS
@@ -244,7 +245,7 @@ def _become_program(
         os.chdir(spec.cwd)
         if spec.canary:
             progress.append("canary")
-            if jailed:
+            if in_jail:
                 make_dumpable()  # a broker reads the addresses of calls
                 channel.send(jail.STARTED)
             else:
@@ -256,7 +257,7 @@ def _become_program(
                 os.write(1, canary.attempt_all(spec.canary))
             os._exit(0)
         progress.append("exec")
-        if jailed:
+        if in_jail:
             jail.run_first_process(spec, channel)
         os.execvpe(spec.argv[0], list(spec.argv), spec.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
@@ -284,8 +285,8 @@ def _confine_process(
             progress.append("network")
             loopback.bring_up_loopback()
             if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
-                with loopback.open_proxy_socket() as listener:
-                    socket.send_fds(jail_channel, [_LISTENS], [listener.fileno()])
+                with loopback.open_proxy_socket() as proxy_socket:
+                    socket.send_fds(jail_channel, [_LISTENS], [proxy_socket.fileno()])
     progress.append("Landlock rules")
     ruleset = handles.get("ruleset", -1)
     if spec.jail and spec.landlock_abi:  # the paths of the rules are those of the jail

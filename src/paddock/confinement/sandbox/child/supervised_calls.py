@@ -1,8 +1,8 @@
 """System calls that Paddock does for the job.
 
 `CallListener` has those for which Landlock has no rule: they change metadata of files and watch them. `SocketCalls` has
-connect(2) and bind(2) of a jail with a separate network. After the first of these, its broker receives them itself
-(`socket_broker.py`). The others take this way:
+connect(2) and bind(2) of a jail with a separate network: the first call starts its broker, which then receives all of
+them itself (`socket_broker.py`). The calls of `CallListener` take this way:
 
     job         the kernel holds the call and notifies the listener of the filter (seccomp_unotify(2))
     supervisor  receives the call, opens the caller's memory, and passes both on (`CallListener`)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from paddock.confinement.sandbox.process import RunningProcess
-from paddock.confinement.sandbox.protocol import Listener, Streams
+from paddock.confinement.sandbox.protocol import OnProxySocket, Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.servers.calls.process import GRACE_MS, ServerChild
 from paddock.engines.servers.config import StdioServer
@@ -116,13 +116,13 @@ async def start_confined(
     argv: Sequence[str],
     grants: ProcessGrants,
     *,
-    listener: Listener | None,
+    on_proxy_socket: OnProxySocket | None,
     on_end: Callable[[], Awaitable[None]],
 ) -> ConfinedProcess | ProcessResult:
     """Start a server with these grants, or return why it may not start.
 
-    `listener` receives the socket of its proxy. `on_end` is called when `stop` has ended it. Raises EngineError if the
-    sandbox fails, and OSError without descriptors.
+    `on_proxy_socket` gets the socket of its proxy. `on_end` is called when `stop` has ended it. Raises EngineError if
+    the sandbox fails, and OSError without descriptors.
     """
     with ExitStack() as theirs, ExitStack() as on_failure:
         stdin, our_stdin = os.pipe()
@@ -141,7 +141,10 @@ async def start_confined(
         on_failure.callback(output[0].close)
         process = ConfinedProcess(server.name, writer, output, server.secrets.hide, on_end)
         streams = Streams(
-            channel=their_stdin, output=their_stdout, stderr=process.note_stderr, listener=listener
+            channel=their_stdin,
+            output=their_stdout,
+            stderr=process.note_stderr,
+            on_proxy_socket=on_proxy_socket,
         )
         running = await sandbox.launch(argv, grants, LIMITS, streams)
         if isinstance(running, ProcessResult):

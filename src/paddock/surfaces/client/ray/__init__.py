@@ -1,6 +1,6 @@
 """Batches on a Ray cluster: `Paddock.map(programs, engine="ray")`, an executor, and a class for Ray Data.
 
-    programs -> feed: reads ahead; purity: policy and effects -> driver: batches -> Ray task -> worker: one Paddock
+    programs -> feed: reads ahead; purity: policy and effects -> driver: shares -> Ray task -> worker: one Paddock
                                             frames: JSON as values <-------/
 
 Only programs without effects are sent, because Ray repeats a task whose worker or node died. What crosses Ray is JSON:

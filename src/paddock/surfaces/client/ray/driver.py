@@ -1,11 +1,11 @@
 r"""Send batches of programs to Ray and yield their results.
 
-    feed -> a batch -> Ray task -> answer -> results
+    feed -> a share -> Ray task -> answer -> results
       ^                             |
       \------- those that did not start: its time was over
 
 Ray places tasks, and repeats one whose worker or node died. A task runs programs one after the other for about a
-second, and returns the others unrun. Therefore batches are as large as the programs are short, long programs spread
+second, and returns the others unrun. Therefore shares are as large as the programs are short, long programs spread
 over the cluster, and a cancellation or a death costs little. A task that dies with every retry is divided into its
 programs, so that only the one at fault is `lost`.
 """
@@ -27,17 +27,17 @@ from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.ray.feed import Feed, Item, ProgramGroup
 from paddock.surfaces.client.ray.frames import (
-    MAX_BATCH,
+    MAX_SHARE,
     NodeAnswer,
     Terms,
     read_answer,
     shorten_reason,
-    write_batch,
     write_program,
+    write_share,
 )
 from paddock.surfaces.client.ray.nodes import Resources, explain_missing, find_missing, load_ray, place
 from paddock.surfaces.client.ray.purity import Purity
-from paddock.surfaces.client.ray.worker import run_batch
+from paddock.surfaces.client.ray.worker import run_share
 
 MAX_RETRIES = 32
 """Number of times that Ray repeats a task whose worker or node died. Without a bound, a program that kills its worker
@@ -111,7 +111,7 @@ class RayDriver:
     def _start_tasks(self, feed: Feed) -> list[ProgramResult]:
         """Start as many tasks as there may be; return the programs that no node can run."""
         failed: list[ProgramResult] = []
-        while (free := self._count_free()) > 0 and (taken := feed.take(self._batch_size, free)):
+        while (free := self._count_free()) > 0 and (taken := feed.take(self._share_size, free)):
             group, items = taken
             needs = place(sorted(group.languages), self._cluster)
             if missing := find_missing(needs, self._cluster):
@@ -133,10 +133,10 @@ class RayDriver:
                 "retry_exceptions": False,
                 "resources": needs,
             }
-            self._remote[key] = self._ray.remote(run_batch).options(name="paddock", **options)
+            self._remote[key] = self._ray.remote(run_share).options(name="paddock", **options)
         terms = self._terms if group.reads else self._terms.replace(workspace="")
         programs = [write_program(item.number, item.program) for item in items]
-        reference = self._remote[key].remote(write_batch(terms, TASK_S, programs))
+        reference = self._remote[key].remote(write_share(terms, TASK_S, programs))
         future = asyncio.wrap_future(reference.future())
         self._tasks.add(
             _Task(reference, future, {str(item.number): item for item in items}, {"CPU": 1, **needs})
@@ -147,10 +147,10 @@ class RayDriver:
         return min(self._max_parallel, MAX_TASKS, _TASKS_PER_CPU * cpus) - len(self._tasks)
 
     @property
-    def _batch_size(self) -> int:
+    def _share_size(self) -> int:
         if self._program_s is None:
             return 1
-        return max(1, min(MAX_BATCH, round(TASK_S / max(self._program_s, TASK_S / MAX_BATCH))))
+        return max(1, min(MAX_SHARE, round(TASK_S / max(self._program_s, TASK_S / MAX_SHARE))))
 
     async def _wait(self, feed: Feed) -> "list[_Task]":
         """Wait for the end of a task, for programs if a task could start, or for a look at the cluster."""

@@ -1,4 +1,4 @@
-"""What crosses Ray, as JSON: a batch of programs, and its answer. The answer is hostile."""
+"""What crosses Ray, as JSON: a share of a batch, and its answer. The answer is hostile."""
 
 import json
 from typing import Annotated
@@ -13,7 +13,7 @@ from paddock.model.numbers import dumps
 from paddock.model.printable import make_printable
 from paddock.surfaces.client.remote.answers import make_answer, read_json
 
-MAX_BATCH = 64
+MAX_SHARE = 64
 """Maximum number of programs in a task."""
 MAX_ANSWER_BYTES = 256 * MIB
 """Maximum size of an answer, in bytes."""
@@ -21,7 +21,7 @@ _MAX_REASON_CHARS = 2000
 
 
 class Terms(Value):
-    """What holds for all programs of a batch."""
+    """What holds for all programs of a share of a batch."""
 
     workspace: str = ""
     """The workspace that programs may read, a path that nodes have; empty for none."""
@@ -33,21 +33,21 @@ class Terms(Value):
     """The same for its memory, in bytes."""
 
 
-class ProgramBatch(Value):
+class ProgramShare(Value):
     """Programs for one task."""
 
     terms: Terms
     """What holds for all of them."""
     seconds: Annotated[float, Field(gt=0)]
     """Time after which no further program starts. At least one does."""
-    programs: Annotated[tuple[Program, ...], Field(max_length=MAX_BATCH)]
+    programs: Annotated[tuple[Program, ...], Field(max_length=MAX_SHARE)]
     """The programs. Their ids are their positions in the caller's input."""
 
 
 class NodeAnswer(Value):
-    """What became of the programs of a batch. Those that are missing did not start."""
+    """What became of the programs of a share of a batch. Those that are missing did not start."""
 
-    results: Annotated[tuple[ProgramResult, ...], Field(max_length=MAX_BATCH)] = ()
+    results: Annotated[tuple[ProgramResult, ...], Field(max_length=MAX_SHARE)] = ()
     """Results by the ids of the programs."""
     seconds: Annotated[float, Field(ge=0)] = 0.0
     """Time that these programs took."""
@@ -60,15 +60,15 @@ def write_program(number: int, program: Program) -> dict[str, Json]:
     return {**program.model_dump(exclude_unset=True), "id": str(number)}
 
 
-def write_batch(terms: Terms, seconds: float, programs: list[dict[str, Json]]) -> bytes:
-    """Return the frame of a batch."""
+def write_share(terms: Terms, seconds: float, programs: list[dict[str, Json]]) -> bytes:
+    """Return the frame of a share of a batch."""
     given = {"terms": terms.model_dump(), "seconds": seconds, "programs": programs}
     return json.dumps(given, default=_write_bytes).encode()
 
 
-def read_batch(data: bytes) -> ProgramBatch:
+def read_share(data: bytes) -> ProgramShare:
     """Return the batch of a frame. Raises ValueError."""
-    return ProgramBatch.model_validate(json.loads(data))
+    return ProgramShare.model_validate(json.loads(data))
 
 
 def write_answer(answer: NodeAnswer) -> bytes:

@@ -37,7 +37,10 @@ class Purity:
         return self._describe(program, *self._decide(program))
 
     def require_pure(self, program: Program) -> bool:
-        """Return whether policy allows a program. Raises RequestError if it may have effects, or a person is asked."""
+        """Raise RequestError if a program may have effects, or a person is asked; otherwise return whether it may run.
+
+        A program that policy denies has no effects, and `False` is returned: its outcome says that it was denied.
+        """
         request, decision = self._decide(program)
         if not decision.allowed and not decision.asks:
             return False

@@ -1,4 +1,4 @@
-"""The Ray task: runs the programs of a batch in this worker's own Paddock. Ray's workers import this module.
+"""The Ray task: runs the programs of a share in this worker's own Paddock. Ray's workers import this module.
 
 The task runs in the main thread, where Ray raises KeyboardInterrupt to cancel it. The Paddock has
 its event loop in another thread, which also watches its processes between two tasks. When the worker dies, its
@@ -25,9 +25,9 @@ from paddock.surfaces.client.arguments import choose_settings, find_workspace
 from paddock.surfaces.client.loop_thread import OpenLoop, start_loop
 from paddock.surfaces.client.ray.frames import (
     NodeAnswer,
-    ProgramBatch,
+    ProgramShare,
     Terms,
-    read_batch,
+    read_share,
     shorten_reason,
     write_answer,
 )
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 MAX_OUTPUT_CHARS = 32 * 1024 * 1024
-"""Number of characters of output after which no further program of a batch starts."""
+"""Number of characters of output after which no further program of a share starts."""
 _MAX_OPEN = 4
 """Maximum number of open Paddocks in a worker, one for each workspace and caller. The least recently used one ends."""
 _SIGNAL_S = 0.1
@@ -58,13 +58,13 @@ class _OpenPaddock(NamedTuple):
 _open: dict[tuple[str, str], _OpenPaddock] = {}
 
 
-def run_batch(data: bytes) -> bytes:
-    """Run a batch and return its answer. It raises only what Ray raises to cancel it."""
-    batch = read_batch(data)
+def run_share(data: bytes) -> bytes:
+    """Run a share and return its answer. It raises only what Ray raises to cancel it."""
+    share = read_share(data)
     try:
-        opened = _find_paddock(batch.terms)
+        opened = _find_paddock(share.terms)
         ended = Event()
-        future = opened.loop.submit(partial(_run_programs, batch, ended, opened))
+        future = opened.loop.submit(partial(_run_programs, share, ended, opened))
         return write_answer(_wait(future, ended))
     except (PaddockError, OSError) as error:
         return write_answer(NodeAnswer(refusal=shorten_reason(str(error))))
@@ -114,10 +114,10 @@ def find_empty_workspace() -> Path:
     return empty
 
 
-async def _run_programs(batch: ProgramBatch, ended: Event, opened: _OpenPaddock) -> NodeAnswer:
+async def _run_programs(share: ProgramShare, ended: Event, opened: _OpenPaddock) -> NodeAnswer:
     started = time.monotonic()
     results: list[ProgramResult] = []
-    slice_ = _Slice(batch, opened.settings, started)
+    slice_ = _Slice(share, opened.settings, started)
     try:
         async with aclosing(opened.runner.map(slice_, 1)) as found:
             async for result in found:
@@ -135,13 +135,13 @@ async def _run_programs(batch: ProgramBatch, ended: Event, opened: _OpenPaddock)
 
 
 class _Slice:
-    """The programs of a batch that one task runs. The driver sends those again that are left when its time is over."""
+    """The programs of a share that one task runs. The driver sends those again that are left when its time is over."""
 
-    def __init__(self, batch: ProgramBatch, settings: Settings, started: float) -> None:
-        self._batch = batch
+    def __init__(self, share: ProgramShare, settings: Settings, started: float) -> None:
+        self._share = share
         self._own = settings.runtimes
-        self._purity = Purity(settings, BatchOrigin(Path(os.sep), batch.terms.actor, "library"))
-        self._until = started + batch.seconds
+        self._purity = Purity(settings, BatchOrigin(Path(os.sep), share.terms.actor, "library"))
+        self._until = started + share.seconds
         self._chars = 0
         self.refusal = ""
 
@@ -150,13 +150,13 @@ class _Slice:
         self._chars += len(result.outcome.text) + sum(len(case.outcome.text) for case in result.tests)
 
     def __iter__(self) -> Iterator[Program]:
-        for number, program in enumerate(self._batch.programs):
+        for number, program in enumerate(self._share.programs):
             if number and (time.monotonic() > self._until or self._chars > MAX_OUTPUT_CHARS):
                 return
             if effects := self._purity.find_effects(program):
                 self.refusal = f"under the settings of the node a program may have effects: {effects}"
                 return
-            yield _narrow(program, self._batch.terms, self._own)
+            yield _narrow(program, self._share.terms, self._own)
 
 
 def _narrow(program: Program, terms: Terms, own: RuntimeSettings) -> Program:

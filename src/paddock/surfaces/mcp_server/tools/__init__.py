@@ -1,6 +1,7 @@
 """The tools of the MCP server in the default profile.
 
-code          execute_code, call_tool
+execute_code  execute_code
+call_tool     call_tool
 programs      run_program, query_output
 compute       compute
 discovery     search_tools, describe_tools

@@ -183,7 +183,10 @@ class ProgramTools:
         return self._opened.output.artifacts().read(handle, self._workspace)
 
     async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
-        """Search stored output, or read lines of it; without terms and lines, from the start."""
+        """Search stored output, or read lines of it; without terms and lines, from the start.
+
+        The handle is never the id of a run: such a call fetches a result from `pending_calls`, and does not come here.
+        """
         if (link := read_address(arguments["artifact_handle"])) is not None:
             handle, stream = link
             arguments = {"stream": stream, **arguments, "artifact_handle": handle}

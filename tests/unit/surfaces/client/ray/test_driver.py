@@ -13,7 +13,7 @@ from paddock.model.errors import PaddockError
 from paddock.surfaces.client.ray import driver
 from paddock.surfaces.client.ray.driver import RayDriver
 from paddock.surfaces.client.ray.feed import Feed
-from paddock.surfaces.client.ray.frames import NodeAnswer, ProgramBatch, Terms, read_batch, write_answer
+from paddock.surfaces.client.ray.frames import NodeAnswer, ProgramShare, Terms, read_share, write_answer
 
 TERMS = Terms(workspace="/w", actor="ada", timeout_ms=1000, memory_bytes=1 << 20)
 
@@ -29,7 +29,7 @@ ERRORS = {
         *("WorkerCrashedError", "NodeDiedError"),
     )
 }
-Answering = Callable[[ProgramBatch], NodeAnswer | Exception | None]
+Answering = Callable[[ProgramShare], NodeAnswer | Exception | None]
 """What becomes of a task; None for one that waits."""
 
 
@@ -38,7 +38,7 @@ class Ray:
 
     def __init__(self, answer: Answering, resources: Iterable[dict[str, float]]) -> None:
         self.exceptions = SimpleNamespace(RayError=_RayError, **ERRORS)
-        self.batches: list[ProgramBatch] = []
+        self.batches: list[ProgramShare] = []
         self.cancelled: list[tuple[object, bool]] = []
         self.disconnected = False
         self._answer = answer
@@ -56,7 +56,7 @@ class Ray:
         def send(data: bytes) -> Any:
             if self.disconnected:
                 raise _RayError("not connected")
-            batch = read_batch(data)
+            batch = read_share(data)
             self.batches.append(batch)
             future: Future[object] = Future()
             match self._answer(batch):
@@ -76,7 +76,7 @@ class Ray:
             reference.ended.set_exception(ERRORS["WorkerCrashedError"]())
 
 
-def answer_well(batch: ProgramBatch, seconds: float = 0.01) -> NodeAnswer:
+def answer_well(batch: ProgramShare, seconds: float = 0.01) -> NodeAnswer:
     results = [
         ProgramResult(id=program.id, outcome=Outcome(id="x", status=Status.OK)) for program in batch.programs
     ]
@@ -122,7 +122,7 @@ def test_batches_are_as_large_as_programs_are_short() -> None:
 
 
 def test_programs_that_did_not_start_are_sent_again() -> None:
-    def answer(batch: ProgramBatch) -> NodeAnswer:
+    def answer(batch: ProgramShare) -> NodeAnswer:
         return NodeAnswer(results=answer_well(batch).results[:1], seconds=0.01)
 
     ray, found = run(answer, make(10), most=1)
@@ -162,7 +162,7 @@ def test_an_error_of_ray_is_a_status(name: str, status: str, message: str) -> No
 
 
 def test_a_task_that_died_is_divided() -> None:
-    def answer(batch: ProgramBatch) -> NodeAnswer | Exception:
+    def answer(batch: ProgramShare) -> NodeAnswer | Exception:
         return (
             ERRORS["NodeDiedError"]() if "1" in {each.id for each in batch.programs} else answer_well(batch)
         )

@@ -8,14 +8,14 @@ import pytest
 
 from paddock import Case, Checker, Outcome, PaddockError, Program, ProgramResult, Status
 from paddock.surfaces.client.ray.frames import (
-    MAX_BATCH,
+    MAX_SHARE,
     NodeAnswer,
     Terms,
     read_answer,
-    read_batch,
+    read_share,
     write_answer,
-    write_batch,
     write_program,
+    write_share,
 )
 
 TERMS = Terms(actor="ada", timeout_ms=1000, memory_bytes=1 << 20)
@@ -53,7 +53,7 @@ def refusal(data: object) -> str:
 
 def test_programs_arrive_as_they_were_sent() -> None:
     written = [write_program(number, program) for number, program in enumerate(PROGRAMS)]
-    batch = read_batch(write_batch(TERMS, 0.5, written))
+    batch = read_share(write_share(TERMS, 0.5, written))
     assert (batch.terms, batch.seconds) == (TERMS, 0.5)
     assert batch.programs == tuple(
         program.model_copy(update={"id": str(number)}) for number, program in enumerate(PROGRAMS)
@@ -93,6 +93,6 @@ def test_an_answer_must_fit_its_batch() -> None:
 
     assert refusal(answer()) == "The answer has neither results nor a refusal."
     assert refusal(answer("0", "0")) == refusal(answer("1")) == "The answer has results of other programs."
-    assert refusal(answer(*["0"] * (MAX_BATCH + 1))) == "The answer is not JSON, or not that of a batch."
+    assert refusal(answer(*["0"] * (MAX_SHARE + 1))) == "The answer is not JSON, or not that of a batch."
     assert refusal(answer("0", seconds=-1)) == "The answer is not JSON, or not that of a batch."
     assert [result.id for result in read(answer("1"), "0", "1").results] == ["1"]

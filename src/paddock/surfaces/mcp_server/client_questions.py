@@ -37,14 +37,20 @@ from mcp_types import (
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock.foundation.cancellation import cancel_all
 from paddock.gate.approvals import Asker, ClientAsker
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
 from paddock.model.outcome import OnConsole
 from paddock.surfaces.mcp_server.list_changes import call_at_session_end, read_session_id
-from paddock.surfaces.mcp_server.pending_calls import CallWork, PendingCall, PendingCalls, find_run_to_fetch
+from paddock.surfaces.mcp_server.pending_calls import (
+    CallWork,
+    PendingCall,
+    PendingCalls,
+    end_calls,
+    find_run_to_fetch,
+    run_alone,
+)
 from paddock.surfaces.mcp_server.toolbox import Inquire, McpCaller, ToolAnswer
 
 Context = ServerRequestContext[Any, Any]
@@ -204,7 +210,7 @@ class ElicitationRounds:
         self.wait_ms = wait_ms
         self._pending = pending
         self.waiting: dict[str, _Round[Any]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._begun: set[_Round[Any]] = set()
 
     async def call_tool(
         self,
@@ -222,9 +228,8 @@ class ElicitationRounds:
             return await current.wait_for_requests(on_console) or await self._pending.settle_call(current)
         inquire, client = create_direct_inquiry(context), read_client_id(context)
         if can_ask(context):
-            return await work(
-                McpCaller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True)
-            )
+            asker = create_asker(inquire, actor, client)
+            return await run_alone(work, McpCaller(actor, on_console, asker, inquire, present=True))
         if self._pending.add_client(client):
             call_at_session_end(context, self._pending.end_calls_of_client)
         return await self._pending.run_call(
@@ -247,7 +252,7 @@ class ElicitationRounds:
     async def close(self) -> None:
         """End all waiting work."""
         await self._pending.close()
-        await cancel_all(self._tasks)
+        await end_calls(self._begun)
 
     def _start_or_resume(
         self, context: Context, params: RepeatableParams, actor: str, work: CallWork[T]
@@ -255,8 +260,8 @@ class ElicitationRounds:
         """Start the work of a request. For a repeated request, continue the waiting work with its answers."""
         if params.request_state is None:
             begun = _Round(context, self, self._pending, actor, work)
-            self._tasks.add(begun.task)
-            begun.task.add_done_callback(self._tasks.discard)
+            self._begun.add(begun)
+            begun.task.add_done_callback(lambda _: self._begun.discard(begun))
             return begun
         current = self.waiting.pop(params.request_state, None)
         if current is None:
@@ -301,14 +306,14 @@ class _Round(PendingCall[T]):
         self._state = secrets.token_urlsafe(24)
         self._requests = requests
         waiting[self._state] = self
-        self.asking.set()
+        self.mark_asking()
         try:
             async with asyncio.timeout(self._rounds.wait_ms / 1000):
                 return await self._reply
         finally:
             self._requests = {}
             if waiting.pop(self._state, None) is not None:
-                self.task.cancel()
+                self.end()
 
     def deliver_answers(self, responses: InputResponses) -> None:
         """Continue the work with the answers to its questions; ignore all others."""
@@ -323,7 +328,7 @@ class _Round(PendingCall[T]):
         await self.wait_until_paused(listener)
         if not self._requests:
             return None
-        self.asking.clear()
+        self.mark_answered()
         requests = {
             key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
             for key, request in self._requests.items()
