@@ -9,7 +9,8 @@ Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
                           -> read_record, ledger_lines, verify_chain, verify
 
 A *replica* is a server that shares the store. It, or any other Paddock that uses the store, is a *node* there. The
-lines of a ledger travel in *chunks*. Not here: the drivers, workers and batches of programs on Ray
+lines of a ledger travel in *chunks*. Not here: the way of a request to the replica that owns a session
+(`surfaces/http_api/forwarding.py`), the drivers, workers and batches of programs on Ray
 (`surfaces/client/ray`), settings (`policy/settings/cluster.py`), and what opens all this for a server
 (`gate/cluster.py`).
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
     from paddock.gate.cluster_claims import PaddockClaims
     from paddock.gate.host_access import ConnectionWatch
-    from paddock.gate.host_calls import OnResult
+    from paddock.gate.program_calls import OnResult
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from paddock.foundation.fair_slots import Slot
     from paddock.gate.cluster_claims import RequestClaim
-    from paddock.gate.host_calls import OnResult
+    from paddock.gate.program_calls import OnResult
     from paddock.model.outcome import OnConsole
     from paddock.policy.redaction.outgoing import OnCall
     from paddock.record.output.recorder import OnOutput

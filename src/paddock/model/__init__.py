@@ -2,7 +2,7 @@
 
 Read `request`, `outcome` and `status` first; `base` is the base of all. In groups:
 
-    work        program, computation, tool, session, work_files, packages, languages, fields: what a request may ask for
+    work        program, computation, tool, session, work_files, requirements, languages, fields: what a request may ask for
     policy      limits, network, approval, sandbox
     results     process, artifact, starvation, outcome_html, capture
     names       ids, aliases, compat, host_names, addresses, urls

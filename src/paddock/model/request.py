@@ -14,7 +14,6 @@ from paddock.model.ids import mint_id
 from paddock.model.json_check import check_json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import NetworkRequest
-from paddock.model.packages import INSTALLERS, MAX_PACKAGES, Requirement, check_requirements
 from paddock.model.program import (
     ARGUMENT_BYTES,
     ARGUMENTS_BYTES,
@@ -28,6 +27,7 @@ from paddock.model.program import (
     OutputOptions,
     Runtime,
 )
+from paddock.model.requirements import INSTALLERS, MAX_PACKAGES, Requirement, check_requirements
 from paddock.model.session import Kernel, SessionHandle
 from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, Pattern, check_input_files
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paddock.gate.gate import is_listed_instead_of_asked
-from paddock.gate.host_calls import MAX_KEPT_CHARS, Plan
+from paddock.gate.program_calls import MAX_KEPT_CHARS, Plan
 from paddock.gate.work import KINDS, kind_of
 from paddock.model.limits import Calls, Grants
 from paddock.model.outcome import Decision, PlannedCall

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from paddock.model.canonical import canonical
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Status
-from paddock.model.packages import INSTALLERS, Installer, PackageEnvironment
+from paddock.model.requirements import INSTALLERS, Installer, PackageEnvironment
 
 on_progress: ContextVar[Callable[[str], None] | None] = ContextVar("on_progress", default=None)
 """Receives one line for each step of an installation, which the command line prints on standard error. Must not

@@ -16,7 +16,7 @@ from paddock.engines.packages.registries import NodeRegistries
 from paddock.engines.packages.store import Staging, TreeError, take_tree
 from paddock.model.base import count
 from paddock.model.outcome import Status
-from paddock.model.packages import LOCK_FILE, PACKAGE_FILE, split_node
+from paddock.model.requirements import LOCK_FILE, PACKAGE_FILE, split_node
 
 _DEPENDENCIES = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
 _MANIFEST_FIELDS = ("name", "version", "overrides", "engines", *_DEPENDENCIES)

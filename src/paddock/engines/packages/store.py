@@ -29,7 +29,7 @@ from paddock.engines.packages.interface import PackagesError
 from paddock.foundation.files import is_ours, read_bounded, replace_file
 from paddock.foundation.own_files import open_own
 from paddock.model.limits import MIB
-from paddock.model.packages import PackageEnvironment
+from paddock.model.requirements import PackageEnvironment
 
 FORMAT_VERSION = 1
 """Part of every key; another layout or another way of installing needs another number."""

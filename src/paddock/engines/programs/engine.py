@@ -48,8 +48,8 @@ from paddock.engines.programs.workdir import (
 )
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.packages import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.model.process import ProcessGrants, ProcessResult
+from paddock.model.requirements import INSTALLERS, read_script_metadata, satisfies_python
 from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:

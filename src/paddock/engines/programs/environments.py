@@ -28,7 +28,7 @@ from paddock.engines.programs.toolchain import (
     reachable,
     use,
 )
-from paddock.model.packages import INSTALLERS
+from paddock.model.requirements import INSTALLERS
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.recipes import Recipe
 from paddock.policy.settings.schema import RuntimeSettings

@@ -23,7 +23,7 @@ from paddock.engines.programs.running_task import PreparedToolchain
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain, ToolchainSearch, UnusableError
 from paddock.engines.programs.toolchain_cache import Toolchains
-from paddock.model.packages import LOCK_FILE, PACKAGE_FILE
+from paddock.model.requirements import LOCK_FILE, PACKAGE_FILE
 from paddock.model.texts import install_command
 
 _MODULES = "node_modules"

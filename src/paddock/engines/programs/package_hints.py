@@ -14,7 +14,7 @@ from paddock.engines.programs.environments import ENVIRONMENT_KEY, REQUEST_READ_
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import Toolchain
 from paddock.model.late_pattern import compile_late
-from paddock.model.packages import INSTALLERS, Installer
+from paddock.model.requirements import INSTALLERS, Installer
 
 _COMMANDS: dict[Installer, re.Pattern[str]] = {
     "uv": compile_late(

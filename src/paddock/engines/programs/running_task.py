@@ -34,7 +34,7 @@ from paddock.model.texts import ESCAPED_LINE_ENDS, FENCED, has_escaped_line_ends
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import SandboxSlot
-    from paddock.model.packages import PackageEnvironment
+    from paddock.model.requirements import PackageEnvironment
 
 MIN_RUN_MS = 1000
 """Minimum time left to start a compiled program, in milliseconds."""

@@ -3,6 +3,6 @@
 `config` is the format of the servers files, and `confinement` that of a part of an entry. `result` has the values that
 all parts share, `pins` the definitions that a person approved, and `typescript` shows a tool. `local_server` are
 functions of the caller as tools, `person` answers a server's questions, `output` reads what a server writes.
-The heart is `calls` (start at `hub`); `auth` logs in, `catalog` searches. Who may call which
-server is in `gate/work/server_call.py` (grants) and `policy/decisions/rules.py`.
+The heart is `calls` (start at `hub`); `auth` logs in, `catalog` searches. Who may call what
+is in `gate/work/server_call` (grants) and `policy/decisions` (rules).
 """

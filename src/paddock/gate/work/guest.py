@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
 from paddock.engines.javascript.task import GuestTask
 from paddock.foundation.large_json import run_in_slices
-from paddock.gate.host_calls import HostCalls
+from paddock.gate.program_calls import ProgramCalls
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.ends import CANCELLED
 from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
@@ -169,7 +169,7 @@ class GuestPrograms(Kind[GuestRun]):
             actor=request.actor,
             slot=watchers.slot,
         )
-        calls = HostCalls(
+        calls = ProgramCalls(
             context.carry_out_child,
             context.make_tool_run,
             request,
@@ -213,7 +213,7 @@ def _encode(source: str) -> bytes:
     return source.encode("utf-8", "surrogatepass")
 
 
-async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
+async def _add_hint(result: RawResult, work: GuestRun, calls: ProgramCalls) -> RawResult:
     """Return a result. If the program failed at a wrong tool name, its hint shows the right one."""
     from paddock.engines.javascript.hints import calls_missing_tool, find_called_names
 

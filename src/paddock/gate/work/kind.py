@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
     from paddock.gate.guest_service import GuestService
     from paddock.gate.host_access import ConnectionWatch
-    from paddock.gate.host_calls import OnResult
+    from paddock.gate.program_calls import OnResult
     from paddock.gate.program_service import ProgramService
     from paddock.gate.script_tool_service import Scripts
     from paddock.gate.servers import ServerService

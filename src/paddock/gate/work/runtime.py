@@ -23,7 +23,7 @@ from paddock.model.session import NEW, name_session
 from paddock.model.work_files import InputFile
 from paddock.policy.decisions import rules
 from paddock.policy.decisions.kinds import FindExecutables, Judgement
-from paddock.policy.decisions.packages import list_package_questions, may_name_packages
+from paddock.policy.decisions.package_requests import list_package_questions, may_name_packages
 from paddock.policy.decisions.programs import add_defaults, check_read_only, judge_program, match_program
 from paddock.policy.decisions.workdir import WorkdirError, resolve_cwd
 from paddock.policy.settings.rules import Rule

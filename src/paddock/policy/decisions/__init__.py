@@ -3,7 +3,7 @@
 `decision` is the heart. `kinds` is the interface to a kind of work, whose `judge` (`gate/work`) calls the module here:
 
     guests         programs in V8, and the limits of calls of servers and of the SDK
-    programs       programs in other languages, with `environment`, `network`, `packages` and `workdir`
+    programs       programs in other languages, with `environment`, `network`, `package_requests` and `workdir`
     script_tools   script tools
 
 `rules` matches `[[policy.rule]]`, `question_texts` shows a request to a person, `effects` lists what a decision permits

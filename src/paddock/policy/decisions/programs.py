@@ -14,7 +14,7 @@ from paddock.model.program import ACCESSES, Executables, ProgramGrants, ProgramL
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.decisions.kinds import FindExecutables, Reason
 from paddock.policy.decisions.network import check_hosts, grant_hosts
-from paddock.policy.decisions.packages import add_own_packages, check_packages
+from paddock.policy.decisions.package_requests import add_own_packages, check_packages
 from paddock.policy.decisions.workdir import is_confined
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings

@@ -19,7 +19,6 @@ from paddock.model.fields import make_work
 from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.packages import needs_own_folder
 from paddock.model.program import (
     CODE_CHARS,
     MAX_ARGUMENTS,
@@ -29,6 +28,7 @@ from paddock.model.program import (
     OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.requirements import needs_own_folder
 from paddock.policy.settings.schema import RuntimeSettings, Settings
 from paddock.surfaces.cli import completions, options, streams
 from paddock.surfaces.cli.failure import (

@@ -13,8 +13,8 @@ from paddock.engines.packages.store import Store, StoreEntry
 from paddock.model.base import Json, count
 from paddock.model.limits import MIB
 from paddock.model.outcome import Status
-from paddock.model.packages import INSTALLERS
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.requirements import INSTALLERS
 from paddock.policy.settings.loader import load
 from paddock.policy.settings.packages import PackageSettings
 from paddock.surfaces.cli import options

@@ -17,9 +17,9 @@ from paddock.model.errors import RequestError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
-from paddock.model.packages import needs_own_folder
 from paddock.model.program import Access
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
+from paddock.model.requirements import needs_own_folder
 from paddock.model.session import NEW, Kernel, SessionInfo, is_handle
 from paddock.model.tool import ToolEnd
 from paddock.model.work_files import InputFile

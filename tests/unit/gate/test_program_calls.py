@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.engines.javascript.task import HostReply
-from paddock.gate.host_calls import HostCalls
+from paddock.gate.program_calls import ProgramCalls
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import (
     CallRecord,
@@ -52,7 +52,7 @@ def calls(said, result, *, after=None, parent=PARENT):
         said.append("recorded")
         return after or Outcome(id=request.id, decision=Decision(allowed=True), **vars(result))
 
-    return HostCalls(carry_out, lambda _: None, parent, "run", said.append)
+    return ProgramCalls(carry_out, lambda _: None, parent, "run", said.append)
 
 
 def call(made, said, *, raw=False):
@@ -110,7 +110,7 @@ def test_a_call_is_a_request_of_its_own_that_may_do_no_more_than_its_program():
 
     for root in (None, "00"):
         parent = PARENT.model_copy(update={"root": root, "actor": "ada", "depth": 3, "jit": True})
-        made = HostCalls(carry_out, lambda _: None, parent, "read_only")
+        made = ProgramCalls(carry_out, lambda _: None, parent, "read_only")
         asyncio.run(made.call("s", "t", {"a": 1}, lambda _: None, raw=True))
         [request] = asked
         assert request == ExecutionRequest(
@@ -135,7 +135,7 @@ def test_a_method_is_a_request_of_its_own_that_may_do_no_more_than_its_program(r
         return GOOD
 
     parent = PARENT.model_copy(update={"root": root, "actor": "ada", "depth": 3, "jit": True})
-    made = HostCalls(carry_out, lambda _: None, parent, "dry_run")
+    made = ProgramCalls(carry_out, lambda _: None, parent, "dry_run")
     asyncio.run(made.sdk("vault.get", ["k"], replies.append))
     [request] = asked
     assert request == ExecutionRequest(
@@ -181,7 +181,7 @@ def test_a_method_that_brings_no_result_is_told_as_an_error(result, error):
     async def carry_out(_request, _):
         return result
 
-    made = HostCalls(carry_out, lambda _: None, PARENT, "run")
+    made = ProgramCalls(carry_out, lambda _: None, PARENT, "run")
     asyncio.run(made.sdk("vault.get", ["k"], replies.append))
     assert replies == [HostReply(result.status, error={**error, "status": result.status.value})]
 
@@ -192,14 +192,14 @@ def test_a_rehearsed_method_is_in_the_plan_and_an_unrecorded_one_is_not_run():
     async def carry_out(_request, _):
         return RawResult(status=Status.OK, value=1, has_value=True, planned=(PLANNED,))
 
-    made = HostCalls(carry_out, lambda _: None, PARENT, "dry_run")
+    made = ProgramCalls(carry_out, lambda _: None, PARENT, "dry_run")
     asyncio.run(made.sdk("vault.get", ["k"], replies.append))
     assert (made.plan.calls, replies) == ((PLANNED,), [HostReply(Status.OK, value=1)])
 
     async def fails(_request, _):
         raise LedgerError("full")
 
-    asyncio.run(HostCalls(fails, lambda _: None, PARENT, "run").sdk("vault.get", ["k"], replies.append))
+    asyncio.run(ProgramCalls(fails, lambda _: None, PARENT, "run").sdk("vault.get", ["k"], replies.append))
     error = {"name": "Error", "message": "the call cannot be recorded, so it was not made"}
     assert replies[1:] == [HostReply(Status.ERROR, error=error)]
 
@@ -249,7 +249,7 @@ def test_a_call_by_an_alias_is_reported_by_the_name_of_the_tool(said, result, re
         on_result(result)
         return result
 
-    made = HostCalls(
+    made = ProgramCalls(
         carry_out,
         lambda _: None,
         PARENT,

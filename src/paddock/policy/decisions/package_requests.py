@@ -1,8 +1,12 @@
-"""Decide on the packages of a program: those that it is given, and those that it names itself."""
+"""Decide whether a program may have packages: those that it is given, and those that it names itself.
+
+What network their installer gets is the setting `packages.network`: see `engines/packages/installation.py`, `hosts.py`.
+"""
 
 from collections.abc import Iterator
 
-from paddock.model.packages import (
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.requirements import (
     INSTALLERS,
     PACKAGE_FILE,
     check_requirements,
@@ -10,7 +14,6 @@ from paddock.model.packages import (
     read_package_file,
     read_script_metadata,
 )
-from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy.decisions.kinds import Reason
 from paddock.policy.settings.packages import PackageSettings
 

@@ -69,7 +69,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class HostCalls:
+class ProgramCalls:
     """The calls of one program. Each becomes a child of its request `parent`."""
 
     carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]
