@@ -13,9 +13,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from paddock.engines.programs.task import ProgramTask, Sink, Sinks
 from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError
-from paddock.gate.host_access import ConnectionWatch, HostAccess, HostTurn, RequestHosts
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
 from paddock.model.limits import KIB, MIB
@@ -29,7 +27,9 @@ from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
     from paddock.engines.programs.engine import RuntimeEngine
+    from paddock.engines.programs.task import ProgramTask, Sink
     from paddock.engines.sessions.programs import ProgramSession, ProgramSessions
+    from paddock.gate.host_access import ConnectionWatch, HostAccess, RequestHosts
     from paddock.gate.watchers import Watchers
     from paddock.model.artifact import RunFacts
     from paddock.record.output.artifacts import Artifacts
@@ -189,13 +189,16 @@ class ProgramService:
         work: RuntimeRun,
         decision: Decision,
         watchers: "Watchers",
-        watch: ConnectionWatch,
+        watch: "ConnectionWatch",
     ) -> RawResult:
         """Run an admitted program and return its result; `watch` asks about and records its connections.
 
         Secrets are removed from everything that it returns or reports, except for `on_raw_stdout`. Raises EngineError
         when nothing ran.
         """
+        from paddock.engines.programs.task import Sinks  # most requests run no program
+        from paddock.gate.host_access import HostTurn, RequestHosts
+
         hosts = RequestHosts(watch)
         try:
             task = await self._prepare_task(
@@ -260,12 +263,14 @@ class ProgramService:
         request: ExecutionRequest,
         work: RuntimeRun,
         decision: Decision,
-        hosts: RequestHosts,
+        hosts: "RequestHosts",
         *,
         has_listener: bool,
-    ) -> ProgramTask:
+    ) -> "ProgramTask":
         """Return the task of a program. Raises ArtifactError, ValueError, and WorkdirError for its directory."""
         from paddock.engines.programs.recipe import recipes
+        from paddock.engines.programs.task import ProgramTask
+        from paddock.gate.host_access import HostAccess
 
         terms = decision.program
         assert terms is not None
@@ -364,7 +369,7 @@ def _refuse_program(error: Exception) -> RawResult:
     )
 
 
-def _tee(record: Sink, also: Sink | None) -> Sink:
+def _tee(record: "Sink", also: "Sink | None") -> "Sink":
     """Return a sink that passes output to both sinks."""
     if also is None:
         return record

@@ -8,7 +8,7 @@ Read `request`, `outcome` and `status` first; `base` is the base of all. In grou
     results     process, artifact, starvation, outcome_html, capture
     names       ids, aliases, compat, host_names, addresses, urls
     JSON        json_check, json_meter, nesting, numbers, canonical
-    texts       texts, errors, printable, invisible, path_privacy
+    texts       texts, errors, printable, invisible, path_privacy, late_pattern
 
 Not here: anything that reads a file, a clock or a socket.
 """
