@@ -36,6 +36,7 @@ _AT_A_TIME = 4
 def measure(scale: Scale) -> list[Line]:
     with asyncio.Runner() as runner, _sandboxes(runner) as sandboxes:
         lines = _starts(runner, sandboxes, scale)
+        lines.append(_own_network(runner, sandboxes["namespaces"], scale))
         lines += _throughput_of_bare(scale.of(100, 5))
         for tier, sandbox in sandboxes.items():
             lines += runner.run(_throughput(tier, sandbox, scale.of(100, 5)))
@@ -56,17 +57,17 @@ def _sandboxes(runner: asyncio.Runner) -> Generator[dict[Tier, KernelSandbox]]:
             runner.run(sandbox.close())
 
 
-async def _run(sandbox: KernelSandbox) -> float:
+async def _run(sandbox: KernelSandbox, grants: ProcessGrants = _GRANTS) -> float:
     started = time.perf_counter()
-    result = await sandbox.run([_TRUE], _GRANTS, _LIMITS)
+    result = await sandbox.run([_TRUE], grants, _LIMITS)
     spent = time.perf_counter() - started
     assert result.status is Status.OK, result
     return spent * 1000
 
 
-async def _cold(sandbox: KernelSandbox) -> float:
+async def _cold(sandbox: KernelSandbox, grants: ProcessGrants = _GRANTS) -> float:
     await asyncio.sleep(_REST_S)
-    return await _run(sandbox)
+    return await _run(sandbox, grants)
 
 
 async def _measure_prepared(sandbox: KernelSandbox) -> float:
@@ -100,6 +101,18 @@ def _starts(runner: asyncio.Runner, sandboxes: dict[Tier, KernelSandbox], scale:
         )
         for name, values in figures.items()
     ]
+
+
+def _own_network(runner: asyncio.Runner, sandbox: KernelSandbox, scale: Scale) -> Line:
+    grants = ProcessGrants(network="loopback")
+    runner.run(_run(sandbox, grants))
+    contenders = {
+        "none": lambda: runner.run(_cold(sandbox)),
+        "loopback": lambda: runner.run(_cold(sandbox, grants)),
+    }
+    figures = interleaved(contenders, scale.of(60, 3))
+    more = median(own - none for own, none in zip(figures["loopback"], figures["none"], strict=True))
+    return Line("namespaces, cold: a network of its own (`loopback`) adds, p50", more, "ms", at_most(0.3))
 
 
 def _throughput_of_bare(each: int) -> list[Line]:

@@ -9,6 +9,7 @@ from threading import Timer
 from typing import NamedTuple
 
 import pytest
+from tests.support.golden import check_golden
 from tests.support.processes import PATIENCE_S
 
 _REPORT = """
@@ -111,6 +112,30 @@ def test_a_script_loads_what_it_needs(tmp_path: Path, name: str) -> None:
     assert start.modules & (LIBRARIES | ROOMS) == set()
     assert start.settings == []
     assert start.early == [["prestart_fork_server", "guest"], ["prestart_parse_worker"]]
+
+
+STARTS = {
+    "version": ("--version",),
+    "run": ("run", "./hello.js"),
+    "exec": ("exec", "shell", "-c", ":"),
+}
+
+
+def test_what_each_start_loads_is_listed(tmp_path: Path) -> None:
+    """A module that comes to a start costs every run of it: add it to the list knowingly, or import it later."""
+    (tmp_path / "hello.js").write_text("console.log(1)")
+    shown = [sys.executable, "-c", "import json, sys, paddock; print(json.dumps(sorted(sys.modules)))"]
+    done = subprocess.run(shown, capture_output=True, text=True, check=True, env={}, timeout=PATIENCE_S)
+    loaded = {"import paddock": set(json.loads(done.stdout))}
+    loaded |= {name: started(tmp_path, *arguments).modules for name, arguments in STARTS.items()}
+    check_golden("starts", {name: list_modules(modules) for name, modules in loaded.items()})
+
+
+def list_modules(modules: set[str]) -> list[str]:
+    """Return modules of Paddock, and the names of other packages: the standard library is not the same everywhere."""
+    own = {name for name in modules if name.partition(".")[0] == "paddock"}
+    found = {name.partition(".")[0] for name in modules - own} - sys.stdlib_module_names
+    return sorted(own | {name for name in found if not name.startswith("_")})
 
 
 def test_a_script_that_was_read_before_needs_no_reader(tmp_path: Path) -> None:

@@ -44,8 +44,6 @@ from paddock.gate.audit_facts import (
     server_connection_facts,
     wait_facts,
 )
-from paddock.gate.host_access import ConnectionWatch
-from paddock.gate.program_calls import OnResult
 from paddock.gate.watchers import Listeners, Watchers
 from paddock.gate.work import KINDS, kind_of
 from paddock.gate.work.ends import CANCELLED
@@ -67,6 +65,8 @@ from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
     from paddock.gate.cluster_claims import PaddockClaims
+    from paddock.gate.host_access import ConnectionWatch
+    from paddock.gate.program_calls import OnResult
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,
@@ -207,7 +207,7 @@ class Gate:
             self.on_end(request, outcome)
         return outcome
 
-    async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
+    async def _carry_out_child(self, request: ExecutionRequest, on_result: "OnResult") -> RawResult:
         """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
         end = await self._carry_out(request, Watchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
@@ -269,8 +269,9 @@ class Gate:
         """Return what answers the questions that a server asks during a call."""
         return partial(self.approvals.pass_on_question, CallContext.from_request(request), server)
 
-    def _watch_connections(self, request: ExecutionRequest) -> ConnectionWatch:
+    def _watch_connections(self, request: ExecutionRequest) -> "ConnectionWatch":
         """Return what asks about and records the connections of a program to hosts."""
+        from paddock.gate.host_access import ConnectionWatch
 
         def record(connection: Connection) -> Connection:
             shown = self._hide_secrets(connection)
@@ -281,8 +282,9 @@ class Gate:
         clock = self.approvals.clock_of(request)
         return ConnectionWatch(clock, ask, record, self._network, self.engines.sdk.find_secret)
 
-    def watch_server(self, server: str) -> ConnectionWatch:
+    def watch_server(self, server: str) -> "ConnectionWatch":
         """Return what records the connections of a confined server. They belong to no request: no question is asked."""
+        from paddock.gate.host_access import ConnectionWatch
 
         def record(connection: Connection) -> Connection:
             shown = self._hide_secrets(connection)

@@ -16,18 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from platformdirs import user_cache_path
 
 from paddock.confinement.sandbox.child.landlock import read_abi_version
-from paddock.engines.javascript import parse_cache
-from paddock.engines.javascript.engine import GuestEngine
-from paddock.engines.javascript.launch import Launcher
-from paddock.engines.javascript.parse import Parser
-from paddock.engines.javascript.pool import WorkerPool
 from paddock.engines.sdk.events import Events
 from paddock.engines.sdk.service import Services, SessionFacts
 from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.fair_slots import FairSlots
 from paddock.foundation.forced_exit import do_before
-from paddock.gate.confined_servers import ConfinedServers
 from paddock.gate.gate import Engines, Gate
+from paddock.gate.guest_service import GuestService
 from paddock.gate.processes import Processes, own_directories, own_files
 from paddock.gate.program_service import ProgramService
 from paddock.gate.script_tool_service import Scripts
@@ -45,8 +40,9 @@ from paddock.record.ledger.writer import Ledger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from paddock.confinement.sandbox.protocol import Sandbox
+    from paddock.confinement.sandbox.protocol import GuardingSandbox, Sandbox
     from paddock.confinement.sandbox.state_paths import StateFile
+    from paddock.engines.javascript.launch import Launcher
     from paddock.engines.packages.service import Packages
     from paddock.engines.programs.engine import RuntimeEngine
     from paddock.engines.sdk.commands import Commands
@@ -54,6 +50,8 @@ if TYPE_CHECKING:
     from paddock.engines.sessions.programs import ProgramSessions
     from paddock.gate.approvals import Asker
     from paddock.gate.cluster import Cluster
+    from paddock.gate.confined_servers import ConfinedServers
+    from paddock.gate.host_access import ConnectionWatch
     from paddock.record.output.backends import ArtifactStore
     from paddock.record.telemetry.instrument import Instrumentation
     from paddock.record.telemetry.metrics import Metrics
@@ -129,10 +127,21 @@ def _make_commands(
     return Commands(settings.sdk.commands, os.environ, processes.open_sandbox, secret)
 
 
+def _make_confined(
+    settings: Settings,
+    workspace: Path,
+    sandbox: "Callable[[], Awaitable[GuardingSandbox]]",
+    watch: "Callable[[str], ConnectionWatch]",
+) -> "ConfinedServers":
+    from paddock.gate.confined_servers import ConfinedServers
+
+    return ConfinedServers(settings, workspace, sandbox, watch)
+
+
 def _watch_paddock(
     settings: Settings,
     servers: ServerService,
-    guest: GuestEngine,
+    guests: GuestService,
     programs: ProgramService,
     output: OutputStore,
     *,
@@ -145,12 +154,12 @@ def _watch_paddock(
     from paddock.record.telemetry.observed_sink import Sources
 
     def waiting() -> int:
-        return guest.waiting + programs.waiting
+        return guests.waiting + programs.waiting
 
     sources = Sources(
         servers.tellable_names,
         waiting,
-        lambda: guest.workers,
+        lambda: guests.workers,
         lambda: servers.running_count,
         output.artifacts,
     )
@@ -233,7 +242,7 @@ async def open_paddock(
     settings: Settings,
     workspace: Path,
     *,
-    launcher: Launcher | None = None,
+    launcher: "Launcher | None" = None,
     asker: "Asker | None" = None,
     metrics: "Metrics | None" = None,
     compatible: bool = False,
@@ -251,9 +260,8 @@ async def open_paddock(
     """
     _check_start(settings, workspace)
     with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
-        launcher = launcher or Launcher()
-        pool = WorkerPool(launcher, spares=settings.guest.spare_workers)
-        parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
+        slots = FairSlots() if server is None else server.slots
+        guests = GuestService(settings.guest, slots, launcher)
         secrets = KnownSecrets()
         servers = ServerService(settings, workspace, secrets.learn, parts.local)
         kept_by = [settings] if server is None else [settings, server.settings]
@@ -265,10 +273,8 @@ async def open_paddock(
         processes = Processes(settings, own, list_files, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
-        closing = [processes.close, servers.close, pool.close, parser.close]
+        closing = [processes.close, servers.close, guests.close]
         try:
-            slots = FairSlots() if server is None else server.slots
-            guest = GuestEngine(pool, parser, settings.guest.max_workers, slots)
             output = OutputStore(settings, outgoing.output, parts.artifacts)
             engine = partial(_make_engine, settings, processes, "" if server is None else server.user)
             mark = "" if cluster is None else cluster.node.mark
@@ -286,8 +292,8 @@ async def open_paddock(
                 *(commands, outgoing.json, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
-            engines = Engines(guest, servers, programs, scripts, services, output.results)
-            watch = _watch_paddock(settings, servers, guest, programs, output, metrics=metrics)
+            engines = Engines(guests, servers, programs, scripts, services, output.results)
+            watch = _watch_paddock(settings, servers, guests, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger
             claims = None
             if cluster is not None:
@@ -296,7 +302,9 @@ async def open_paddock(
                 claims = PaddockClaims(cluster, settings)
             gate = Gate(settings, sink, engines, outgoing, asker, claims=claims)
             flowing.execute = gate.execute
-            servers.confined = ConfinedServers(settings, workspace, processes.open_sandbox, gate.watch_server)
+            servers.make_confined = partial(
+                _make_confined, settings, workspace, processes.open_sandbox, gate.watch_server
+            )
             servers.take_tools(outgoing.text)
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.on_end

@@ -13,10 +13,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from paddock.confinement.sandbox.protocol import ByteSink
-from paddock.engines.programs.task import ProgramTask, Sinks
 from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError
-from paddock.gate.host_access import ConnectionWatch, HostAccess, HostTurn, RequestHosts
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
 from paddock.model.limits import KIB, MIB
@@ -29,8 +26,11 @@ from paddock.policy.decisions.workdir import resolve_cwd
 from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
+    from paddock.confinement.sandbox.protocol import ByteSink
     from paddock.engines.programs.engine import RuntimeEngine
+    from paddock.engines.programs.task import ProgramTask
     from paddock.engines.sessions.programs import ProgramSession, ProgramSessions
+    from paddock.gate.host_access import ConnectionWatch, HostAccess, RequestHosts
     from paddock.gate.watchers import Watchers
     from paddock.model.artifact import RunFacts
     from paddock.record.output.artifacts import Artifacts
@@ -190,13 +190,16 @@ class ProgramService:
         work: RuntimeRun,
         decision: Decision,
         watchers: "Watchers",
-        watch: ConnectionWatch,
+        watch: "ConnectionWatch",
     ) -> RawResult:
         """Run an admitted program and return its result; `watch` asks about and records its connections.
 
         Secrets are removed from everything that it returns or reports, except for `on_raw_stdout`. Raises EngineError
         when nothing ran.
         """
+        from paddock.engines.programs.task import Sinks  # most requests run no program
+        from paddock.gate.host_access import HostTurn, RequestHosts
+
         hosts = RequestHosts(watch)
         try:
             task = await self._prepare_task(
@@ -261,12 +264,14 @@ class ProgramService:
         request: ExecutionRequest,
         work: RuntimeRun,
         decision: Decision,
-        hosts: RequestHosts,
+        hosts: "RequestHosts",
         *,
         has_listener: bool,
-    ) -> ProgramTask:
+    ) -> "ProgramTask":
         """Return the task of a program. Raises ArtifactError, ValueError, and WorkdirError for its directory."""
         from paddock.engines.programs.recipe import recipes
+        from paddock.engines.programs.task import ProgramTask
+        from paddock.gate.host_access import HostAccess
 
         terms = decision.program
         assert terms is not None
@@ -365,7 +370,7 @@ def _refuse_program(error: Exception) -> RawResult:
     )
 
 
-def _tee(record: ByteSink, also: ByteSink | None) -> ByteSink:
+def _tee(record: "ByteSink", also: "ByteSink | None") -> "ByteSink":
     """Return a sink that passes output to both sinks."""
     if also is None:
         return record

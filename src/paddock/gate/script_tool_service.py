@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.foundation.files import read_bounded
-from paddock.gate.host_access import ConnectionWatch, HostAccess, RequestHosts
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ToolNotFound
 from paddock.model.limits import SCRIPT_BYTES
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from paddock.engines.programs.toolchain_cache import Toolchains
     from paddock.engines.script_tools.engine import NoCommand, ToolCommand, ToolEngine
     from paddock.engines.script_tools.library import ScriptTool, ToolLibrary
+    from paddock.gate.host_access import ConnectionWatch
     from paddock.model.process import ProcessGrants
     from paddock.policy.settings.recipes import Recipe
 
@@ -140,13 +140,14 @@ class Scripts:
         return self._engine.check(tool, work)
 
     async def run_tool(
-        self, request: ExecutionRequest, work: ToolRun, decision: Decision, watch: ConnectionWatch
+        self, request: ExecutionRequest, work: ToolRun, decision: Decision, watch: "ConnectionWatch"
     ) -> RawResult:
         """Run an allowed tool and return its result; `watch` asks about and records its connections.
 
         Raises EngineError when nothing ran.
         """
         from paddock.engines.script_tools.engine import ToolTask
+        from paddock.gate.host_access import HostAccess, RequestHosts
 
         assert decision.tool is not None
         try:

@@ -62,8 +62,8 @@ class ServerService:
         self._contents: dict[Path, bytes | OSError] = {}
         self._hub: Hub | None = None
         self.used = False
-        self.confined: ConfinedServers | None = None
-        """Starts the servers that are confined; None until there is a sandbox."""
+        self.make_confined: Callable[[], ConfinedServers] | None = None
+        """Makes what starts the servers that are confined; None until there is a sandbox."""
 
     @cached_property
     def config(self) -> "ServersConfig":
@@ -122,9 +122,14 @@ class ServerService:
         """Confine a server as `confine` says, whatever its entry says. Call it before its first use."""
         self.servers_by_name[server.name] = replace(server, confine=confine)
 
+    @cached_property
+    def _confined(self) -> "ConfinedServers | None":
+        """Starts the servers that are confined."""
+        return self.make_confined() if self.make_confined is not None else None
+
     def list_connections(self, name: str) -> "tuple[Connection, ...]":
         """Return the connections of the last process of a confined server that have ended or were refused."""
-        turn = self.confined.turns.get(name) if self.confined is not None else None
+        turn = self._confined.turns.get(name) if self._confined is not None else None
         return turn.connections if turn is not None else ()
 
     def keep_config(self) -> None:
@@ -321,7 +326,7 @@ class ServerService:
                 checks=self.call_checks,
                 absent=self.config.absent,
                 logins=self.logins,
-                start_confined=self.confined.start if self.confined is not None else None,
+                start_confined=self._confined.start if self._confined is not None else None,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
                 answer_values=self._settings.answer_values,

@@ -2,12 +2,13 @@
 
 Read `request`, `outcome` and `status` first; `base` is the base of all. In groups:
 
-    work        program, computation, tool, session, work_files, requirements, languages, fields: what a request may ask for
+    work        program, computation, tool, session, work_files, requirements, languages, fields: what a request
+                may ask for
     policy      limits, network, approval, sandbox
     results     process, artifact, starvation, outcome_html, capture
     names       ids, aliases, compat, host_names, addresses, urls
     JSON        json_check, json_meter, nesting, numbers, canonical
-    texts       texts, errors, printable, invisible, path_privacy
+    texts       texts, errors, printable, invisible, path_privacy, late_pattern
 
 Not here: anything that reads a file, a clock or a socket.
 """

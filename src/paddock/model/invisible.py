@@ -7,9 +7,11 @@ that visible writing needs are kept: one selector after a symbol, joiners betwee
 
 import re
 
+from paddock.model.late_pattern import compile_late
+
 _SYMBOLS = r"#*0-9\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
 _JOINING = r"\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\ufb50-\ufdff\ufe70-\ufefc"
-_HIDDEN_PATTERN = re.compile(
+_HIDDEN_PATTERN = compile_late(
     r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     r"\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff]"

@@ -1,6 +1,5 @@
 """The network of a job: the rules on hosts, what they decide, and the connections that were made or refused."""
 
-import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Literal, NamedTuple, Self, cast, get_args
@@ -12,6 +11,7 @@ from paddock.model.addresses import MAX_PORT
 from paddock.model.approval import Effect
 from paddock.model.base import Value, WholeNumber
 from paddock.model.host_names import match_host, read_host_pattern
+from paddock.model.late_pattern import compile_late
 from paddock.model.limits import MIB, Maximum
 
 Network = Literal["none", "loopback", "hosts", "full"]
@@ -40,9 +40,9 @@ Hosts = Annotated[tuple[HostPattern, ...], Field(min_length=1, max_length=MAX_HO
 
 
 _METHOD_PATTERN = r"^[A-Z]{1,32}$"
-_HEADER_NAME_PATTERN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_HEADER_VALUE_PATTERN = re.compile(r"[!-~]([ -~]*[!-~])?")
-VAULT_PATTERN = re.compile(r"\$\{vault:([^}]*)\}")
+_HEADER_NAME_PATTERN = compile_late(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_HEADER_VALUE_PATTERN = compile_late(r"[!-~]([ -~]*[!-~])?")
+VAULT_PATTERN = compile_late(r"\$\{vault:([^}]*)\}")
 """A secret of the vault in the value of a header."""
 _OWN_HEADERS = frozenset(
     {

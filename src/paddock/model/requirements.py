@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field
 
+from paddock.model.late_pattern import compile_late
+
 MAX_PACKAGES = 100
 REQUIREMENT_CHARS = 1000
 
@@ -21,10 +23,10 @@ PACKAGE_FILE, LOCK_FILE = "package.json", "package-lock.json"
 """Input files of a program for Node.js that name its packages."""
 
 _METADATA_MARK = "# /// script"
-_METADATA_PATTERN = re.compile(r"(?m)^# /// script$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+_METADATA_PATTERN = compile_late(r"(?m)^# /// script$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 """Inline script metadata (PEP 723); the expression is the one of the specification."""
-_NODE_NAME_PATTERN = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*", re.IGNORECASE)
-_NODE_VERSIONS_PATTERN = re.compile(r"[A-Za-z0-9 .*+<>=^~|_-]*")
+_NODE_NAME_PATTERN = compile_late(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*", re.IGNORECASE)
+_NODE_VERSIONS_PATTERN = compile_late(r"[A-Za-z0-9 .*+<>=^~|_-]*")
 """Versions, ranges and tags. Addresses, paths, repositories and aliases have a colon or a slash."""
 
 

@@ -1,6 +1,7 @@
 """A job, or a host that it reaches, uses up time, memory, descriptors or traffic. Each is bounded; others go on."""
 
 import asyncio
+import os
 import resource
 import socket
 import struct
@@ -139,6 +140,39 @@ def test_an_endless_response_ends_at_the_limit_of_traffic():
         )
         assert (connection.verdict, connection.reason) == ("refused", reason)
         assert proxy.exchange(get(server.port)).endswith(f"Paddock: {reason}\n".encode())
+
+
+def test_an_endless_download_in_a_tunnel_ends_at_the_limit_of_traffic():
+    def flood(server, client):
+        while True:
+            client.sendall(bytes(65536))
+
+    with (
+        Server(flood) as server,
+        run_proxy(allow(HOST, server.port), limits={"max_bytes": 10_000_000}) as proxy,
+    ):
+        with proxy.open_tunnel(f"{HOST}:{server.port}") as client:
+            assert len(receive_all(client)) < 11_000_000
+        (connection,) = proxy.wait_for()
+        assert connection.verdict == "refused"
+        assert 10_000_000 <= connection.received_bytes < 12_000_000
+
+
+def test_what_a_program_sends_in_bulk_is_copied(monkeypatch):
+    """Its pages must not be held by a host that does not read."""
+
+    def splice(*_arguments, **_flags):
+        raise AssertionError("bytes of the program were spliced")
+
+    monkeypatch.setattr(os, "splice", splice)
+    data = bytes(4 * 1024 * 1024)
+    with Server(collect) as server, run_proxy(allow(HOST, server.port)) as proxy:
+        with proxy.open_tunnel(f"{HOST}:{server.port}") as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            assert receive_all(client) == b""
+        assert b"".join(server.received) == data
+        assert proxy.wait_for()[0].sent_bytes == len(data)
 
 
 def test_the_limit_of_traffic_is_for_all_connections_together():

@@ -5,7 +5,7 @@ Each request on a kept connection is decided. The connection to the host is kept
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import h11
 
@@ -23,7 +23,14 @@ from paddock.confinement.network.heads import (
     read_connect_target,
     read_request_head,
 )
-from paddock.confinement.network.streams import MAX_HEAD_BYTES, BadHeadError, ByteStream, IdleTimer
+from paddock.confinement.network.streams import (
+    CHUNK_BYTES,
+    MAX_HEAD_BYTES,
+    BadHeadError,
+    ByteStream,
+    IdleTimer,
+    SourceResetError,
+)
 from paddock.model.host_names import Authority
 from paddock.model.network import HTTP_PORT, HTTPS_PORT, HostDecision, HttpRequest
 from paddock.model.printable import make_printable
@@ -228,6 +235,7 @@ class ProxyExchange:
         self._job_side = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._host_side = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._has_answered = False
+        self._is_body_copied = False
 
     async def run(self) -> bool:
         """Forward both; return whether both connections can be used again.
@@ -255,8 +263,11 @@ class ProxyExchange:
             await asyncio.gather(upload, download, return_exceptions=True)
         self._client.unread(self._job_side.trailing_data[0])
         is_kept = self._job_side.our_state is self._job_side.their_state is h11.DONE
-        is_clean = self._host_side.our_state is self._host_side.their_state is h11.DONE
-        return is_whole and is_kept and is_clean and not self._host_side.trailing_data[0]
+        # The parser is never done with a copied body. Its own state shows whether the connection is to be kept.
+        has_ended = self._is_body_copied or (
+            self._host_side.their_state is h11.DONE and not self._host_side.trailing_data[0]
+        )
+        return is_whole and is_kept and has_ended and self._host_side.our_state is h11.DONE
 
     async def _forward_request(self) -> None:
         self._job_side.receive_data(self._head.raw)
@@ -323,6 +334,8 @@ class ProxyExchange:
                         self._host_side.receive_data(await self._receive_response())
                     case h11.Response():
                         await self._answer(self._make_response(event))
+                        if await self._copy_long_body(event):
+                            return
                     case h11.Data():
                         await self._answer(event)
                     case h11.EndOfMessage():
@@ -336,12 +349,41 @@ class ProxyExchange:
             message = f"{self._host.authority} does not answer in HTTP/1.1: {problem}"
             raise DialRefusedError(message, "unreachable") from None
 
+    async def _copy_long_body(self, response: h11.Response) -> bool:
+        """Copy a long body past both parsers if its length is known and nothing looks at it; return whether it was."""
+        received, _ = self._host_side.trailing_data
+        number = self._find_body_length(response)
+        left = number - len(received)
+        if left < CHUNK_BYTES or not isinstance(self._host, HostConnection):
+            return False
+        try:
+            await self._client.write(received)
+            await self._host.copy_exactly(self._client, left, splices=True)
+        except SourceResetError:
+            raise self._explain_cut("reset") from None
+        except EOFError:
+            raise self._explain_cut("ended") from None
+        # The parser takes anything with a length for a body that was sent without it (sendfile(2)).
+        self._job_side.send_with_data_passthrough(h11.Data(data=cast("bytes", range(number))))
+        self._job_side.send(h11.EndOfMessage())
+        self._is_body_copied = True
+        return True
+
+    def _find_body_length(self, response: h11.Response) -> int:
+        """Return the length of a body that its head gives (RFC 9112, 6.3); 0 if there is no body, or another end."""
+        header = dict(response.headers)
+        has_none = self._head.method == b"HEAD" or response.status_code in (204, 304)
+        return 0 if has_none or b"transfer-encoding" in header else int(header.get(b"content-length", 0))
+
+    def _explain_cut(self, what: str) -> DialRefusedError:
+        message = f"{self._host.authority} {what} the connection before the end of its answer"
+        return DialRefusedError(message, "unreachable")
+
     async def _receive_response(self) -> bytes:
         try:
             return await self._host.read()
         except ConnectionResetError:
-            message = f"{self._host.authority} reset the connection before the end of its answer"
-            raise DialRefusedError(message, "unreachable") from None
+            raise self._explain_cut("reset") from None
 
     def _make_response(self, response: h11.Response) -> h11.Response:
         dropped = HOP_BY_HOP

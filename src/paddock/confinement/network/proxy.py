@@ -26,6 +26,9 @@ async def open_proxy(listener: socket.socket, terms: ProxyTerms) -> AsyncGenerat
     No process of the job may have the listening socket. At the end, every connection is closed and reported.
     """
     listener.setblocking(False)
+    with contextlib.suppress(OSError):  # a kernel without a choice
+        # These connections never leave the machine. BBR, the default of some, paces what it sends with timers.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
     connector = Connector(terms)
     proxy = _Proxy(listener, terms, connector)
     accepting = asyncio.create_task(proxy.accept_connections())

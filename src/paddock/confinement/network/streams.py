@@ -2,14 +2,25 @@
 
 import asyncio
 import contextlib
+import errno
+import fcntl
+import os
 import re
 import socket
+import sys
 from collections.abc import Callable
 
 CHUNK_BYTES = 64 * 1024
 """Maximum size of one read, in bytes. Larger strings cost page faults: malloc would map memory for each of them."""
 _BUFFER_BYTES = 256 * 1024
 """Size of the buffer of a bulk transfer, in bytes."""
+_PIPE_BYTES = 1024 * 1024
+"""Size of the pipe of a bulk transfer, in bytes: the largest that every user may have (pipe(7))."""
+_MIN_SPLICED_BYTES = 256 * 1024
+"""Fewer bytes at once are copied. A pipe has a slot for each page, and small packets hold more memory than bytes: with
+this minimum, each page in a full pipe has 1 KiB."""
+_SPLICE_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
+_CANNOT_SPLICE = frozenset({errno.EAGAIN, errno.EINVAL, errno.ENOSYS, errno.EPERM})
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of the head of an HTTP message, in bytes."""
 _MAX_DROPPED_BYTES = 16 * 1024 * 1024
@@ -19,6 +30,10 @@ _BARE_LINE_FEED_PATTERN = re.compile(rb"(?<!\r)\n")
 
 class BadHeadError(Exception):
     """The head of an HTTP message is invalid or too long; the text says why and contains none of it."""
+
+
+class SourceResetError(ConnectionResetError):
+    """The peer from which bytes are copied has reset its connection."""
 
 
 class IdleTimer:
@@ -120,16 +135,86 @@ class ByteStream:
         await self._loop.sock_sendall(self._socket, data)
         self._on_write(len(data))
 
-    async def copy_to(self, target: "ByteStream") -> None:
-        """Copy everything to another stream until the end, and end that stream in this direction. Raises OSError."""
+    async def copy_to(self, target: "ByteStream", *, splices: bool = False) -> None:
+        """Copy everything to another stream until the end, and end that stream in this direction. Raises OSError.
+
+        With `splices`, the kernel moves the pages of bulk traffic instead.
+        """
+        await self._copy(target, sys.maxsize, splices=splices)
+        target.end_writing()
+
+    async def copy_exactly(self, target: "ByteStream", number: int, *, splices: bool = False) -> None:
+        """Copy the next `number` bytes to another stream. Raises OSError, and EOFError if the stream ends before."""
+        if await self._copy(target, number, splices=splices):
+            raise EOFError
+
+    async def _copy(self, target: "ByteStream", number: int, *, splices: bool) -> int:
+        """Copy at most so many bytes, and return how many are left at the end. Raises OSError."""
+        left = number
         if self._ahead:
-            await target.write(await self.read(len(self._ahead)))
+            data = await self.read(min(left, len(self._ahead)))
+            await target.write(data)
+            left -= len(data)
         buffer = memoryview(bytearray(_BUFFER_BYTES))
-        while received := await self._loop.sock_recv_into(self._socket, buffer):
+        while received := await self._receive_into(buffer[:left]):
             self._on_read(received)
             await target.write(buffer[:received])
+            left -= received
             await asyncio.sleep(0)  # calls on a socket that is ready do not let other tasks run
-        target.end_writing()
+            if splices and received >= CHUNK_BYTES:
+                left -= await self._splice_to(target, left)
+        return left
+
+    async def _receive_into(self, buffer: memoryview) -> int:
+        try:
+            return await self._loop.sock_recv_into(self._socket, buffer)
+        except ConnectionResetError:
+            raise SourceResetError from None
+
+    async def _splice_to(self, target: "ByteStream", number: int) -> int:
+        """Move at most so many bytes through a pipe (splice(2)) as long as they come in bulk, and if the kernel can.
+
+        Return how many. Raises OSError.
+        """
+        left = number
+        with contextlib.ExitStack() as stack:
+            try:
+                output, entry = ends = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+                for end in ends:
+                    stack.callback(os.close, end)
+                fcntl.fcntl(entry, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            except OSError:  # too many descriptors or pipes; copying needs neither
+                return 0
+            moved = _PIPE_BYTES
+            while moved >= _MIN_SPLICED_BYTES and (moved := self._read_into(entry, left)):
+                self._on_read(moved)
+                await target.write_from(output, moved)
+                left -= moved
+                await asyncio.sleep(0)
+        return number - left
+
+    def _read_into(self, pipe: int, max_bytes: int) -> int:
+        """Move what has arrived into a pipe, and return its number of bytes. Raises OSError."""
+        try:
+            return os.splice(self._socket.fileno(), pipe, min(max_bytes, _PIPE_BYTES), flags=_SPLICE_FLAGS)
+        except ConnectionResetError:
+            raise SourceResetError from None
+        except OSError as error:
+            if error.errno not in _CANNOT_SPLICE:
+                raise
+            return 0
+
+    async def write_from(self, pipe: int, number: int) -> None:
+        """Send bytes that are in a pipe. Raises OSError."""
+        left = number
+        while left:
+            try:
+                left -= os.splice(pipe, self._socket.fileno(), left, flags=_SPLICE_FLAGS)
+            except BlockingIOError:
+                rest = os.read(pipe, left)
+                await self._loop.sock_sendall(self._socket, rest)
+                left -= len(rest)
+        self._on_write(number)
 
     def end_writing(self) -> None:
         """Tell the peer that nothing more comes; it may still send."""

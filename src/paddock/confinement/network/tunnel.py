@@ -29,7 +29,7 @@ async def run_tunnel(client: ByteStream, host: HostConnection, timer: IdleTimer)
     BudgetSpentError, TimeoutError.
     """
     up = asyncio.create_task(_copy_up(client, host))
-    down = asyncio.create_task(host.copy_to(client))
+    down = asyncio.create_task(host.copy_to(client, splices=True))
     timer.restart()
     try:
         done, _ = await asyncio.wait((up, down), return_when=asyncio.FIRST_EXCEPTION)

@@ -40,6 +40,10 @@ _MAX_IDLE_SUPERVISORS = 16
 """Maximum number of supervisors kept without a job; starting one costs a millisecond."""
 _MAX_PREPARED_GRANTS = 8
 """Maximum sets of grants for which spare jails are kept. The least recently used set loses its own first."""
+_MAX_SPECS = 16
+"""Maximum number of jail specs that are kept for other jails."""
+_SPEC_AGE_S = 1.0
+"""Maximum age of such a spec, in seconds. Building one takes a tenth of this process's time for a program."""
 MAX_PAUSE_S = 0.05
 """Programs come in a row if one starts within this time after the end of another, in seconds."""
 
@@ -100,6 +104,8 @@ class KernelSandbox:
     _fork_server: ForkServerClient | None = None
     _idle: deque[SupervisorHandle] = field(default_factory=deque)
     _spare_jails: dict[_Key, deque[Jail]] = field(default_factory=dict)
+    _specs: dict[tuple[_Key, Path], tuple[float, JobSpec]] = field(default_factory=dict)
+    """Jail specs for the supervisor of a folder, each with the time until which it may be used."""
     _processes: set[RunningProcess] = field(default_factory=set)
     _known: dict[str, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
     """For each workspace that running jobs may write to: the file that they share, and the jobs."""
@@ -238,12 +244,18 @@ class KernelSandbox:
         self._note(key)
         while len(self._spare_jails.get(key, ())) < count:
             jail = await self._open_jail(grants)
-            self._prepare(jail, grants, limits)
+            self._prepare(jail, grants, limits, key)
             self._note(key).append(jail)
 
-    def _prepare(self, jail: Jail, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _prepare(
+        self, jail: Jail, grants: ProcessGrants, limits: ProcessLimits, key: _Key | None = None
+    ) -> None:
         try:
-            jail.prepare(self._build_jail_spec(grants, limits, jail.scratch))
+            jail.prepare(
+                self._build_jail_spec(grants, limits, jail.scratch)
+                if key is None
+                else self._find_jail_spec(grants, limits, jail.scratch, key)
+            )
         except OSError as error:
             jail.release()
             raise _explain_refusal(error) from error
@@ -285,6 +297,24 @@ class KernelSandbox:
             rules=self.protection,
             hiding=self.hiding,
         )
+
+    def _find_jail_spec(
+        self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path, key: _Key
+    ) -> JobSpec:
+        """Return a jail spec like a recent one of the same key, or build it.
+
+        One with write access is always built, because that may make directories to hide.
+        """
+        if grants.access == "workspace-write" or grants.writable:
+            return self._build_jail_spec(grants, limits, scratch)
+        now, index = asyncio.get_running_loop().time(), (key, scratch.parent)
+        until, known = self._specs.pop(index, (now, None))
+        if known is None or now >= until:
+            until, known = now + _SPEC_AGE_S, self._build_jail_spec(grants, limits, scratch)
+        self._specs[index] = until, known
+        while len(self._specs) > _MAX_SPECS:
+            del self._specs[next(iter(self._specs))]
+        return spec.move_jail_spec(known, str(scratch))
 
     async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Jail:
         """Return a jail for one program of these grants and limits; the caller fills and releases it.
@@ -363,6 +393,13 @@ class KernelSandbox:
             self._idle.append(supervisor)
         else:
             supervisor.socket.close()
+
+    def adopt_fork_server(self, other: "KernelSandbox") -> None:
+        """Take the fork server of another sandbox, which then has none; its supervisors stay there.
+
+        Starting one takes half of the processor time of a proof.
+        """
+        self._fork_server, other._fork_server = other._fork_server, None  # noqa: SLF001 - of its own class
 
     def _close_idle(self) -> None:
         while self._idle:

@@ -328,6 +328,7 @@ def build_jail_spec(
     in_namespaces = tier == "namespaces"
     pieces = partial_grants.pieces(given, () if in_namespaces else hidden)
     readable += pieces.granted
+    searched = () if tier == "unconfined" else list_searched(grants, [*given, *writable])
     jail = ""
     if in_namespaces:
         still = state_paths.within((*installed, *map(str, grants.still)), writable)
@@ -361,13 +362,19 @@ def build_jail_spec(
         carried=_list_private_paths([*readable, *writable]) if in_namespaces else (),
         listed=pieces.listed,
         pieces=pieces.found,
-        searched=() if tier == "unconfined" else list_searched(grants, [*given, *writable]),
-        hiding=(tuple(hiding.hidden), tuple(hiding.shown)),
+        searched=searched,
+        hiding=(tuple(hiding.hidden), tuple(hiding.shown)) if searched else ((), ()),
         shown=(*given, *writable),
         fixed=[str(path) for path in grants.fixed],
         group=group,
         ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
     )
+
+
+def move_jail_spec(jail_spec: JobSpec, scratch: str) -> JobSpec:
+    """Return the same job spec for another scratch directory in the same folder."""
+    writable = [scratch if path == jail_spec.scratch else path for path in jail_spec.writable]
+    return jail_spec._replace(scratch=scratch, writable=writable)
 
 
 def list_granted(grants: ProcessGrants) -> list[str]:

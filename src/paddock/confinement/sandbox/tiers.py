@@ -24,8 +24,8 @@ from paddock.confinement.sandbox.child import (
     preflight,
 )
 from paddock.confinement.sandbox.child.hiding import HidingRules
+from paddock.confinement.sandbox.child.messages import OUT_OF_MEMORY
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
-from paddock.confinement.sandbox.child.supervisor import OUT_OF_MEMORY
 from paddock.confinement.sandbox.sandbox import DEFAULT_HIDING, KernelSandbox
 from paddock.confinement.sandbox.state_paths import StateFile
 from paddock.foundation.files import make_temporary_directory
@@ -89,28 +89,27 @@ _LAYERS: dict[Tier, tuple[str, ...]] = {
 
 async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     """Try every tier on this machine and return the findings. Takes about 0.2 s."""
-    tiers = (
-        await prove("namespaces", job_user),
-        await prove("landlock", job_user),
-        _report_unconfined(job_user),
-    )
-    allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
-    effective = allowed[0] if allowed else None
-    async with KernelSandbox(
-        tiers[0].facts,
-        effective.tier if effective else minimum,
-        job_user,
-        supervised=effective is None or not effective.unsupervised,
-    ) as sandbox:
-        group = await _limit_by_group(sandbox)
-        if effective is not None:
-            effective = effective.model_copy(
-                update={
-                    "facts": _facts(
-                        effective.tier, job_user, sandbox.group, supervised=not effective.unsupervised
-                    )
-                }
-            )
+    unconfined = _report_unconfined(job_user)
+    async with KernelSandbox(unconfined.facts) as starter:
+        tiers = (
+            await prove("namespaces", job_user, starter),
+            await prove("landlock", job_user, starter),
+            unconfined,
+        )
+        allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
+        effective = allowed[0] if allowed else None
+        async with KernelSandbox(
+            tiers[0].facts,
+            effective.tier if effective else minimum,
+            job_user,
+            supervised=effective is None or not effective.unsupervised,
+        ) as sandbox:
+            sandbox.adopt_fork_server(starter)
+            group = await _limit_by_group(sandbox)
+            if effective is not None:
+                supervised = not effective.unsupervised
+                facts = _facts(effective.tier, job_user, sandbox.group, supervised=supervised)
+                effective = effective.model_copy(update={"facts": facts})
     layers = (
         _landlock(),
         _bubblewrap(),
@@ -158,29 +157,32 @@ async def choose(
     Raises EngineError, with the fix, if that tier is below `minimum`.
     """
     reports: list[TierReport] = []
-    for tier in reversed(TIERS[TIERS.index(minimum) :]):
-        report = _report_unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
-        if report.proved or tier == "unconfined":
-            sandbox = KernelSandbox(
-                report.facts,
-                tier,
-                job_user,
-                protected_paths,
-                protection,
-                hiding,
-                own=own,
-                installed=installed,
-                files=files,
-                supervised=not report.unsupervised,
-                spares=spares,
-            )
-            try:
-                await _limit_by_group(sandbox)
-            except BaseException:
-                await sandbox.close()
-                raise
-            return sandbox
-        reports.append(report)
+    unconfined = _report_unconfined(job_user)
+    async with KernelSandbox(unconfined.facts) as starter:
+        for tier in reversed(TIERS[TIERS.index(minimum) :]):
+            report = unconfined if tier == "unconfined" else await prove(tier, job_user, starter)
+            if report.proved or tier == "unconfined":
+                sandbox = KernelSandbox(
+                    report.facts,
+                    tier,
+                    job_user,
+                    protected_paths,
+                    protection,
+                    hiding,
+                    own=own,
+                    installed=installed,
+                    files=files,
+                    supervised=not report.unsupervised,
+                    spares=spares,
+                )
+                sandbox.adopt_fork_server(starter)
+                try:
+                    await _limit_by_group(sandbox)
+                except BaseException:
+                    await sandbox.close()
+                    raise
+                return sandbox
+            reports.append(report)
     tiers: dict[str, list[str]] = {}
     for report in reports:
         tiers.setdefault(f"{report.why}{report.fix and f' (fix: {report.fix})'}", []).append(report.tier)
@@ -190,15 +192,16 @@ async def choose(
     )
 
 
-async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
+async def prove(tier: Tier, job_user: int | None = None, starter: KernelSandbox | None = None) -> TierReport:
     """Run the canary in a tier, as every user that jobs run as, and then a program; return the findings.
 
     Supervised calls are proved, too, where programs need them. If they do not hold, the tier is proved without them.
+    The fork server is the one of `starter`, if it has one, and `starter` has it after a proof.
     """
-    report = await _prove(tier, job_user, supervised=True)
+    report = await _prove(tier, job_user, starter, supervised=True)
     if report.proved or not _needs_supervised_calls(tier, job_user):
         return report
-    plain = await _prove(tier, job_user, supervised=False)
+    plain = await _prove(tier, job_user, starter, supervised=False)
     return plain.replace(unsupervised=report.why)
 
 
@@ -207,7 +210,9 @@ def _needs_supervised_calls(tier: Tier, job_user: int | None) -> bool:
     return not preflight.find_missing() and spec.needs_supervised_calls(grants, job_user, tier)
 
 
-async def _prove(tier: Tier, job_user: int | None, *, supervised: bool) -> TierReport:
+async def _prove(
+    tier: Tier, job_user: int | None, starter: KernelSandbox | None, *, supervised: bool
+) -> TierReport:
     facts = _facts(tier, job_user, supervised=supervised)
     layer = _bubblewrap() if tier == "namespaces" else _landlock()
     if not layer.available:
@@ -221,7 +226,8 @@ async def _prove(tier: Tier, job_user: int | None, *, supervised: bool) -> TierR
         return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
         with make_temporary_directory("paddock-canary-") as folder:
-            attempts = await attack(folder, KernelSandbox(facts, tier, job_user, supervised=supervised))
+            sandbox = KernelSandbox(facts, tier, job_user, supervised=supervised)
+            attempts = await attack(folder, sandbox, starter)
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
     except CanaryError as error:
@@ -248,18 +254,27 @@ def _explain_closed_directory(job_user: int | None) -> str:
     )
 
 
-async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
-    """Return for each attempt of the canary whether it was refused. Raises CanaryError if the canary cannot run."""
+async def attack(
+    folder: Path, sandbox: KernelSandbox, starter: KernelSandbox | None = None
+) -> dict[str, bool]:
+    """Return for each attempt of the canary whether it was refused. Raises CanaryError if the canary cannot run.
+
+    Closes `sandbox`, except for its fork server if `starter` takes that over.
+    """
     limits = ProcessLimits(timeout_ms=10_000)
 
     async def run(grants: ProcessGrants, target: str) -> ProcessResult:
         return await sandbox.run(["canary"], grants, limits, canary=target)
 
     async with sandbox:
+        if starter is not None:
+            sandbox.adopt_fork_server(starter)
         attempts, workspace = await run_canary(folder, run)
         ran = await sandbox.run(["/bin/true"], limits=limits)
         reading = ProcessGrants(workspace=workspace, access="read-only")
         changed = await sandbox.run(["/bin/sh", "-c", _CHANGE_OWN], reading, limits)
+        if starter is not None:
+            starter.adopt_fork_server(sandbox)
     for program, result in (("/bin/true", ran), (_CHANGE_OWN, changed)):
         if result.status is not Status.OK:
             raise CanaryError(f"{program}: {result.reason or result.stderr.head.strip() or result.status}")

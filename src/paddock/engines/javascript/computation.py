@@ -17,6 +17,7 @@ from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.source_map import SourceMap
 from paddock.engines.javascript.task import GuestTask
 from paddock.engines.javascript.worker_client import Worker, WorkerUsage
+from paddock.model.late_pattern import compile_late
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
@@ -28,13 +29,13 @@ _FIRST_INSTANT_MS = 946_684_800_000
 _INSTANT_RANGE_MS = 1 << 40
 """Range of the present time, in milliseconds after the start of the year 2000; it ends in 2034."""
 
-_THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*?)\n[^\n]*\n( *)\^+\n", re.DOTALL)
+_THROWN_PATTERN = compile_late(r"[^\n]{0,99}?:(\d{1,7}): (.*?)\n[^\n]*\n( *)\^+\n", re.DOTALL)
 """V8's report: position, thrown value, the line of the source, a caret below it. The stack follows.
 
 The position begins with the name that the program gives itself, or `<anonymous>` if V8 failed to read its end."""
-_CUT_THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
+_CUT_THROWN_PATTERN = compile_late(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
 """The same report, cut off within a long line."""
-_ERROR_NAME_PATTERN = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
+_ERROR_NAME_PATTERN = compile_late(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
 
 _MAX_WARNINGS = 8
 """Maximum number of warnings; bootstrap/numbers.js has the same number."""

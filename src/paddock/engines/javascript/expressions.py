@@ -11,16 +11,17 @@ from typing import NamedTuple
 
 from paddock.engines.javascript.source_map import NEWLINE_PATTERN
 from paddock.model.compat import SDK_ALIAS
+from paddock.model.late_pattern import compile_late
 from paddock.model.outcome import ErrorInfo
 
 _MAX_EXPRESSION_CHARS = 2000
 """Maximum length of an expression that is examined, in characters."""
 _OPENING_BRACKETS = {")": "(", "]": "[", "}": "{"}
 _NAME_SYNTAX = r"[A-Za-z_$][\w$]*"
-_MEMBERS_PATTERN = re.compile(
+_MEMBERS_PATTERN = compile_late(
     rf"{_NAME_SYNTAX}(?:\s*\??\.\s*{_NAME_SYNTAX}|\s*(?:\?\.)?\[\s*(?:\"[^\"\n]*\"|'[^'\n]*'|\w+)\s*\])*"
 )
-_PART_PATTERN = re.compile(rf"{_NAME_SYNTAX}|\"([^\"\n]*)\"|'([^'\n]*)'|\d+")
+_PART_PATTERN = compile_late(rf"{_NAME_SYNTAX}|\"([^\"\n]*)\"|'([^'\n]*)'|\d+")
 _ASYNC_METHODS = (
     "paddock.exec",
     "paddock.compute",
@@ -28,7 +29,7 @@ _ASYNC_METHODS = (
     "paddock.script.run",
     "paddock.record.output.query",
 )
-_KEYWORD_PATTERN = re.compile(
+_KEYWORD_PATTERN = compile_late(
     r"(?<![\w$.])(?:return|await|typeof|case|of|in|throw|yield|else|void|delete|do|instanceof|new)\s*$"
 )
 _STATIC = {f"Promise.{name}" for name in ("all", "allSettled", "race", "any")}

@@ -10,6 +10,7 @@ from paddock.engines.javascript.child.v8 import EXIT_MEMORY
 from paddock.engines.javascript.parse import ParsedProgram
 from paddock.engines.javascript.task import GuestTask
 from paddock.engines.javascript.worker_client import Worker
+from paddock.model.late_pattern import compile_late
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Frame, Status
 from paddock.model.texts import ellipsis
@@ -42,13 +43,13 @@ Judgement = tuple[Status, ErrorInfo | None]
 
 PROGRAM_NAME = "paddock:program"
 """The name of a program in the engine's stacks, which parse.js gives it."""
-POSITION_PATTERN = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
-_FRAME_PATTERN = re.compile(
+POSITION_PATTERN = compile_late(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_FRAME_PATTERN = compile_late(
     r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$",
     re.MULTILINE,
 )
-_REFUSAL_PATTERN = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
-_OUT_OF_MEMORY = re.compile(
+_REFUSAL_PATTERN = compile_late(r"paddock:program:(\d{1,7}): (.{1,500})")
+_OUT_OF_MEMORY = compile_late(
     r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
 )
 _AWAIT = (

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 from paddock.engines.javascript.expressions import ErrorSite, find_assignment, find_callee, split_names
 from paddock.model.base import Json
+from paddock.model.late_pattern import compile_late
 from paddock.model.outcome import ErrorInfo
 
 _MAX_MEMBERS = 200
@@ -17,13 +18,13 @@ _MAX_MEMBERS = 200
 _MAX_LISTED = 6
 _MAX_NAME_CHARS = 40
 _NAME = r"[A-Za-z_$][\w$]*"
-_NO_FUNCTION = re.compile(rf"({_NAME}|\(intermediate value\))\.{_NAME} is not a function")
-_NOT_ITERABLE = re.compile(rf"({_NAME}|\(intermediate value\)) is not iterable")
-_NOT_READ = re.compile(r"Cannot read properties of undefined \(reading ")
-_MEMBER = re.compile(rf"({_NAME}|\(\s*await\s+servers\b.*\))\s*\??\.\s*({_NAME})", re.DOTALL)
-_CALL_IN_GROUP = re.compile(r"\(\s*await\s+(servers\b.*)\)", re.DOTALL)
-_AWAITED_CALL = re.compile(r"await\s+(servers\b.*)", re.DOTALL)
-_RETURNS = re.compile(
+_NO_FUNCTION = compile_late(rf"({_NAME}|\(intermediate value\))\.{_NAME} is not a function")
+_NOT_ITERABLE = compile_late(rf"({_NAME}|\(intermediate value\)) is not iterable")
+_NOT_READ = compile_late(r"Cannot read properties of undefined \(reading ")
+_MEMBER = compile_late(rf"({_NAME}|\(\s*await\s+servers\b.*\))\s*\??\.\s*({_NAME})", re.DOTALL)
+_CALL_IN_GROUP = compile_late(r"\(\s*await\s+(servers\b.*)\)", re.DOTALL)
+_AWAITED_CALL = compile_late(r"await\s+(servers\b.*)", re.DOTALL)
+_RETURNS = compile_late(
     rf"\breturn\s+(?:({_NAME})|(\(\s*await\s+servers\b[^;\n]{{0,1000}}\)))(?:\s*\??\.\s*({_NAME}))?[^;\n]{{0,200}}"
 )
 

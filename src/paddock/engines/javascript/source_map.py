@@ -5,17 +5,17 @@ such as `return ` before the last expression, and compiled TypeScript (enum, nam
 source map. `find_place` undoes them in that order.
 """
 
-import re
 import unicodedata
 from bisect import bisect_right
 from typing import NamedTuple
 
 from paddock.model.base import Value
+from paddock.model.late_pattern import compile_late
 
 EXCERPT_CHARS = 120
 """Maximum characters of a line that an excerpt shows around the column."""
 
-NEWLINE_PATTERN = re.compile("\r\n|[\n\r\u2028\u2029]")
+NEWLINE_PATTERN = compile_late("\r\n|[\n\r\u2028\u2029]")
 """ECMA-262 LineTerminatorSequence: what V8 treats as the end of a line."""
 
 

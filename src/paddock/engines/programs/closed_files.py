@@ -18,16 +18,17 @@ from paddock.confinement.sandbox.child.hiding import HidingRules, is_hidden
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import identity_of
 from paddock.engines.programs.workdir import open_in_workspace
+from paddock.model.late_pattern import compile_late
 from paddock.model.work_files import check_relative
 
-_DENIED_PATTERN = re.compile(
+_DENIED_PATTERN = compile_late(
     r"permission denied|permissiondenied|eacces|accessdenied|access to the path .* is denied", re.IGNORECASE
 )
 """Messages of runtimes that may not open a file."""
-_ABSENT_PATTERN = re.compile(r"no such file or directory|enoent|cannot open file", re.IGNORECASE)
+_ABSENT_PATTERN = compile_late(r"no such file or directory|enoent|cannot open file", re.IGNORECASE)
 """Messages of runtimes that do not find one."""
-_QUOTED_PATTERN = re.compile("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
-_WORD_PATTERN = re.compile(r"""[^\s:,;()'"`]++""")
+_QUOTED_PATTERN = compile_late("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
+_WORD_PATTERN = compile_late(r"""[^\s:,;()'"`]++""")
 _MAX_LINES = 20
 _MAX_NAMES = 64
 """Maximum number of lines that are searched, and of names in each."""

@@ -33,7 +33,7 @@ from paddock.engines.programs.package_hints import (
     explain_missing_npm_package,
 )
 from paddock.engines.programs.running_task import Compiled, PreparedToolchain, RunningTask, find_in_place
-from paddock.engines.programs.steps import NoProgramError, ProgramStep, StepPaths, steps
+from paddock.engines.programs.steps import NoProgramError, ProgramStep, StepPaths, compile_first, steps
 from paddock.engines.programs.task import PROCESSORS, ProgramTask, Sinks
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
@@ -113,6 +113,8 @@ class RuntimeEngine:
         self._environ = environ
         self._compiled = compiled
         self._toolchains = Toolchains(environ, settings)
+        self._driver_compiles: dict[str, int] = {}
+        """How often drivers were compiled by this process, by the identity of the toolchain."""
         self._versions: dict[str, str] = {}
         """Versions of Python interpreters, by the identity of the toolchain."""
 
@@ -189,15 +191,17 @@ class RuntimeEngine:
         channel: socket.socket,
         *,
         launch: Sequence[str],
+        compiler: Sequence[str],
         lifetime_ms: int,
         disk_bytes: int,
         stop: asyncio.Event | None = None,
     ) -> "HeldProgram | RawResult":
         """Start the text of a `driver` with the grants of a program, for many turns, and return it.
 
-        The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output
-        streams are one. `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its
-        packages. Returns a result if it cannot start. Raises EngineError if Paddock's own machinery fails.
+        The command `launch` gets the one of the program as its arguments. The command `compiler`, if any, makes a file
+        that the interpreter runs in place of the text. Standard input is `channel`, and both output streams are one.
+        `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its packages and the
+        compiler. Returns a result if it cannot start. Raises EngineError if Paddock's own machinery fails.
         """
         sandbox = await self._sandbox()
         if not isinstance(sandbox, KernelSandbox):
@@ -210,7 +214,7 @@ class RuntimeEngine:
             toolchain = prepared.toolchain
             planned = steps(toolchain, driver, live=True)
             sinks = Sinks(_drop, _drop)
-            running = RunningTask(task, sandbox, toolchain, planned, None, sinks, None, prepared.links)
+            running = RunningTask(task, sandbox, toolchain, planned, None, sinks, stop, prepared.links)
             grants = task.grants(toolchain)
             # Its turns have limits of their own.
             limits = task.limit_run(lifetime_ms).replace(
@@ -224,8 +228,12 @@ class RuntimeEngine:
                 return _refuse(Status.INVALID, str(problem))
             for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
-            await _put_files(planned.written, slot.scratch)
-            paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{planned.file_name}")
+            name = planned.file_name
+            if compiler and await self._provide_driver(running, compiler, slot):
+                name = planned.output_name
+            else:
+                await _put_files(planned.written, slot.scratch)
+            paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{name}")
             command, environment = self._make_command(running, paths, has_workdir=True)
             started = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True, on_proxy_socket=task.serve_proxy)
@@ -238,6 +246,28 @@ class RuntimeEngine:
             if isinstance(process, ProcessResult):
                 return conclude(process, task)
             return HeldProgram(process, slot, sandbox, conclude, used.pop_all())
+
+    async def _provide_driver(
+        self, running: RunningTask, compiler: Sequence[str], slot: "SandboxSlot"
+    ) -> bool:
+        """Put the compiled driver of a session into scratch; return whether there is one.
+
+        An environment that programs may have written compiles nothing for other sessions. The compiler runs as the
+        user of the session, who reaches the toolchain; it may read the workspace, of which it imports nothing.
+        """
+        toolchain = running.toolchain
+        times = self._driver_compiles.get(toolchain.identity, 0)
+        # The second time, the first one did not reach the cache: the text itself is faster.
+        if toolchain.still or times > 1:
+            return False
+        plan = compile_first(running.plan, toolchain, compiler)
+        grants = running.task.grants(toolchain).replace(network="none")
+        if grants.workspace is not None:
+            grants = grants.replace(access="read-only")
+        compiled = await self._provide_files(replace(running, plan=plan), slot, grants)
+        if isinstance(compiled, RawResult) or not compiled.cached:
+            self._driver_compiles[toolchain.identity] = times + 1
+        return isinstance(compiled, Compiled)
 
     async def _carry_out(self, running: RunningTask) -> RawResult:
         grants = running.task.grants(running.toolchain)
@@ -252,7 +282,6 @@ class RuntimeEngine:
                 )
             elif running.folder:
                 make_folder(slot.scratch, running.folder)
-            grants = grants.replace(folder=running.folder)
             for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
             compiled = await self._provide_files(running, slot)
@@ -264,10 +293,11 @@ class RuntimeEngine:
                 return running.result(exhausted, "run", compiled, EXHAUSTED)
             paths = running.paths_in(slot)
             command, environment = self._make_command(running, paths, has_workdir=work.has_workdir)
-            if running.toolchain.variant.shows and shown_values.may_show(work.code):
+            shows = running.toolchain.variant.shows and shown_values.may_show(work.code)
+            if shows:
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
-            grants = grants.replace(environment=environment)
+            grants = grants.replace(folder=running.folder, environment=environment)
             streams = running.streams(slot.scratch / running.source_folder, os.path.basename(paths.source))
             result = await running.sandbox.run(
                 command,
@@ -280,7 +310,7 @@ class RuntimeEngine:
             if not result.survivors:
                 # What the program left: values that it showed, and files.
                 sinks, workdir = running.sinks, slot.scratch / WORKDIR
-                if sinks.shown is not None and (shown := shown_values.read_shown(slot.scratch)):
+                if shows and sinks.shown is not None and (shown := shown_values.read_shown(slot.scratch)):
                     sinks.shown(shown)
                 if work.has_workdir and sinks.files is not None:
                     await asyncio.to_thread(sinks.files, walk_files(workdir), before)
@@ -348,8 +378,13 @@ class RuntimeEngine:
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide_files(self, running: RunningTask, slot: "SandboxSlot") -> "Compiled | RawResult":
-        """Put everything that the run needs into scratch, or return the result of a failed compile step."""
+    async def _provide_files(
+        self, running: RunningTask, slot: "SandboxSlot", grants: ProcessGrants | None = None
+    ) -> "Compiled | RawResult":
+        """Put everything that the run needs into scratch, or return the result of a failed compile step.
+
+        A compile step has `grants`; by default it only reads the toolchain.
+        """
         step = running.plan.compile
         if step is None:
             await _put_files(running.plan.program, slot.scratch / running.source_folder)
@@ -369,17 +404,24 @@ class RuntimeEngine:
         if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
             return Compiled(cached=True)
         slot.make_next()  # prepared during compilation, because this slot stays in use
-        return await self._compile_program(running, step, name, target, owner)
+        return await self._compile_program(running, step, name, target, owner, given=grants)
 
     async def _compile_program(
-        self, running: RunningTask, step: ProgramStep, name: str, target: str, owner: int
+        self,
+        running: RunningTask,
+        step: ProgramStep,
+        name: str,
+        target: str,
+        owner: int,
+        *,
+        given: ProcessGrants | None,
     ) -> "Compiled | RawResult":
-        grants = ProcessGrants(readable=running.toolchain.prefixes)
+        grants = given or ProcessGrants(readable=running.toolchain.prefixes)
         limits = running.task.limit_compiler()
         slot = await running.sandbox.take_slot(grants, limits)
         try:
             await _put_files(running.plan.written, slot.scratch)
-            paths = running.paths_in(slot, compiling=True)
+            paths = running.paths_in(slot, compiling=given is None)
             inherited = self._list_inherited_variables(running.toolchain.recipe.inherits)
             command, environment = step.fill_in(paths)
             grants = grants.replace(environment=inherited | environment)

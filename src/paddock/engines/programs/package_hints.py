@@ -13,19 +13,20 @@ from pathlib import Path
 from paddock.engines.programs.environments import ENVIRONMENT_KEY, REQUEST_READ_ONLY, RejectedInterpreter
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import Toolchain
+from paddock.model.late_pattern import compile_late
 from paddock.model.requirements import INSTALLERS, Installer
 
 _COMMANDS: dict[Installer, re.Pattern[str]] = {
-    "uv": re.compile(
+    "uv": compile_late(
         r"\b(?:pip[\d.]*|uv|conda|mamba|micromamba)\b[^\n;&|]{0,80}?\b(?:install|add)\b(?P<names>[^\n;&|)]{0,2000})"
     ),
-    "npm": re.compile(
+    "npm": compile_late(
         r"\b(?:npm|pnpm|yarn)\b[^\n;&|]{0,80}?\b(?:install|add|i)\b(?P<names>[^\n;&|)]{0,2000})"
     ),
 }
 """A command line, or its words in a list of the program's language."""
 _FAILURES: dict[Installer, re.Pattern[str]] = {
-    "uv": re.compile(
+    "uv": compile_late(
         r"externally-managed-environment|No matching distribution found|No module named '?pip\b"
         r"|\b(?:pip[\d.]*|uv|conda|mamba|micromamba): (?:command )?not found|No such file or directory: '(?:pip3?|uv)'"
         r"|No solution found when resolving|Failed to fetch: |CondaHTTPError"
@@ -33,12 +34,12 @@ _FAILURES: dict[Installer, re.Pattern[str]] = {
         r"|^\s{0,20}[%!](?:pip|conda|uv) .*\n.*\n?SyntaxError",
         re.MULTILINE,
     ),
-    "npm": re.compile(
+    "npm": compile_late(
         r"npm (?:error|ERR!)|ERR_PNPM|\b(?:npm|pnpm|yarn): (?:command )?not found|spawnSync? npm ENOENT"
     ),
 }
 """What installers print that failed, or the shell that did not find them."""
-_NAME_PATTERN = re.compile(
+_NAME_PATTERN = compile_late(
     r"(?:@[\w.~-]{1,100}/)?[A-Za-z0-9][\w.~-]{0,99}(?:\[[\w.,-]{1,100}\])?(?:[@<>=~!][\w.*^<>=~!,-]{1,100})?",
     re.ASCII,
 )
@@ -55,8 +56,8 @@ _MAX_SEARCHED_CHARS = 64 * 1024
 """Maximum length of a program's text and of its last output that are searched, because both may be hostile."""
 _MAX_ENTRIES = 1000
 """Maximum entries of the working directory that are searched for the program's own modules."""
-_MISSING_MODULE_PATTERN = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
-_MISSING_NPM_PACKAGE_PATTERN = re.compile(
+_MISSING_MODULE_PATTERN = compile_late(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
+_MISSING_NPM_PACKAGE_PATTERN = compile_late(
     r"Cannot find (?:module|package) '((?:@[a-z0-9~-][\w.~-]{0,99}/)?[a-z0-9~-][\w.~-]{0,99})['/]"
 )
 _PACKAGES = {

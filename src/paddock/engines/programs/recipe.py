@@ -1,7 +1,8 @@
 """The languages that Paddock runs: those of `recipes.toml`, and those that the settings add."""
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +16,35 @@ _HINTS = {"deno": "typescript"}
 """What people may mean by names that are no aliases."""
 HELLO_OUTPUT = "hello from paddock"
 """What every hello program prints."""
+_HEADER_PATTERN = re.compile(r"^\[([a-z][a-z0-9_-]*)\]$", re.MULTILINE)
+"""The header of a recipe's table."""
+
+
+class _BuiltInRecipes(Mapping[str, Recipe]):
+    """The recipes of `recipes.toml`, in its order. A program needs one of them, which is parsed at its first use."""
+
+    def __init__(self) -> None:
+        text = Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8")
+        parts = _HEADER_PATTERN.split(
+            text
+        )  # what precedes the first header, and then a name and its lines by turns
+        self._texts = dict(zip(parts[1::2], parts[2::2], strict=True))
+        self._recipes: dict[str, Recipe] = {}
+
+    def __getitem__(self, name: str) -> Recipe:
+        if name not in self._recipes:
+            entry = tomllib.loads(f"[{name}]{self._texts[name]}")[name]
+            self._recipes[name] = Recipe.model_validate({"name": name, **entry})
+        return self._recipes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+_read_built_in_recipes = cache(_BuiltInRecipes)
 
 
 def recipes(added: Mapping[str, Recipe] | None = None) -> Mapping[str, Recipe]:
@@ -23,14 +53,6 @@ def recipes(added: Mapping[str, Recipe] | None = None) -> Mapping[str, Recipe]:
     Raises ValidationError when the data is wrong.
     """
     return MappingProxyType({**_read_built_in_recipes(), **added}) if added else _read_built_in_recipes()
-
-
-@cache
-def _read_built_in_recipes() -> Mapping[str, Recipe]:
-    text = Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8")
-    entries = tomllib.loads(text)
-    found = {name: Recipe.model_validate({"name": name, **entry}) for name, entry in entries.items()}
-    return MappingProxyType(found)
 
 
 def executables(runtime: str, added: Mapping[str, Recipe] | None = None) -> Executables:

@@ -143,6 +143,11 @@ def steps(
     )
 
 
+def compile_first(planned: StepRunner, toolchain: Toolchain, words: Sequence[str]) -> StepRunner:
+    """Return the steps of a program with a step that compiles it, which its recipe does not have."""
+    return replace(planned, compile=_make_step(toolchain, words, {}))
+
+
 def hello(toolchain: Toolchain) -> str:
     """Return the program that shows that a toolchain works."""
     return toolchain.variant.hello or toolchain.recipe.hello

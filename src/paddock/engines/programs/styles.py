@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
 
+from paddock.model.late_pattern import compile_late
 from paddock.policy.settings.recipes import Style
 
 
@@ -34,9 +35,9 @@ def prepare_program(style: Style, code: str, extension: str, stem: str = "code")
 # Strings and comments. An unclosed one ends with its line or the file: searching for its end again from every later
 # position would let a program of a megabyte block Paddock for an hour.
 _SILENT = r'"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n])*+\'?|//[^\n]*+|/\*(?:(?!\*/).)*+(?:\*/)?'
-_PHP_SILENT = re.compile(rf"{_SILENT}|#[^\n]*+", re.DOTALL)
-_PHP_OPEN = re.compile(r"<\?(?:php\b|=)|\A\s*+<(?!<)", re.IGNORECASE)
-_PHP_STATEMENT = re.compile(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
+_PHP_SILENT = compile_late(rf"{_SILENT}|#[^\n]*+", re.DOTALL)
+_PHP_OPEN = compile_late(r"<\?(?:php\b|=)|\A\s*+<(?!<)", re.IGNORECASE)
+_PHP_STATEMENT = compile_late(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
 
 
 def _prepare_php(code: str, name: str) -> PreparedProgram:
@@ -50,8 +51,8 @@ def _without_interpreter(code: str) -> str:
     return f"//{code}" if code.startswith("#!") else code
 
 
-_JAVA_SILENT = re.compile(rf'"""(?:\\.|(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
-_JAVA_TOKEN = re.compile(
+_JAVA_SILENT = compile_late(rf'"""(?:\\.|(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
+_JAVA_TOKEN = compile_late(
     r"(?P<brace>[{}])"
     r"|(?P<public>\bpublic\s+(?:(?:abstract|final|sealed|strictfp|static)\s+|non-sealed\s+)*)?"
     r"(?<![.\w])(?:class|interface|enum|record)\s+(?P<type>(?:[^\W\d]|\$)[\w$]*)"
@@ -59,7 +60,7 @@ _JAVA_TOKEN = re.compile(
 )
 _MAX_NAME_CHARS = 240
 """Maximum bytes of a type's name from which a file name is made; file names have at most 255."""
-_JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
+_JAVA_PACKAGE = compile_late(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
 def _prepare_java(code: str, name: str) -> PreparedProgram:
@@ -89,14 +90,14 @@ def _prepare_java(code: str, name: str) -> PreparedProgram:
     )
 
 
-_KOTLIN_SILENT = re.compile(rf'"""(?:(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
-_BRACE_PATTERN = re.compile(r"([{}])")
-_KOTLIN_MAIN = re.compile(r"^(?:(?:public|internal|suspend)[ \t]+)*fun\s+main\s*\(", re.MULTILINE)
-_KOTLIN_TOP_MAIN = re.compile(r"(?<![.\w])fun\s+main\s*\(")
-_KOTLIN_CALL = re.compile(r"(?:^|;)[ \t]*main\s*\(", re.MULTILINE)
-_KOTLIN_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)", re.MULTILINE)
-_KOTLIN_NAME = re.compile(r'^[ \t]*@file:JvmName\("([\w$]+)"\)', re.MULTILINE)
-_KOTLIN_TOKEN = re.compile(
+_KOTLIN_SILENT = compile_late(rf'"""(?:(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
+_BRACE_PATTERN = compile_late(r"([{}])")
+_KOTLIN_MAIN = compile_late(r"^(?:(?:public|internal|suspend)[ \t]+)*fun\s+main\s*\(", re.MULTILINE)
+_KOTLIN_TOP_MAIN = compile_late(r"(?<![.\w])fun\s+main\s*\(")
+_KOTLIN_CALL = compile_late(r"(?:^|;)[ \t]*main\s*\(", re.MULTILINE)
+_KOTLIN_PACKAGE = compile_late(r"^[ \t]*package\s+([\w.]+)", re.MULTILINE)
+_KOTLIN_NAME = compile_late(r'^[ \t]*@file:JvmName\("([\w$]+)"\)', re.MULTILINE)
+_KOTLIN_TOKEN = compile_late(
     r"(?P<brace>[{}])"
     r"|\bcompanion\s+(?P<companion>object)\b"
     r"|(?<![.\w])(?:class|object|interface)\s+(?P<type>[^\W\d]\w*)"

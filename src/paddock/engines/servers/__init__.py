@@ -4,5 +4,5 @@
 all parts share, `pins` the definitions that a person approved, and `typescript` shows a tool. `local_server` are
 functions of the caller as tools, `person` answers a server's questions, `output` reads what a server writes.
 The heart is `calls` (start at `hub`); `auth` logs in, `catalog` searches. Who may call what
-is in `gate/work/server_call` (grants) and `policy/decisions` (rules).
+is in `server_call` of `gate/work` (grants) and in `policy/decisions` (rules).
 """

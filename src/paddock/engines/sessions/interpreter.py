@@ -184,12 +184,13 @@ class Interpreter:
         held: HeldProgram | RawResult | None = None
         started = False
         try:
-            launch = ("/bin/sh", "-c", driver.launch, "sh")
+            launch = ("/bin/sh", "-c", driver.launch, "sh") if driver.launch else ()
             held = await engine.hold(
                 task,
                 driver.text,
                 channel.theirs,
                 launch=launch,
+                compiler=driver.compile,
                 lifetime_ms=settings.max_ms,
                 disk_bytes=settings.disk_bytes,
                 stop=stop,

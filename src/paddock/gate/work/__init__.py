@@ -5,24 +5,33 @@ shared by them. In requests and records, `tool` is a script tool, and `server` a
 """
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
-from paddock.gate.work.guest import GuestPrograms
 from paddock.gate.work.kind import Kind
-from paddock.gate.work.runtime import RuntimePrograms
-from paddock.gate.work.script_tool import ScriptToolRuns
-from paddock.gate.work.sdk_call import SdkCalls
-from paddock.gate.work.server_call import ServerCalls
 from paddock.model.request import ExecutionRequest
 
-KINDS: Mapping[str, Kind[Any]] = {
-    "guest": GuestPrograms(),
-    "server": ServerCalls(),
-    "runtime": RuntimePrograms(),
-    "tool": ScriptToolRuns(),
-    "sdk": SdkCalls(),
+_CLASSES = {
+    "guest": "guest.GuestPrograms",
+    "server": "server_call.ServerCalls",
+    "runtime": "runtime.RuntimePrograms",
+    "tool": "script_tool.ScriptToolRuns",
+    "sdk": "sdk_call.SdkCalls",
 }
-"""All kinds, by the `kind` of their requests."""
+"""File and class of all kinds, by the `kind` of their requests."""
+
+
+class _Kinds(dict[str, Kind[Any]]):
+    """Imports the file of a kind at its first request: a command runs one of them."""
+
+    def __missing__(self, name: str) -> Kind[Any]:
+        file, _, kind = _CLASSES[name].partition(".")
+        made = self[name] = getattr(import_module(f"{__name__}.{file}"), kind)()
+        return made
+
+
+KINDS: Mapping[str, Kind[Any]] = _Kinds()
+"""The kinds, to be looked up by the `kind` of a request."""
 
 
 def kind_of(request: ExecutionRequest) -> Kind[Any]:

@@ -1,7 +1,7 @@
 """What the gate needs to know about a kind of work, and what a kind needs from the gate to run it.
 
-Each kind is one file beside this one. A new kind needs a file, a line in `paddock.gate.work.KINDS`, and a type of
-request in `paddock.model.request`.
+Each kind is one file beside this one. A new kind needs a file, a line in the table of `paddock.gate.work`, and a type
+of request in `paddock.model.request`.
 """
 
 from abc import abstractmethod
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from paddock.engines.sdk.requests import MakeToolRun
     from paddock.engines.sdk.service import Services
     from paddock.engines.servers.person import Person
+    from paddock.gate.guest_service import GuestService
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
     from paddock.gate.program_service import ProgramService
@@ -41,12 +42,17 @@ _MAX_NAME_CHARS = 200
 class Engines(NamedTuple):
     """The engines that run work."""
 
-    guest: "GuestEngine"
+    guests: "GuestService"
     servers: "ServerService"
     programs: "ProgramService"
     scripts: "Scripts"
     sdk: "Services"
     results: "Results"
+
+    @property
+    def guest(self) -> "GuestEngine":
+        """The engine of JavaScript programs."""
+        return self.guests.engine
 
 
 class Context(NamedTuple):

@@ -3,10 +3,11 @@
 They may be within a secret, which rules could not find otherwise.
 """
 
-import re
 from bisect import bisect_right
 
-_COLOUR_PATTERN = re.compile(
+from paddock.model.late_pattern import compile_late
+
+_COLOUR_PATTERN = compile_late(
     # Control sequences (ECMA-48, CSI), also escaped as in JSON and source.
     rb"(?:\x1b|\\{1,15}u001b|\\{1,15}x1b)\[[0-9;:?]{0,40}[A-Za-z]"
     rb"|\x1b[()*+][!-~]"  # selection of a character set, which `tput sgr0` prints

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from paddock.model.base import Json
+from paddock.model.late_pattern import compile_late
 from paddock.model.numbers import dumps
 from paddock.policy.redaction.structured import map_scalars
 
@@ -13,15 +14,15 @@ MIN_CHARS = 4
 """Minimum length of a value, or of a line of it; removing shorter ones would garble texts."""
 MIN_CREDENTIAL_CHARS = 8
 
-_LINE_ENDS = re.compile("[\n\r]")
-_NAME_PATTERN = re.compile(
+_LINE_ENDS = compile_late("[\n\r]")
+_NAME_PATTERN = compile_late(
     r"(?:^|[_.-])(?:token|secret|passphrase|credentials?|authorization|cookie|jwt|pat"
     r"|(?:api|private|access|secret|auth|signing|encryption|service|account|license)[_-]?key)(?:$|[_.-])"
     r"|passw(?:or)?d$",
     re.IGNORECASE,
 )
-_WORD_SEAM_PATTERN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NO_CREDENTIAL = re.compile(r"[~./]|[0-9]+$|[a-z]+://[^@]*$", re.IGNORECASE)
+_WORD_SEAM_PATTERN = compile_late(r"(?<=[a-z0-9])(?=[A-Z])")
+_NO_CREDENTIAL = compile_late(r"[~./]|[0-9]+$|[a-z]+://[^@]*$", re.IGNORECASE)
 """Paths, numbers and addresses without a password."""
 
 

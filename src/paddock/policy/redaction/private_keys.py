@@ -5,33 +5,34 @@ of `-----BEGIN` has the same prefix and suffix, except for digits, and so shows 
 other lines the base64 is found by its length.
 """
 
-import re
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from paddock.model.late_pattern import compile_late
+
 KEY_SIGN = b"PRIVATE KEY"
 
-_BEGIN_PATTERN = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_HEADER_PATTERN = re.compile(rb"\s*(?:(?:Proc-Type|DEK-Info|Comment|Version|Hash|Charset): .*)?")
-_BODY_PATTERN = re.compile(
+_BEGIN_PATTERN = compile_late(rb"-----BEGIN[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_HEADER_PATTERN = compile_late(rb"\s*(?:(?:Proc-Type|DEK-Info|Comment|Version|Hash|Charset): .*)?")
+_BODY_PATTERN = compile_late(
     rb"[^A-Za-z0-9+/=]{0,20}(?:[0-9]{1,6}[^A-Za-z0-9+/=]{1,8})?(?P<body>[A-Za-z0-9+/=]+)(?:\\+[nr])*[^A-Za-z0-9+/=]{0,8}"
 )
 """Also in quotes, or after a line number."""
-_LONG_BODY = re.compile(rb"(?P<body>[A-Za-z0-9+/=]{40,})")
-_STAMPED_BODY = re.compile(
+_LONG_BODY = compile_late(rb"(?P<body>[A-Za-z0-9+/=]{40,})")
+_STAMPED_BODY = compile_late(
     rb".{0,40}?[0-9]{2}[:/-][0-9]{2}.{0,400}[^A-Za-z0-9+/=](?P<body>[A-Za-z0-9+/=]{16,})(?:\\+[nr])*[^A-Za-z0-9+/=]{0,8}"
 )
 """After a time or a date."""
-_KEY_START = re.compile(rb"M[C-I][A-Za-z0-9+/]{2}|b3B|(?=.*[0-9+/])(?=.*[A-Z])(?=.*[a-z])")
+_KEY_START = compile_late(rb"M[C-I][A-Za-z0-9+/]{2}|b3B|(?=.*[0-9+/])(?=.*[A-Z])(?=.*[a-z])")
 """The beginning of a key's base64: an ASN.1 sequence, `openssh-key-v1`, or characters that are not a word."""
 _LINE_BYTES = 16
 """Minimum length of a key's first line if it does not begin like that."""
 _MAX_AROUND_BYTES = 400
-_WRITTEN_LINE_END = re.compile(rb"(?:\\{1,15}[nr])+")
+_WRITTEN_LINE_END = compile_late(rb"(?:\\{1,15}[nr])+")
 """An escaped line end, as in JSON and source."""
-_LINE_END = re.compile(rb"\n|(?:\\{1,15}[nr])+")
-_QUOTE_PATTERN = re.compile(rb"""["'\x60]""")
+_LINE_END = compile_late(rb"\n|(?:\\{1,15}[nr])+")
+_QUOTE_PATTERN = compile_late(rb"""["'\x60]""")
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 
 

@@ -4,7 +4,6 @@ Most texts contain no keyword of a rule. A process finds that out without RE2, w
 programs, until it has searched enough text that RE2 pays off.
 """
 
-import re
 from collections.abc import Iterator
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from paddock.model.late_pattern import compile_late
 from paddock.policy.redaction.colours import (
     ESCAPE,
     ESCAPED_SLASH,
@@ -44,15 +44,16 @@ _MAX_REFUSED = 10_000
 _QUOTES = frozenset({b'"', b"'", b"`", b";"})
 """The last byte before a quoted value; `;` ends `&quot;`."""
 
-_BETWEEN_PATTERN = re.compile(rb"[ \t\[\],A-Za-z0-9.+-]*")
+_BETWEEN_PATTERN = compile_late(rb"[ \t\[\],A-Za-z0-9.+-]*")
 """Brackets and commas; also numbers, `null`, and the prefix of a Python string."""
-_OPENER_PATTERN = re.compile(rb"""\\{0,15}["'\x60]""")
-_LISTED_PATTERN = re.compile(rb"""[^"'\x60\\\s]*""")
+_OPENER_PATTERN = compile_late(rb"""\\{0,15}["'\x60]""")
+_LISTED_PATTERN = compile_late(rb"""[^"'\x60\\\s]*""")
 _MIN_LISTED_BYTES = 6
 """Minimum length of a value that may be a secret."""
-_BRACKETS_PATTERN = re.compile(rb"[\[\]]")
+_BRACKETS_PATTERN = compile_late(rb"[\[\]]")
 _END_PATTERNS = {
-    quote: re.compile(rb"(?:[^\n\r\\" + quote + rb"]|\\[^\n\r])*" + quote) for quote in (b'"', b"'", b"\x60")
+    quote: compile_late(rb"(?:[^\n\r\\" + quote + rb"]|\\[^\n\r])*" + quote)
+    for quote in (b'"', b"'", b"\x60")
 }
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple, Self, cast, get_args
 from pydantic import Field, model_validator
 
 from paddock.model.base import Json, PositiveInt, Value
+from paddock.model.late_pattern import compile_late
 from paddock.model.limits import MIB
 from paddock.model.network import Network
 from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES, Access
@@ -18,8 +19,8 @@ Kind = Literal["text", "integer", "number", "boolean", "list"]
 _NUMBERS = ("integer", "number")
 
 _WORD_SYNTAX = r"[a-z][A-Za-z0-9_]{0,31}"
-_PLACEHOLDER_PATTERN = re.compile(rf"({_WORD_SYNTAX})(?::([a-z]+)(:signed)?)?(\?)?")
-_PARTS_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_PLACEHOLDER_PATTERN = compile_late(rf"({_WORD_SYNTAX})(?::([a-z]+)(:signed)?)?(\?)?")
+_PARTS_PATTERN = compile_late(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env"})
 _RESERVED_NAMES = frozenset({"input", "then", "vars", "workspace"})
 _OWN_NAMESPACES = frozenset(

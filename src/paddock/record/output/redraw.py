@@ -18,21 +18,23 @@ size of the output. The result does not depend on how the output is split into c
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from paddock.model.late_pattern import compile_late
+
 SCREEN_ROWS = 100
 """Rows of the terminal. What scrolls off its top can no longer be redrawn."""
 FRAME_CHARS = 64 * 1024
 """Maximum length of a frame, in characters. A longer one is passed on unchanged, with the rest of its line."""
 
-_STEP_PATTERN = re.compile(r"[\n\r]|\x08+|\x1b\[(\d{0,3})([ABEFGJK])")
-_MOVE_PATTERN = re.compile(r"\x1b\[\d{0,3}[ABEFGJK]")
-_NEXT_FRAME = re.compile(r"\r|\x1b\[(?:[01]?G|[12]K|\d{0,3}[ABEF])")
-_REST_ERASED = re.compile(r"\x1b\[0?[JK]")
-_CUT_OFF = re.compile(r"(?:\r|\x1b(?:\[[0-9;:?]{0,30})?)\Z")
+_STEP_PATTERN = compile_late(r"[\n\r]|\x08+|\x1b\[(\d{0,3})([ABEFGJK])")
+_MOVE_PATTERN = compile_late(r"\x1b\[\d{0,3}[ABEFGJK]")
+_NEXT_FRAME = compile_late(r"\r|\x1b\[(?:[01]?G|[12]K|\d{0,3}[ABEF])")
+_REST_ERASED = compile_late(r"\x1b\[0?[JK]")
+_CUT_OFF = compile_late(r"(?:\r|\x1b(?:\[[0-9;:?]{0,30})?)\Z")
 """The end of a chunk that may be the beginning of a line end or a control sequence."""
 _CUT_OFF_CHARS = 32
-_SHOWS_NOTHING = re.compile(r"(?:\s|\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
-_SEQUENCE_PATTERN = re.compile(r"\x1b\[[0-9;:?]{0,30}[A-Za-z]")
-_COLOURS_PATTERN = re.compile(r"(?:\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
+_SHOWS_NOTHING = compile_late(r"(?:\s|\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
+_SEQUENCE_PATTERN = compile_late(r"\x1b\[[0-9;:?]{0,30}[A-Za-z]")
+_COLOURS_PATTERN = compile_late(r"(?:\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
 """Control sequences that do not move the cursor, such as colours."""
 
 

@@ -8,14 +8,15 @@ from typing import BinaryIO, Never, cast
 
 from paddock.model.base import Json
 from paddock.model.json_meter import holds_more
+from paddock.model.late_pattern import compile_late
 from paddock.model.limits import MIB
 from paddock.model.numbers import dumps, read_finite, read_int, read_toml_float
 from paddock.model.request import Profile
 from paddock.policy.settings.profiles import ProfileLimits
 from paddock.surfaces.cli.failure import CommandFailure
 
-_ASSIGNMENT_PATTERN = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
-_QUOTED_PATTERN = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
+_ASSIGNMENT_PATTERN = compile_late(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
+_QUOTED_PATTERN = compile_late(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
 MAX_FILE_BYTES = 64 * MIB
 """Maximum number of bytes read before a limit is known: an endless file would fill memory."""
 _BYTE_ORDER_MARK = "\ufeff"

@@ -8,16 +8,17 @@ terminal's streams escape everything that is written to them (`paddock.surfaces.
 import re
 
 from paddock.model.invisible import spell_invisible
+from paddock.model.late_pattern import compile_late
 
 NO_COLOUR = "\x1b[0m"
 
 _COLOUR_SYNTAX = r"\x1b\[[0-9;:]*m"
 """Select Graphic Rendition (ECMA-48, 8.3.117): harmless if it is reset; otherwise it may hide later text."""
 _CONTROL_CHARACTERS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-_CONTROL_PATTERN = re.compile(rf"(\r(?=\n))|{_CONTROL_CHARACTERS}")
-_ANY_CONTROL_PATTERN = re.compile(r"()[\x00-\x1f\x7f-\x9f]")
-_CONTROL_EXCEPT_COLOUR = re.compile(rf"({_COLOUR_SYNTAX}|\r(?=\n))|{_CONTROL_CHARACTERS}")
-_CONTROL_EXCEPT_PROGRESS = re.compile(rf"({_COLOUR_SYNTAX}|\r)|{_CONTROL_CHARACTERS}")
+_CONTROL_PATTERN = compile_late(rf"(\r(?=\n))|{_CONTROL_CHARACTERS}")
+_ANY_CONTROL_PATTERN = compile_late(r"()[\x00-\x1f\x7f-\x9f]")
+_CONTROL_EXCEPT_COLOUR = compile_late(rf"({_COLOUR_SYNTAX}|\r(?=\n))|{_CONTROL_CHARACTERS}")
+_CONTROL_EXCEPT_PROGRESS = compile_late(rf"({_COLOUR_SYNTAX}|\r)|{_CONTROL_CHARACTERS}")
 
 
 def escape_text(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from paddock.confinement.sandbox import tiers
+from paddock.confinement.sandbox import sandbox, tiers
 from paddock.confinement.sandbox.child import namespaces
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.model.errors import EngineError
@@ -50,9 +50,37 @@ def test_the_canary_succeeds_where_nothing_confines():
     }
 
 
+def choose(minimum):
+    """Return the tier of the sandbox that is chosen, and close it."""
+
+    async def use():
+        async with await tiers.choose(minimum) as sandbox:
+            return sandbox.tier
+
+    return asyncio.run(use())
+
+
+def test_a_sandbox_has_the_fork_server_of_its_proof(monkeypatch):
+    started = []
+
+    class Started(sandbox.ForkServerClient):
+        def __init__(self):
+            super().__init__()
+            started.append(self.pid)
+
+    async def use():
+        async with await tiers.choose("landlock") as chosen:
+            await chosen.run(["/bin/true"])
+            state = chosen.describe_state()
+            return state.fork_server.pid, len(state.idle)
+
+    monkeypatch.setattr(sandbox, "ForkServerClient", Started)
+    assert (asyncio.run(use()), len(started)) == ((started[0], 1), 1)
+
+
 def test_without_bubblewrap_the_next_tier_is_used_only_where_allowed(monkeypatch):
     monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
-    assert asyncio.run(tiers.choose("landlock")).tier == "landlock"
+    assert choose("landlock") == "landlock"
     with pytest.raises(EngineError) as caught:
         asyncio.run(tiers.choose("namespaces"))
     assert str(caught.value) == (
@@ -78,11 +106,11 @@ def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confineme
 
 def test_a_tier_without_landlock_is_refused_not_weakened(monkeypatch):
     monkeypatch.setattr(tiers.landlock, "read_abi_version", lambda: 0)
-    assert asyncio.run(tiers.choose("landlock")).tier == "namespaces"
+    assert choose("landlock") == "namespaces"
     monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):
         asyncio.run(tiers.choose("landlock"))
-    assert asyncio.run(tiers.choose("unconfined")).tier == "unconfined"
+    assert choose("unconfined") == "unconfined"
 
 
 def test_doctor_says_what_is_proved(tmp_path):
@@ -152,8 +180,8 @@ def test_whose_files_can_be_changed_in_the_weaker_tier_and_whom_programs_run_as(
         "attributes of every file that root owns (chmod, utime)"
     )
 
-    async def prove_without_calls(tier, job_user, *, supervised):
-        report = await prove(tier, job_user, supervised=supervised)
+    async def prove_without_calls(tier, job_user, starter, *, supervised):
+        report = await prove(tier, job_user, starter, supervised=supervised)
         fails = supervised and tier == "landlock" and job_user is not None
         return report.replace(proved=False, why="no listener") if fails else report
 

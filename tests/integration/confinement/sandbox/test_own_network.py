@@ -162,6 +162,27 @@ def test_jobs_do_not_find_each_other(grants):
     assert [read_output(result) for result in patiently(main())] == [REFUSED, REFUSED]
 
 
+def test_no_job_gets_the_network_of_another():
+    """The next network is made during a job, whose broker serves calls. Open sockets keep each one, and so its number."""
+    program = """
+        import os
+        with socket.create_server(("127.0.0.1", 0)):  # the broker serves this call
+            print(os.readlink("/proc/self/ns/net"))
+        """
+    opened = []
+
+    async def main():
+        streams = Streams(on_proxy_socket=lambda proxy, _: opened.append(proxy))
+        async with jails() as sandbox:
+            return [await sandbox.run(python(program), HOSTS, streams=streams) for _ in range(3)]
+
+    networks = {read_output(result) for result in patiently(main())}
+    for proxy in opened:
+        proxy.close()
+    assert len(opened) == len(networks) == 3
+    assert f"{Path('/proc/self/ns/net').readlink()}\n" not in networks
+
+
 def test_only_paddock_accepts_at_the_proxy_of_a_job():
     program = f"""
         import os

@@ -150,6 +150,38 @@ def test_the_next_place_waits_for_the_end_of_a_program_unless_they_come_in_a_row
 
 
 @tiers
+@pytest.mark.parametrize(("writes", "age_s"), [(False, 3600), (False, -1), (True, 3600)])
+def test_jails_of_a_row_share_a_spec_for_some_time_and_never_their_scratch(
+    tier, open_path, monkeypatch, writes, age_s
+):
+    built = []
+    build = module.spec.build_jail_spec
+
+    def count(*args, **options):
+        built.append(options["scratch"])
+        return build(*args, **options)
+
+    async def go(sandbox):
+        folder = open_path / "workspace"
+        folder.mkdir(mode=0o777)
+        grants = ProcessGrants(workspace=folder, access="workspace-write") if writes else ProcessGrants()
+        scratch = []
+        for _ in range(5):
+            ended = await sandbox.run(["sh", "-c", "echo $TMPDIR; touch $TMPDIR/file"], grants)
+            assert ended.status == "ok"
+            scratch.append(ended.stdout.head)
+            await sandbox.finish_refills()
+        folder.rmdir()
+        return scratch
+
+    monkeypatch.setattr(module, "_SPEC_AGE_S", age_s)
+    monkeypatch.setattr(module.spec, "build_jail_spec", count)
+    scratch = with_sandbox(tier, open_path, go, spares=1)
+    assert len(set(scratch)) == 5
+    assert (len(built) == 6) == (writes or age_s < 0)
+
+
+@tiers
 def test_who_lets_a_place_wait_can_have_the_next_one_made(tier, open_path):
     async def go(sandbox):
         waiting = []

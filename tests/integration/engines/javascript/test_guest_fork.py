@@ -1,8 +1,13 @@
 """Workers come from one isolate that was forked: what they must not share, and what the rehearsal must not leave."""
 
-import pytest
+import subprocess
+import sys
+from pathlib import Path
 
-from paddock.engines.javascript import frames
+import pytest
+from tests.support.processes import PATIENCE_S
+
+from paddock.engines.javascript import frames, launch
 from paddock.engines.javascript.worker_client import Worker
 
 NUMBERS = "return [Math.random(), Math.random(), Math.random()]"
@@ -99,3 +104,29 @@ def test_what_is_denied_wakes_nobody(guest, sent):
     guest.runner.run(expect(guest, 0))
     assert guest.run("return 1", timeout_ms=10**9).status == "denied"
     assert sent == []
+
+
+LOADED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from paddock.engines.javascript.child import fork_server, v8
+engine = Path(sys.argv[2])
+isolate = v8.Isolate(v8.load(engine, fork_server.PROFILES["guest"]))
+words = isolate.evaluate("new Intl.DateTimeFormat('de', { month: 'long', timeZone: 'UTC' }).format(0)").decode()
+size = (engine / "icudtl.dat").stat().st_size
+with open("/proc/self/maps") as maps:
+    ranges = [(line, *(int(end, 16) for end in line.split()[0].split("-"))) for line in maps]
+copies = [line for line, start, end in ranges if end - start >= size and line.split()[4] == "0" and "w" in line.split()[1]]
+mapped = [line.split()[1] for line, *_ in ranges if line.rstrip().endswith("icudtl.dat")]
+print(words, mapped, copies, "threading" in sys.modules, flush=True)
+import os
+os._exit(0)
+"""
+
+
+def test_workers_share_the_data_of_intl_and_run_no_handler_of_threads():
+    package = str(Path(launch.__file__).parents[3])
+    command = [sys.executable, "-I", "-S", "-c", LOADED, package, launch.find_engine_directory()]
+    said = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S, text=True).stdout
+    assert said.strip() == "Januar ['rw-p'] [] False"

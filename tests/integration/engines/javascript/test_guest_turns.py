@@ -90,6 +90,31 @@ def test_no_handle_outlives_its_turn(profile):
     assert most < 50
 
 
+REHEARSED = """
+made, said = guest(), []
+send_text = made.send_text
+
+def noted():
+    said.append(bytes(made._out[: 2 * int(made._header[1])]).decode("utf-16-le"))
+    send_text()
+
+def messages():
+    made.channel.said = said
+    yield from ()
+
+made.send_text = noted
+serve(made, messages())
+"""
+
+
+def test_the_rehearsal_runs_to_its_end():
+    kinds = [message[0] for message in driven(REHEARSED)]
+    assert kinds[0] == "done"  # the rehearsed program
+    assert "call" in kinds
+    assert kinds[-1] == "done"  # the rehearsed computation
+    assert "broken" not in kinds
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -17,7 +17,9 @@ ANYTHING = st.recursive(
 
 
 def test_what_is_told_comes_through():
-    assert JailReport.from_bytes(json.dumps(TOLD).encode()) == JailReport(768, 1, 1.5, 0.5, 4096)
+    report = JailReport(768, 1, 1.5, 0.5, 4096)
+    assert JailReport.from_bytes(json.dumps(TOLD).encode()) == report
+    assert JailReport.from_bytes(report.to_bytes()) == report
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,12 @@ def test_every_recipe_has_its_own_suffix_and_says_how_to_get_it():
         assert HELLO_OUTPUT in recipe.hello, recipe.name
 
 
+def test_each_recipe_is_what_the_whole_file_says():
+    data = tomllib.loads((files("paddock.engines.programs") / "recipes.toml").read_text())
+    assert dict(recipes()) == {name: Recipe.model_validate({"name": name, **data[name]}) for name in data}
+    assert list(recipes()) == list(data)
+
+
 def test_recipes_cannot_be_changed():
     with pytest.raises(TypeError):
         recipes()["node"] = recipes()["python"]

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from paddock.confinement.sandbox.child import scratch
 from paddock.confinement.sandbox.child.messages import Ceilings
 from paddock.confinement.sandbox.child.process_tree import Process
-from paddock.confinement.sandbox.child.system_calls import read_file
+from paddock.confinement.sandbox.child.system_calls import LIBC, check_result, read_file
 
 _BLOCK_BYTES = 512
 _STEP = 500
@@ -34,13 +34,27 @@ _IN_FLIGHT = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 _MAPPING_PATTERN = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE
 )
-_SHARED_MEMORY_PATTERN = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
 _PAGE_TABLES_PATTERN = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
 _EVERY_S = 0.1
 """Pause between two measurements of scratch, or of anonymous memory, in seconds."""
 _SLICE_S = 0.005
 """Maximum time of one slice of measuring anonymous memory, in seconds."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _SystemInfo(ctypes.Structure):
+    """Source: sysinfo(2)."""
+
+    _fields_ = (
+        *((name, ctypes.c_ulong) for name in ("uptime", "load1", "load5", "load15", "totalram", "freeram")),
+        *((name, ctypes.c_ulong) for name in ("sharedram", "bufferram", "totalswap", "freeswap")),
+        *(("processes", ctypes.c_ushort), ("totalhigh", ctypes.c_ulong), ("freehigh", ctypes.c_ulong)),
+        *(("mem_unit", ctypes.c_uint), ("padding", ctypes.c_ulong)),
+    )
+
+
+_SYSTEM = _SystemInfo()
+"""Filled by each call, because a sample need not make another one."""
+_SYSTEM_POINTER = ctypes.byref(_SYSTEM)
 
 _FLAGS, _EXITING = 5, 4
 """Which field of /proc/<pid>/stat after the state (proc_pid_stat(5)), and PF_EXITING of the kernel in it."""
@@ -70,7 +84,9 @@ def read_gauges(directory: str) -> AnonymousMemory:
     """Return the use of memory files on this machine, and of a directory's file system; 0 where it is unknown."""
     memory = disk = 0
     with contextlib.suppress(OSError):
-        memory = _find_kib(_SHARED_MEMORY_PATTERN, "/proc/meminfo")
+        # As in /proc/meminfo, which takes ten times as long to read.
+        check_result("sysinfo", LIBC.sysinfo(_SYSTEM_POINTER))
+        memory = _SYSTEM.sharedram * _SYSTEM.mem_unit
         facts = os.statvfs(directory)
         disk = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
     return AnonymousMemory(memory, disk)
@@ -192,8 +208,8 @@ class _ProcessScan:
         try:
             if not user:
                 facts = os.stat(folder)
-                _LIBC.setfsgid(facts.st_gid)
-                _LIBC.setfsuid(facts.st_uid)
+                LIBC.setfsgid(facts.st_gid)
+                LIBC.setfsuid(facts.st_uid)
             return look()
         except PermissionError:
             self._hides |= not _is_ending(folder)
@@ -201,8 +217,8 @@ class _ProcessScan:
             pass
         finally:
             if not user:
-                _LIBC.setfsuid(user)
-                _LIBC.setfsgid(group)
+                LIBC.setfsuid(user)
+                LIBC.setfsgid(group)
         return []
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple, NoReturn, Self
 from paddock.confinement.sandbox.child import lockdown
 from paddock.confinement.sandbox.child.messages import JobSpec
 from paddock.confinement.sandbox.child.paths import open_itself, open_without_magic
-from paddock.confinement.sandbox.child.system_calls import check_result, copy_descriptor
+from paddock.confinement.sandbox.child.system_calls import LIBC, check_result, copy_descriptor
 
 _SEND, _IS_VALID = 0xC0182101, 0x80082102
 """Requests of ioctl(2): SECCOMP_IOCTL_NOTIF_SEND, and _ID_VALID as every kernel accepts it."""
@@ -46,7 +46,6 @@ _DONT_FOLLOW = 0x02000000
 """IN_DONT_FOLLOW of inotify(7)."""
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,9})")
 """Paths of the caller's own descriptors. C libraries use them where the kernel lacks fchmodat2."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 Action = Callable[[str], int | None]
 """Does a call to the file that a path of /proc/self/fd leads to. Returns what the call returns; None for 0."""
@@ -216,7 +215,7 @@ def _prepare_times(unit: str, caller: CallingProcess, arguments: Sequence[int]) 
 
 
 def _set_times(path: str, times: bytes | None) -> None:
-    if _LIBC.utimensat(_AT_FDCWD, path.encode(), times, 0):
+    if LIBC.utimensat(_AT_FDCWD, path.encode(), times, 0):
         raise OSError(ctypes.get_errno(), "utimensat")
 
 
@@ -245,7 +244,7 @@ def _prepare_watch(caller: CallingProcess, arguments: Sequence[int]) -> Action:
 
 
 def _add_watch(path: str, watcher: int, mask: int) -> int:
-    watch = _LIBC.inotify_add_watch(watcher, path.encode(), ctypes.c_uint32(mask & ~_DONT_FOLLOW))
+    watch = LIBC.inotify_add_watch(watcher, path.encode(), ctypes.c_uint32(mask & ~_DONT_FOLLOW))
     return check_result("inotify_add_watch", watch)
 
 

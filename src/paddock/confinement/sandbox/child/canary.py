@@ -7,7 +7,6 @@ attempt that succeeds does no harm.
 import ctypes
 import json
 import os
-import platform
 import resource
 import socket
 import stat
@@ -94,7 +93,7 @@ def _check(result: int) -> int:
 
 
 def _call(name: str, *arguments: object) -> None:
-    _check(int(_LIBC.syscall(_SYSCALL_NUMBERS[platform.machine()][name], *arguments)))
+    _check(int(_LIBC.syscall(_SYSCALL_NUMBERS[os.uname().machine][name], *arguments)))
 
 
 def _trace(pid: int) -> None:

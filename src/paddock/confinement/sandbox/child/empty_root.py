@@ -4,7 +4,6 @@ The worker enters its own user namespace and mount namespace (user_namespaces(7)
 directory in memory that has nothing but the files that it may read. It gives up its capabilities there afterwards.
 """
 
-import ctypes
 import os
 from collections.abc import Iterable
 
@@ -19,11 +18,10 @@ from paddock.confinement.sandbox.child.mounts import (
     REC,
     REMOUNT,
 )
-from paddock.confinement.sandbox.child.system_calls import check_result, make_dumpable, write_file
+from paddock.confinement.sandbox.child.system_calls import LIBC, check_result, make_dumpable, write_file
 
 _NEW_USER, _NEW_MOUNTS, _NEW_NETWORK, _NEW_IPC = 0x10000000, 0x00020000, 0x40000000, 0x08000000
 _PLACE = "/tmp"  # noqa: S108 - a directory that is there; the mount is this process's own
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def enter_empty_root(readable: Iterable[str] = ()) -> None:
@@ -33,7 +31,7 @@ def enter_empty_root(readable: Iterable[str] = ()) -> None:
     """
     user, group = os.geteuid(), os.getegid()
     make_dumpable()  # else the maps belong to root after a change of user (proc(5))
-    unshared = _LIBC.unshare(_NEW_USER | _NEW_MOUNTS | _NEW_NETWORK | _NEW_IPC)
+    unshared = LIBC.unshare(_NEW_USER | _NEW_MOUNTS | _NEW_NETWORK | _NEW_IPC)
     check_result("a user namespace for a worker", unshared)
     write_file("/proc/self/setgroups", b"deny")
     write_file("/proc/self/uid_map", f"{user} {user} 1".encode())

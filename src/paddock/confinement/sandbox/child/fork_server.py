@@ -19,7 +19,15 @@ import socket
 import sys
 import time
 
-from paddock.confinement.sandbox.child import lockdown, process_tree, scratch, seccomp, service, shares
+from paddock.confinement.sandbox.child import (
+    lockdown,
+    process_tree,
+    protection,
+    scratch,
+    seccomp,
+    service,
+    shares,
+)
 from paddock.confinement.sandbox.child.messages import JobReport
 
 _SWEEP_S = 1.0
@@ -185,6 +193,7 @@ def main() -> None:
     lockdown.lift_stack_limit()
     for profile in service.FILTER_NAMES:
         seccomp.read_filter(profile)  # fills the cache, which every supervisor inherits
+    protection.compile_built_in_rules()
     shares.may_restore()
     gc.freeze()
     ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()

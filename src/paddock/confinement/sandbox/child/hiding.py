@@ -14,13 +14,13 @@ in a folder until the folder changes. Looking is bounded, and a workspace beyond
 otherwise hide a name behind many others.
 """
 
+import _thread  # `threading` would run its handlers in each process that is forked
 import contextlib
 import errno
 import functools
 import os
 import re
 import stat
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -417,7 +417,7 @@ def is_hidden(path: str, top: str, rules: HidingRules) -> bool:
     return search.is_hidden("/".join(parts), path, is_folder=False)
 
 
-_LOCK = threading.Lock()
+_LOCK = _thread.allocate_lock()
 """Searches keep what they found, and the threads of one process share them."""
 _SEARCHES: OrderedDict[tuple[str, HidingRules], _HiddenSearch] = OrderedDict()
 

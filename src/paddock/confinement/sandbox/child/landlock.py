@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterable
 
 from paddock.confinement.sandbox.child.paths import open_itself
+from paddock.confinement.sandbox.child.system_calls import LIBC
 
 _CREATE_RULESET = 444
 _ADD_RULE = 445
@@ -38,8 +39,6 @@ WRITE = (1 << 15) - 1 & ~_MAKE_DEVICES_AND_SOCKETS
 _OF_FILES = 1 << 0 | 1 << 1 | READ_FILE | 1 << 14 | _DEVICE_IOCTL
 """The rights that a rule for a file, not a directory, may contain."""
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
 
 class _Ruleset(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
@@ -53,7 +52,7 @@ class _PathRule(ctypes.Structure):
 
 def read_abi_version() -> int:
     """Return the kernel's Landlock ABI; 0 if it has none or Landlock is switched off."""
-    return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
+    return max(0, int(LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
 def build_ruleset(
@@ -75,7 +74,7 @@ def build_ruleset(
         scopes=_ALL_SCOPES if version >= SCOPE_ABI else 0,
     )
     size = 24 if version >= SCOPE_ABI else 16 if version >= _NETWORK_ABI else 8
-    ruleset = int(_LIBC.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0))
+    ruleset = int(LIBC.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0))
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     try:
@@ -97,7 +96,7 @@ def allow_path(ruleset: int, path: str, rights: int, *, fixed: bool = False) -> 
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES
         rule = _PathRule(rights, descriptor)
-        if _LIBC.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
+        if LIBC.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
             raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
     finally:
         os.close(descriptor)
@@ -110,7 +109,7 @@ def enforce_ruleset(ruleset: int) -> None:
     Raises OSError if the kernel refuses.
     """
     try:
-        if _LIBC.syscall(_RESTRICT_SELF, ruleset, 0):
+        if LIBC.syscall(_RESTRICT_SELF, ruleset, 0):
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
     finally:
         os.close(ruleset)

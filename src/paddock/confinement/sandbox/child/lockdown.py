@@ -15,7 +15,7 @@ import resource
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import landlock, seccomp
-from paddock.confinement.sandbox.child.system_calls import check_result
+from paddock.confinement.sandbox.child.system_calls import LIBC, check_result
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
@@ -24,8 +24,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _SIGKILL, _SIGCONT = 9, 18
 _ARG_START, _ARG_END = 45, 46
 """Fields of /proc/<pid>/stat after the name."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_capset = _LIBC.capset  # these three are made once, before the forks
+_capset = LIBC.capset  # these three are made once, before the forks
 _THIS_THREAD = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 _LOWEST_PRIVATE_DESCRIPTOR = 3
@@ -69,7 +68,7 @@ def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> LockdownRu
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG)."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
 
 
 def continue_without_parent() -> None:
@@ -77,17 +76,17 @@ def continue_without_parent() -> None:
 
     A process that is stopped would not notice the end, and what is below it would go on later.
     """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGCONT)
+    LIBC.prctl(_PR_SET_PDEATHSIG, _SIGCONT)
 
 
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
-    check_result("prctl(PR_SET_CHILD_SUBREAPER)", _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    check_result("prctl(PR_SET_CHILD_SUBREAPER)", LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def make_undumpable() -> None:
     """Deny other processes of the same user this process's memory and /proc entry, until exec (PR_SET_DUMPABLE)."""
-    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def name_itself(title: bytes) -> None:
@@ -108,9 +107,9 @@ def become_user(user: int) -> None:
 
 def forbid_capabilities() -> None:
     """Empty the ambient and bounding sets, so that no exec grants capabilities. The latter needs CAP_SETPCAP."""
-    _LIBC.prctl(_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    LIBC.prctl(_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     capability = 0
-    while _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+    while LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
         capability += 1
 
 
@@ -127,7 +126,7 @@ def keep_capability(number: int) -> None:
 
 def refuse_new_privileges() -> None:
     """Prevent every later exec from granting privileges (prctl(2), PR_SET_NO_NEW_PRIVS)."""
-    check_result("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    check_result("prctl(PR_SET_NO_NEW_PRIVS)", LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def close_all_except(*kept: int) -> None:

@@ -1,13 +1,17 @@
 """A network of a job's own: a loopback interface, and, for the grant `hosts`, the socket of its proxy.
 
-The shim (`_confine_process`) makes it before any code of the program runs. Paddock gets the listening socket once, over
-the channel of the shim, and accepts connections on it from outside: a socket stays in the network in which it was made
-(network_namespaces(7)). Nothing of the program sends Paddock a descriptor.
+The keeper of the mounts makes it ahead of the jail that gets it (`namespaces`). Paddock gets the listening socket once,
+over the channel of the shim (`_confine_process`), before any code of the program runs, and accepts connections on it
+from outside: a socket stays in the network in which it was made (network_namespaces(7)). Nothing of the program sends
+Paddock a descriptor.
 """
 
+import ctypes
 import fcntl
 import socket
 import sys
+
+from paddock.confinement.sandbox.child.system_calls import check_result
 
 PROXY_ADDRESS = ("127.0.0.1", 3128)
 """Where the proxy of a job listens, in the job's own network."""
@@ -18,10 +22,17 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _IFREQ_BYTES, _NAME_BYTES = 40, 16
 """netdevice(7)."""
 _BACKLOG = 128
+_NEW_NETWORK = 0x40000000
+"""CLONE_NEWNET of unshare(2)."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def bring_up_loopback() -> None:
-    """Bring up `lo` in the network of this process; needs CAP_NET_ADMIN in its user namespace. Raises OSError."""
+def enter_new_network() -> None:
+    """Move this process to a new network, and bring up `lo` there. Raises OSError.
+
+    Needs CAP_SYS_ADMIN and CAP_NET_ADMIN in its user namespace.
+    """
+    check_result("unshare: network", _LIBC.unshare(_NEW_NETWORK))
     request = b"lo".ljust(_NAME_BYTES, b"\0") + _IFF_UP.to_bytes(2, sys.byteorder)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, request.ljust(_IFREQ_BYTES, b"\0"))

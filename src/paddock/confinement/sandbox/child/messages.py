@@ -28,6 +28,8 @@ EXTRA_THREADS = 256
 """Maximum threads of a job, in addition to its maximum processes."""
 MESSAGE_BYTES = 256
 """Maximum size of a message of the parent, with the reason why it kills the job."""
+OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
+"""The reason in the report of a job that got no more memory."""
 
 # No dataclasses here: their imports would make the fork server, and so each fork, larger.
 

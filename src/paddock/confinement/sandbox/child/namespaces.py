@@ -8,7 +8,8 @@
 
 bubblewrap takes five milliseconds of processor time, most of it for the root. A job may use a root only while its paths
 lead to the same files. Successive jobs of a root share the user namespace, in which they have no capability and cannot
-make another namespace, and an empty network, unless each has its own (`loopback.py`).
+make another namespace, and an empty network, unless each has its own (`loopback.py`): it takes the network of the
+keeper, which then enters a new one for the next jail, while the job runs.
 """
 
 import contextlib
@@ -27,12 +28,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from paddock.confinement.sandbox.child import lockdown
-from paddock.confinement.sandbox.child.loopback import OWN_NETWORKS
+from paddock.confinement.sandbox.child.loopback import OWN_NETWORKS, enter_new_network
 from paddock.confinement.sandbox.child.messages import JobSpec, StartError
 from paddock.confinement.sandbox.child.mounts import BIND, RDONLY, REMOUNT
 from paddock.confinement.sandbox.child.paths import identify_path
 from paddock.confinement.sandbox.child.socket_broker import serve_socket_calls
-from paddock.confinement.sandbox.child.system_calls import check_result, write_file
+from paddock.confinement.sandbox.child.system_calls import LIBC, check_result, write_file
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's bubblewrap: AppArmor profiles allow user namespaces to this path."""
@@ -67,9 +68,11 @@ _MAX_FILES = 5
 _START_S = 10.0
 MAX_CACHED_ROOTS = 2
 """Maximum number of roots that a supervisor keeps, the most recently used ones."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PYTHON = ctypes.PyDLL(None, use_errno=True)
+_clone = ctypes.PyDLL(None, use_errno=True).syscall
 """Keeps the interpreter's lock during a call, as a fork requires."""
+# Found once here, as in `LIBC`.
+_before_fork, _after_fork = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Parent
+_after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
 
 Life = Callable[[socket.socket, JobSpec], NoReturn]
 """The code of a jail's first process. It gets the channel to its supervisor and the job spec that the root was built
@@ -204,7 +207,7 @@ class MountRootCache:
     @property
     def keepers(self) -> frozenset[int]:
         """Return the pids of the keepers, which belong to no job."""
-        return frozenset(root.pid for root in self._roots.values())
+        return frozenset([root.pid for root in self._roots.values()])
 
     def get_root(self, spec: JobSpec) -> MountRoot | None:
         """Return the root for a job spec, and build it unless a valid one is cached; None if the spec has no jail.
@@ -267,31 +270,33 @@ def _serve_jails(
         if spec.user is not None:
             lockdown.become_user(spec.user)
         user, network, mounts = namespaces
-        check_result("setns: user", _LIBC.setns(user, _USER))
+        check_result("setns: user", LIBC.setns(user, _USER))
         lockdown.make_undumpable()
         write_file("/proc/sys/user/max_user_namespaces", b"0")
         if spec.network != "full":
-            check_result("setns: network", _LIBC.setns(network, _NETWORK))
-        check_result("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
+            check_result("setns: network", LIBC.setns(network, _NETWORK))
+        check_result("setns: mounts", LIBC.setns(mounts, _MOUNTS))
         _verify_root(fixed)
         # Devices are the host's, and their owner could change mode and times: make them read-only. Programs can still
         # write to them (open(2): EROFS concerns other files). bubblewrap's `--remount-ro` would forbid it.
         for path in (f"/dev/{name}" for name in _DEVICES):
             kept = os.statvfs(path).f_flag & _LOCKED_MOUNT_FLAGS
-            remounted = _LIBC.mount(None, path.encode(), None, REMOUNT | BIND | RDONLY | kept, None)
+            remounted = LIBC.mount(None, path.encode(), None, REMOUNT | BIND | RDONLY | kept, None)
             check_result(f"remount {path}", remounted)
         lockdown.forbid_capabilities()
         for file in namespaces:
             os.close(file)
+        owns_network = spec.network in OWN_NETWORKS
+        if owns_network:
+            enter_new_network()
         server.send(b"0")
-        copied = _COPIED_NAMESPACES | (_NETWORK if spec.network in OWN_NETWORKS else 0)
         while True:
             request, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, _MAX_FILES)
             if not files:
                 break
             # The program must not inherit the channel: it could send messages as the first process.
             os.set_inheritable(files[0], False)
-            pid = _clone_process(copied if request == _FORK_JAIL else 0)
+            pid = _clone_process(_COPIED_NAMESPACES if request == _FORK_JAIL else 0)
             if pid == 0:
                 server.close()
                 if request == _FORK_BROKER:
@@ -300,6 +305,8 @@ def _serve_jails(
             for file in files:
                 os.close(file)
             server.send(str(pid).encode())
+            if owns_network and request == _FORK_JAIL:
+                enter_new_network()  # before the next request: no jail may get the network of another
     except OSError as error:
         with contextlib.suppress(OSError):  # the supervisor has died
             server.send(f"-1 {error}".encode())
@@ -318,12 +325,12 @@ def _clone_process(namespaces: int) -> int:
 
     Raises OSError.
     """
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid = _PYTHON.syscall(_CLONE, namespaces | _CLONE_PARENT | signal.SIGCHLD, None, None, None, None)
+    _before_fork()
+    pid = _clone(_CLONE, namespaces | _CLONE_PARENT | signal.SIGCHLD, None, None, None, None)
     if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
+        _after_fork_in_child()
         return 0
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    _after_fork()
     return check_result("clone", pid)
 
 

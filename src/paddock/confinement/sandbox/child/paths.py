@@ -3,13 +3,14 @@
 import ctypes
 import os
 
+from paddock.confinement.sandbox.child.system_calls import LIBC
+
 _OPENAT2 = 437
 """System call number, the same on every architecture."""
 _AT_FDCWD = -100
 _NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 0x02, 0x04, 0x08, 0x10
 _MAX_LINKS = 40
 """The kernel's limit."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def open_itself(path: str, within: int | None = None, *, flags: int = 0) -> int:
@@ -37,7 +38,7 @@ def open_in_root(path: bytes, root: int, *, follows: bool) -> int:
 def _open_path(path: bytes, within: int | None, flags: int, resolve: int) -> int:
     how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | flags, 0, resolve)
     folder = _AT_FDCWD if within is None else within
-    found = int(_LIBC.syscall(_OPENAT2, folder, path, how, ctypes.sizeof(how)))
+    found = int(LIBC.syscall(_OPENAT2, folder, path, how, ctypes.sizeof(how)))
     if found < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), os.fsdecode(path))

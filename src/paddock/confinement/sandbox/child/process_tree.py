@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from paddock.confinement.sandbox.child.system_calls import read_file
+from paddock.confinement.sandbox.child.system_calls import read_file, read_if_there
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PPID, _GROUP, _SESSION, _USER_TIME, _SYSTEM_TIME, THREADS, _RESIDENT = 1, 2, 3, 11, 14, 17, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, session, utime to cstime, num_threads, rss (proc(5))."""
+_LINKS = 2
+"""Links of a directory without directories in it."""
 _PAUSE_S = 0.0005
 _END_S = 0.02
 _COUNT_EVERY_S = 10.0
@@ -52,16 +54,18 @@ class Sample(NamedTuple):
     """The same, without the time of a jail's first process."""
 
 
-def list_children(pid: int) -> list[int]:
-    """Return the children of all threads of a process; none if it has ended."""
+def list_children(pid: int, threads: int = 0) -> list[int]:
+    """Return the children of all threads of a process; none if it has ended.
+
+    Does not list the threads if the caller knows that there is 1.
+    """
     found: list[int] = []
     try:
-        threads = os.listdir(f"/proc/{pid}/task")  # called in a tight loop
+        names = [str(pid)] if threads == 1 else os.listdir(f"/proc/{pid}/task")  # called in a tight loop
     except OSError:
         return found
-    for thread in threads:
-        with contextlib.suppress(OSError):
-            found += map(int, read_file(f"/proc/{pid}/task/{thread}/children").split())
+    for name in names:
+        found += map(int, read_if_there(f"/proc/{pid}/task/{name}/children").split())
     return found
 
 
@@ -70,10 +74,12 @@ def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Samp
     processes: list[Process] = []
     threads, ticks = 0, 0
     user = system = 0
-    for pid in list_below(os.getpid(), spare):
+    below = [pid for pid in list_children(os.getpid(), 1) if pid not in spare]
+    for pid in below:  # grows during the loop
         fields = read_stat(pid)
         if fields is None:
             continue
+        below += list_children(pid, int(fields[THREADS]))
         if (process := _read_process(pid, fields)) is None:
             threads += 1
             continue
@@ -199,8 +205,8 @@ def threads_by_user() -> dict[int, int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                owner = os.stat(f"/proc/{name}").st_uid
-                found[owner] = found.get(owner, 0) + len(os.listdir(f"/proc/{name}/task"))
+                threads = os.stat(f"/proc/{name}/task")
+                found[threads.st_uid] = found.get(threads.st_uid, 0) + threads.st_nlink - _LINKS
     return found
 
 
@@ -219,8 +225,11 @@ class OtherThreads:
 
 
 def list_below(own: int, spare: frozenset[int]) -> list[int]:
-    """Return the descendants of a process without its children in `spare`, and what is below those."""
-    found = [pid for pid in list_children(own) if pid not in spare]
+    """Return the descendants of this process, which has one thread, without its children in `spare`.
+
+    Leaves out what is below those, too.
+    """
+    found = [pid for pid in list_children(own, 1) if pid not in spare]
     for pid in found:  # grows during the loop
         found += list_children(pid)
     return found
@@ -228,7 +237,10 @@ def list_below(own: int, spare: frozenset[int]) -> list[int]:
 
 def reap_orphans(main: int, reaped: Reaped) -> None:
     """Reap every child that has ended, except `main`: its pid must not be reused before the end."""
-    for child in list_children(os.getpid()):
+    with contextlib.suppress(ChildProcessError):
+        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:  # none has ended, as usual
+            return
+    for child in list_children(os.getpid(), 1):
         if child != main:
             with contextlib.suppress(ChildProcessError):
                 pid, status, cost = os.wait4(child, os.WNOHANG)
@@ -265,10 +277,7 @@ def send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
 
 def read_stat(pid: int | str) -> list[bytes] | None:
     """Return the fields of /proc/<pid>/stat after the name; None if there is no such process."""
-    try:
-        return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    except OSError:
-        return None
+    return read_if_there(f"/proc/{pid}/stat").rpartition(b")")[2].split() or None
 
 
 def wait_for_end(first: int) -> None:

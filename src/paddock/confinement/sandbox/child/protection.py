@@ -103,10 +103,12 @@ def _compile_part(part: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(part))
 
 
-BUILT_IN_RULES.sort()  # once here instead of in each process that is forked
-for _part in {part for pattern in PROTECTED_PATTERNS for part in pattern.split("/")}:
-    if not _WILDCARDS.isdisjoint(_part):
-        _compile_part(_part)
+def compile_built_in_rules() -> None:
+    """Fill the caches with the built-in rules: once in the fork server, instead of in each process that it forks."""
+    BUILT_IN_RULES.sort()
+    for part in {part for pattern in PROTECTED_PATTERNS for part in pattern.split("/")}:
+        if not _WILDCARDS.isdisjoint(part):
+            _compile_part(part)
 
 
 def list_protected_paths(root: int, rules: ProtectionRules, *, nested: bool = True) -> list[str]:

@@ -4,6 +4,8 @@ import ctypes
 import functools
 import os
 
+from paddock.confinement.sandbox.child.system_calls import LIBC
+
 _SYSCALL = {"x86_64": 317, "aarch64": 277}
 _MACHINE = os.uname().machine
 _SET_MODE_FILTER = 1
@@ -12,9 +14,6 @@ _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 _INSTRUCTION_BYTES = 8
 
 FILTERS_FOLDER = f"{os.path.dirname(__file__)}/filters"  # pathlib would be copied by every fork
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class _FilterProgram(ctypes.Structure):
@@ -34,7 +33,7 @@ def install_filter(program: bytes) -> None:
     `no_new_privs` must be set. Raises OSError if the kernel refuses, or if a thread has another filter.
     """
     argument = _FilterProgram(len(program) // _INSTRUCTION_BYTES, program)
-    failed = _LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
+    failed = LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
     if failed:
         raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_SET_MODE_FILTER)")
 
@@ -47,7 +46,7 @@ def install_listener(program: bytes) -> int:
     """
     argument = _FilterProgram(len(program) // _INSTRUCTION_BYTES, program)
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
-        listener = int(_LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, flags, ctypes.byref(argument)))
+        listener = int(LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, flags, ctypes.byref(argument)))
         if listener >= 0:
             return listener
     raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER)")

@@ -44,7 +44,7 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
             # The next job most likely has the grants of the last one.
             with contextlib.suppress(OSError, StartError):
                 shim = Shim(last, roots.get_root(last))
-                rehearse_start(last)
+                _rehearse(last)
         if not (call := _next_call(server)):
             break
         word, files = call
@@ -57,7 +57,7 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
         files = files[1:]
         if word == b"prepare":
             if is_idle(server):
-                rehearse_start(spec)
+                _rehearse(spec)
             if call := _next_call(server):
                 files = call[1]
                 spec = JobSpec.from_file(os.dup(files[0]))
@@ -79,6 +79,12 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
     process_tree.kill_descendants(seconds=REPORT_WITHIN_S)  # keepers, and a shim that waits for a job
     server.close()
     os.rmdir(folder)
+
+
+def _rehearse(spec: JobSpec) -> None:
+    """Rehearse a start after a fork of this process; jails are forked by a keeper."""
+    if not spec.jail:
+        rehearse_start(spec)
 
 
 def remove_scratch(path: str, fork_server: socket.socket) -> None:

@@ -231,10 +231,9 @@ def _become_program(
             is_needed = spec.supervised == METADATA_FILTER or spec.network in loopback.OWN_NETWORKS
             send_listener(channel, spec.supervised, is_needed=is_needed)
         progress.append("program")
-        if is_idle(channel):
-            JobSpec.from_file(spec.to_file())  # a rehearsal: another job spec will follow
         others, files = _receive_message(channel, 1 + STREAM_COUNT)
         if len(files) > STREAM_COUNT:
+            del spec  # the next one then uses the same memory
             spec = JobSpec.from_file(files.pop(0))
         for number, stream in enumerate(files):
             os.dup2(stream, number)
@@ -281,12 +280,10 @@ def _confine_process(
     if jail_channel is not None:
         progress.append("namespaces")
         jail.furnish_jail(spec)
-        if spec.network in loopback.OWN_NETWORKS:
+        if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
             progress.append("network")
-            loopback.bring_up_loopback()
-            if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
-                with loopback.open_proxy_socket() as proxy_socket:
-                    socket.send_fds(jail_channel, [_LISTENS], [proxy_socket.fileno()])
+            with loopback.open_proxy_socket() as proxy_socket:
+                socket.send_fds(jail_channel, [_LISTENS], [proxy_socket.fileno()])
     progress.append("Landlock rules")
     ruleset = handles.get("ruleset", -1)
     if spec.jail and spec.landlock_abi:  # the paths of the rules are those of the jail

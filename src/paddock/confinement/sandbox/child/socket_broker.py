@@ -39,7 +39,7 @@ from paddock.confinement.sandbox.child.call_broker import (
 )
 from paddock.confinement.sandbox.child.messages import JobSpec
 from paddock.confinement.sandbox.child.paths import open_in_root, open_itself
-from paddock.confinement.sandbox.child.system_calls import check_result, copy_descriptor
+from paddock.confinement.sandbox.child.system_calls import LIBC, check_result, copy_descriptor
 
 CALL_NUMBERS = {"x86_64": {"connect": 42, "bind": 49}, "aarch64": {"connect": 203, "bind": 200}}
 """Numbers of the calls on each architecture (the kernel's syscall tables)."""
@@ -57,10 +57,9 @@ _SYS_PTRACE = 19
 _OUTSIDE = frozenset({errno.ENOENT, errno.EROFS, errno.ENOTDIR})
 """Errors of a path that leads out of the private directories."""
 _STATUS_PATTERN = re.compile(rb"^(Umask|Tgid):\s*(\d+)", re.MULTILINE)
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _NUMBERS = CALL_NUMBERS.get(os.uname().machine, CALL_NUMBERS["x86_64"])
 _CONNECT = _NUMBERS["connect"]
-_CALLS = {number: getattr(_LIBC, name) for name, number in _NUMBERS.items()}
+_CALLS = {number: getattr(LIBC, name) for name, number in _NUMBERS.items()}
 
 
 class _Extent(ctypes.Structure):
@@ -97,8 +96,8 @@ def _enter_private_root(jail: int, spec: JobSpec, scratch: int, private: Sequenc
 
     The program may have renamed directories above its scratch. Therefore scratch is compared with the supervisor's.
     """
-    check_result("setns: mounts", _LIBC.setns(jail, _NEW_MOUNTS))
-    check_result("unshare: mounts", _LIBC.unshare(_NEW_MOUNTS))
+    check_result("setns: mounts", LIBC.setns(jail, _NEW_MOUNTS))
+    check_result("unshare: mounts", LIBC.unshare(_NEW_MOUNTS))
     mounts.mount_filesystem("", "/", mounts.PRIVATE | mounts.REC)
     own = open_itself(spec.scratch)
     if not os.path.samestat(os.fstat(own), os.fstat(scratch)):
@@ -135,7 +134,7 @@ class SocketBroker:
 
     def serve_calls(self) -> NoReturn:
         """Receive and do calls until no process is left that could make one."""
-        check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
+        check_result("unshare: directory", LIBC.unshare(_NEW_FILESYSTEM_STATE))
         while True:
             self._serve_call()
 
@@ -163,7 +162,7 @@ class SocketBroker:
 
     def _run_thread(self) -> None:
         try:
-            check_result("unshare: directory", _LIBC.unshare(_NEW_FILESYSTEM_STATE))
+            check_result("unshare: directory", LIBC.unshare(_NEW_FILESYSTEM_STATE))
             while self._is_needed():
                 self._serve_call()
         except BaseException:  # noqa: BLE001 - any failure ends the broker, so that the calls fail
@@ -280,7 +279,7 @@ def _read_address(caller: int, pointer: int, size: int) -> bytes:
         return b""
     buffer = ctypes.create_string_buffer(size)
     here, there = _Extent(ctypes.addressof(buffer), size), _Extent(pointer, size)
-    count = _LIBC.process_vm_readv(caller, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    count = LIBC.process_vm_readv(caller, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
     if check_result("process_vm_readv", count) < size:
         raise OSError(errno.EFAULT, "address")
     return buffer.raw

@@ -14,7 +14,6 @@ broker is another process, because it may have to wait for a disk, and because a
 supervisor's priority. It starts at the first call. Without a supervisor or a broker the kernel answers ENOSYS.
 """
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -30,11 +29,11 @@ from paddock.confinement.sandbox.child.call_broker import (
     serve_calls,
 )
 from paddock.confinement.sandbox.child.messages import JobSpec, StartError
+from paddock.confinement.sandbox.child.system_calls import LIBC
 
 METADATA_FILTER, WATCH_FILTER, SOCKET_FILTER = "supervised", "watches", "sockets"
 UNHEARD = b'{"calls": false}'
 """Message of a process whose supervised calls fail with ENOSYS."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def send_listener(channel: socket.socket, name: str, *, is_needed: bool) -> None:
@@ -139,16 +138,16 @@ class CallListener(BrokeredCalls):
         user = self._spec.user
         changed = user is not None and user != os.geteuid()
         if changed:
-            _LIBC.setfsgid(user)
-            _LIBC.setfsuid(user)
+            LIBC.setfsgid(user)
+            LIBC.setfsuid(user)
         try:
             return [os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)]
         except OSError:
             return []
         finally:
             if changed:
-                _LIBC.setfsuid(os.geteuid())
-                _LIBC.setfsgid(os.getegid())
+                LIBC.setfsuid(os.geteuid())
+                LIBC.setfsgid(os.getegid())
 
 
 class SocketCalls(BrokeredCalls):

@@ -38,6 +38,7 @@ from paddock.confinement.sandbox.child.cgroup import JobCgroup
 from paddock.confinement.sandbox.child.messages import (
     EXTRA_THREADS,
     MESSAGE_BYTES,
+    OUT_OF_MEMORY,
     JobReport,
     JobSpec,
     StartError,
@@ -49,8 +50,6 @@ from paddock.confinement.sandbox.child.shares import Shares, leave_priority, tak
 from paddock.confinement.sandbox.child.shim import Shim, ruleset_of
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.child.supervised_calls import CallListener, SocketCalls
-
-OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
 _FIRST_POLL_S, _POLL_GROWTH, _MAX_POLL_S = 0.005, 1.5, 0.02
 _FAST_GROWTH, _SOON_S = 8, 0.002
@@ -191,6 +190,8 @@ class Supervisor:
         """Kill the survivors, for which the report did not wait. Return whether all processes have ended."""
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        for first in self._ending:
+            process_tree.wait_for_end(first)
         _, left = process_tree.kill_descendants(
             seconds=_PATIENCE_S, reaped=self._record_reaped, spare=self._roots.keepers
         )

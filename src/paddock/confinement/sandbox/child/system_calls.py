@@ -3,7 +3,9 @@
 import ctypes
 import os
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
+for _name in ("mount", "prctl", "setns", "syscall"):
+    getattr(LIBC, _name)  # a forked process that looks up a function copies many pages of memory
 _PR_SET_DUMPABLE = 4
 _PIDFD_GETFD = 438
 """System call number, the same on every architecture."""
@@ -23,12 +25,12 @@ def copy_descriptor(process: int, number: int) -> int:
     `number` may be an argument of a system call, of which the kernel takes 32 bits.
     """
     number = ctypes.c_int32(number & 0xFFFFFFFF).value
-    return check_result("pidfd_getfd", _LIBC.syscall(_PIDFD_GETFD, process, number, 0))
+    return check_result("pidfd_getfd", LIBC.syscall(_PIDFD_GETFD, process, number, 0))
 
 
 def make_dumpable() -> None:
     """Let this process be inspected as after an exec (prctl(2), PR_SET_DUMPABLE)."""
-    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def read_file(path: str) -> bytes:
@@ -41,6 +43,14 @@ def read_file(path: str) -> bytes:
         return b"".join(parts)
     finally:
         os.close(file)
+
+
+def read_if_there(path: str) -> bytes:
+    """Return the content of a file below /proc; nothing if its process has ended or it is closed to this one."""
+    try:
+        return read_file(path)
+    except OSError:
+        return b""
 
 
 def write_file(path: str, data: bytes) -> None:

@@ -8,9 +8,11 @@ Guest code shares the realm, so that the bootstrap must not trust a method that 
 captures what is used later, and calls go through `apply`; arrays are filled by index, never by `push`.
 """
 
-from pathlib import Path
+import ctypes
+import mmap
+import os
 
-_SCRIPTS = Path(__file__).parent.parent / "js"
+_SCRIPTS = f"{os.path.dirname(os.path.dirname(__file__))}/js"  # pathlib would be copied by every fork
 PIECES = (
     "primordials",
     "exchange",
@@ -40,14 +42,29 @@ PIECES = (
 
 def source() -> str:
     """Return the bootstrap as one script."""
-    pieces = [(_SCRIPTS / "bootstrap" / f"{name}.js").read_text() for name in PIECES]
+    pieces = [read_script(f"bootstrap/{name}.js").decode() for name in PIECES]
     return "\n".join(['"use strict";(function () {', *pieces, "})();\n//# sourceURL=paddock:glue\n"])
+
+
+def read_script(name: str) -> bytes:
+    """Return a file of the folder `js`."""
+    with open(f"{_SCRIPTS}/{name}", "rb") as file:
+        return file.read()
 
 
 LIBRARIES = ("url", "hashes")
 """Libraries that load at their first use by a program; crypto.js has the same names in the same order."""
 
+Library = ctypes.Array[ctypes.c_char]
+"""The source of a vendored library: an ASCII expression, a function that makes its exports."""
 
-def libraries() -> tuple[bytes, ...]:
-    """Return the sources of the vendored libraries; each is an ASCII expression: a function that makes its exports."""
-    return tuple((_SCRIPTS / "vendor" / f"{name}.js").read_bytes() for name in LIBRARIES)
+
+def libraries() -> tuple[Library, ...]:
+    """Return the vendored libraries as mappings of their files, of which a fork copies nothing."""
+    return tuple(_map(f"vendor/{name}.js") for name in LIBRARIES)
+
+
+def _map(name: str) -> Library:
+    with open(f"{_SCRIPTS}/{name}", "rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    return (ctypes.c_char * len(mapping)).from_buffer(mapping)

@@ -18,8 +18,6 @@ import select
 import signal
 import socket
 import sys
-import threading
-from pathlib import Path
 
 from paddock.confinement.sandbox.child import lockdown
 from paddock.engines.javascript.child import bootstrap, v8, worker
@@ -31,11 +29,17 @@ another compiler to trust."""
 
 _PASSED_DESCRIPTORS = 2
 
+_READY_REPORT = b'{"ready": %d, "landlock": %d}'
+_STARTED_REPORT = b'{"born": %d}'
+_FAILED_REPORT = b'{"unborn": 1}'
+_EXIT_REPORT = b'{"dead": %d, "code": %d, "cpu_ms": %.3f, "peak_bytes": %d}'
+"""The encoder of `json` would write to many pages that a forked worker shares; each write copies one."""
+
 
 class WorkerForkServer:
     """The fork server behind one control socket."""
 
-    def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
+    def __init__(self, control: socket.socket, profile: str, library_directory: str) -> None:
         self._control = control
         self._rules = lockdown.prepare_rules(profile)
         isolate = v8.Isolate(v8.load(library_directory, PROFILES[profile]))
@@ -50,11 +54,12 @@ class WorkerForkServer:
         """Fork on request and report exits until the parent disconnects."""
         gc.freeze()
         self._guest.hand_over(self._fork_on_request)
-        threading.Event().wait()
+        while True:
+            signal.pause()
 
     def _fork_on_request(self) -> tuple[worker.Channel, int]:
         """Serve requests on V8's thread; return only in a forked worker."""
-        self._report({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
+        self._send(_READY_REPORT % (os.getpid(), self._rules.landlock_abi))
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
@@ -79,13 +84,13 @@ class WorkerForkServer:
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
-            self._report({"unborn": 1})
+            self._send(_FAILED_REPORT)
             return None
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
         try:
-            socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
+            socket.send_fds(self._control, [_STARTED_REPORT % pid], [pidfd])
         except OSError:  # the parent has died; ending this process kills the worker
             os._exit(0)
         return None
@@ -94,7 +99,7 @@ class WorkerForkServer:
         lockdown.die_with_parent()
         os.dup2(errors, 2)
         lockdown.close_all_except(connection, self._rules.ruleset)
-        channel = worker.Channel(socket.socket(fileno=connection))
+        channel = worker.Channel(socket.SocketType(fileno=connection))
         lockdown.shed_powers(self._rules)
         lockdown.seal_process(self._rules)
         return channel, self._data_bytes
@@ -104,18 +109,12 @@ class WorkerForkServer:
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status, usage = os.wait4(pid, 0)
-        self._report(
-            {
-                "dead": pid,
-                "code": os.waitstatus_to_exitcode(status),
-                "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
-                "peak_bytes": usage.ru_maxrss * 1024,
-            }
-        )
+        cpu_ms = (usage.ru_utime + usage.ru_stime) * 1000
+        self._send(_EXIT_REPORT % (pid, os.waitstatus_to_exitcode(status), cpu_ms, usage.ru_maxrss * 1024))
 
-    def _report(self, message: dict[str, object]) -> None:
+    def _send(self, report: bytes) -> None:
         try:
-            self._control.send(json.dumps(message).encode())
+            self._control.send(report)
         except OSError:
             os._exit(0)
 
@@ -128,7 +127,7 @@ def main() -> None:
     lockdown.continue_without_parent()
     control = socket.socket(fileno=int(control_fd))
     try:
-        fork_server = WorkerForkServer(control, profile, Path(library_directory))
+        fork_server = WorkerForkServer(control, profile, library_directory)
     except OSError as error:
         control.send(
             json.dumps({"failed": f"JavaScript cannot be confined on this machine: {error}"}).encode()

@@ -12,10 +12,10 @@ import signal
 import socket
 import sys
 import threading
-from pathlib import Path
 
 from paddock.confinement.sandbox.child import lockdown
 from paddock.engines.javascript.child import v8
+from paddock.engines.javascript.child.bootstrap import read_script
 from paddock.engines.javascript.child.worker import Channel, data_segment
 
 SCRIPTS = (
@@ -85,12 +85,9 @@ def main() -> None:
     channel = Channel(socket.socket(fileno=int(connection)))
     try:
         rules = lockdown.prepare_rules(_PROFILE, readable=("/dev/urandom",))  # V8 seeds its generator from it
-        library = v8.load(Path(library_directory), _FLAGS)
+        library = v8.load(library_directory, _FLAGS)
         status = os.open("/proc/self/status", os.O_RDONLY)
-        directory = Path(__file__).parent.parent / "js"
-        sources = {
-            name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)
-        }
+        sources = {name: read_script(name) for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)}
         lockdown.close_all_except(int(connection), status, rules.ruleset)
         lockdown.shed_powers(rules)
         reader = ParserIsolate(v8.Isolate(library), sources, channel)

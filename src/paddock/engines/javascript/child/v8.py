@@ -8,14 +8,18 @@ return, or call V8 itself (`paddock.engines.javascript.child.v8_native`).
 
 Scripts go into V8 as a task's argument, and large strings come out as a task's value. All other text goes through one
 ArrayBuffer that both sides share.
+
+This module uses `_thread`, because the `threading` module has a handler that runs in each forked child: it makes
+objects there, and the first write to a page that is shared with the parent copies the page.
 """
 
+import _thread
 import ctypes
 import errno
+import mmap
 import os
+import re
 import resource
-import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
@@ -36,6 +40,14 @@ _TASK_DONE = 1
 
 _MAX_ADDRESS_BYTES = 160 << 30
 """Required address space, in bytes. V8 alone reserves 145 GiB, most of it for C++ objects (measured)."""
+
+
+_MAP_FIXED = 0x10
+_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p 0+ 00:00 0\b", re.MULTILINE)
+"""Address range of a writable mapping of no file in /proc/<pid>/maps (proc(5))."""
+_mmap = ctypes.CDLL(None).mmap
+_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_mmap.restype = ctypes.c_void_p
 
 
 class _Payload(ctypes.Union):
@@ -84,13 +96,13 @@ def give_up(error: BaseException) -> NoReturn:
     os._exit(EXIT_BROKEN)
 
 
-def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
+def load(directory: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Load the library from mini-racer's package `directory` and start V8 with `flags`.
 
     With `--single-threaded` among the flags there is no other thread afterwards, and the process may fork. Raises
     OSError if there is no library; LoadError if it is another version or V8 could not start.
     """
-    library = ctypes.CDLL(str(directory / "libmini_racer.so"))
+    library = ctypes.CDLL(f"{directory}/libmini_racer.so")
     signatures: dict[str, tuple[list[object], object]] = {
         "mr_init_v8": ([ctypes.c_char_p, ctypes.c_char_p], None),
         "mr_init_context": ([_Callback], _U64),
@@ -106,8 +118,27 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
         function.argtypes = arguments
         function.restype = result
     _check_limits()
-    library.mr_init_v8(" ".join(flags).encode(), str(directory / "icudtl.dat").encode())
+    icu_data = f"{directory}/icudtl.dat"
+    library.mr_init_v8(" ".join(flags).encode(), icu_data.encode())
+    _map_icu_data(icu_data)
     return library
+
+
+def _map_icu_data(path: str) -> None:
+    """Replace V8's copy of the data for ICU, 10 MiB, by a mapping of the file.
+
+    A fork copies no page table entries for such a mapping, and all processes share its memory. V8 reads the file into a
+    mapping of its own, which it only frees, at exit(3) (icu_util.cc). Does nothing if there is no such mapping.
+    """
+    with open(path, "rb") as file, open("/proc/self/maps") as maps:
+        beginning = file.read(mmap.PAGESIZE)
+        size = os.fstat(file.fileno()).st_size
+        for mapping in _MAPPING.finditer(maps.read()):
+            start, end = int(mapping[1], 16), int(mapping[2], 16)
+            is_copy = 0 <= end - start - size < mmap.PAGESIZE
+            if is_copy and ctypes.string_at(start, mmap.PAGESIZE) == beginning:
+                protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
+                _mmap(start, size, protection, flags, file.fileno(), 0)
 
 
 def _check_limits() -> None:
@@ -119,12 +150,13 @@ def _check_limits() -> None:
             f"process may have {limit / (1 << 30):.1f} (ulimit -v); run Paddock without that limit: "
             "limits.script.memory_bytes bounds the memory"
         )
-    thread = threading.Thread(target=int)
+    ended = _thread.allocate_lock()
+    ended.acquire()
     try:
-        thread.start()
+        _thread.start_new_thread(ended.release, ())
     except RuntimeError:
         raise LoadError(os.strerror(errno.EAGAIN)) from None
-    thread.join()
+    ended.acquire()
 
 
 def keep_thread() -> None:
@@ -145,7 +177,8 @@ class Isolate:
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
         self._callback = _Callback(self._on_callback)  # must outlive the context
-        self._ended = threading.Event()
+        self._ended = _thread.allocate_lock()
+        self._ended.acquire()
         self._result: object = None
         self.on_turn: Callable[[object], None] | None = None
         self._script: object = None
@@ -158,11 +191,10 @@ class Isolate:
         A string is returned as `bytes`, an array buffer as a writable memoryview, everything else as None. With `keep`,
         returns an opaque handle. Raises ScriptError if the script throws.
         """
-        self._ended.clear()
         argument = self._string(source)
         self._keep = keep
         self.library.mr_eval(self._context, argument, _TASK_DONE)
-        self._ended.wait()
+        self._ended.acquire()
         self.library.mr_free_value(self._context, argument)
         if isinstance(self._result, ScriptError):
             raise self._result
@@ -170,10 +202,9 @@ class Isolate:
 
     def call(self, function: object, arguments: object) -> object:
         """Call `function` during set-up and wait for it; return its value. Raises ScriptError if it throws."""
-        self._ended.clear()
         self._keep = False
         self.queue(function, arguments)
-        self._ended.wait()
+        self._ended.acquire()
         if isinstance(self._result, ScriptError):
             raise self._result
         return self._result
@@ -204,7 +235,7 @@ class Isolate:
                 return
             is_kept = self._keep and handle.contents.type not in _EXCEPTIONS
             self._result = handle if is_kept else self._read_value(handle)
-            self._ended.set()
+            self._ended.release()
         except BaseException as error:  # noqa: BLE001 - give_up says why
             give_up(error)
 

@@ -158,7 +158,7 @@ class NativeIsolate:
         """Return a handle of the same value that is valid until `dispose`."""
         return self._globalize(self.isolate, _SLOT.from_address(local).value)
 
-    def run(self, source: bytes) -> int:
+    def run(self, source: "ctypes.Array[ctypes.c_char]") -> int:
         """Run an ASCII script and return a permanent handle of its value; 0 if it throws.
 
         The exception is then thrown in the calling JavaScript. Call it while JavaScript runs.

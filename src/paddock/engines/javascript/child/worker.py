@@ -34,6 +34,8 @@ from paddock.engines.javascript.child.v8_native import NativeIsolate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from paddock.engines.javascript.child.bootstrap import Library
+
 EXCHANGE_CHARS = 32768
 """Size of each half of the exchange buffer, in UTF-16 units; bootstrap/exchange.js has the same number."""
 
@@ -63,8 +65,11 @@ _SOON_S = 0.001
 _MAY_WAIT_AWAKE = len(os.sched_getaffinity(0)) > 1
 """Whether to busy-poll: not on the only processor, which the parent needs."""
 
-_SPARE_MS = 5.0
-"""A worker that waits longer than this is a spare one and has time for a rehearsal, in milliseconds."""
+_SPARE_MS = 25.0
+"""A worker that waits longer than this is a spare one and has time for a rehearsal, in milliseconds.
+
+A rehearsal takes more processor time than it saves. Therefore programs in quick succession should find workers that
+have waited less: such a program takes about 3 ms, and the worker that it takes was started four programs before."""
 
 _REHEARSAL_JOB = json.dumps(
     [
@@ -97,7 +102,7 @@ memory that the worker shares with the fork server."""
 class Channel:
     """Length-prefixed messages over a blocking socket (four bytes little-endian, then UTF-8)."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.SocketType) -> None:
         self._connection = connection
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -183,7 +188,7 @@ class InputBuffer:
 class Guest:
     """Passes messages between the bootstrap in V8 and the parent."""
 
-    def __init__(self, isolate: v8.Isolate, bootstrap: str, libraries: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, isolate: v8.Isolate, bootstrap: str, libraries: "tuple[Library, ...]" = ()) -> None:
         """Run the bootstrap, which may load `libraries` later. Raises LibraryError for another version of V8."""
         self._libraries = libraries
         self._library = 0

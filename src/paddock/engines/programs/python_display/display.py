@@ -2,18 +2,15 @@
 
 It runs inside of the sandbox, in the interpreter that the program uses, and uses the standard library alone, of Python
 3.8 and later. Sessions have it from the start; other programs load it once they import a library that shows something.
+
+A bare interpreter starts in the time that a few modules take to import. Therefore those that not every program of a
+session needs are imported when they are used first.
 """
 
-import base64
 import builtins
-import collections
 import importlib
-import itertools
-import json
 import os
-import re
 import sys
-import types
 from importlib.machinery import ModuleSpec, PathFinder
 
 __builtins__ = dict(vars(builtins))  # programs replace them
@@ -46,7 +43,29 @@ _FORMS = {
 }
 _STAND_INS = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
 _NO_BROWSER = "there is no browser here; show a page with display(HTML(filename=...)) of IPython.display"
+_STANDARD = frozenset(
+    "ast base64 binascii collections contextlib copyreg enum fcntl functools heapq itertools json keyword linecache "
+    "operator re reprlib signal sre_compile sre_constants sre_parse struct token tokenize types".split()
+)
+"""Modules of the standard library that this text uses, with those that they use: programs cannot replace them."""
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+
+
+class _Lazy:
+    """A module of the standard library that is imported when it is used first."""
+
+    def __init__(self, name):
+        self._module = name
+
+    def __getattr__(self, name):
+        value = getattr(_import_standard(self._module), name)
+        setattr(self, name, value)
+        return value
+
+
+base64, collections, itertools, json, re, types = map(
+    _Lazy, ("base64", "collections", "itertools", "json", "re", "types")
+)
 
 
 class _Display:
@@ -148,7 +167,9 @@ class _Importer:
             self.prepare(sys.modules[name])
 
     def find_spec(self, name, path=None, _target=None):
-        if name not in self.hooks and name not in _STAND_INS:
+        if name in _STANDARD:
+            path = [each for each in sys.path if each]  # without the working directory
+        elif name not in self.hooks and name not in _STAND_INS:
             return None
         spec = PathFinder.find_spec(name, path)
         if spec is None and name in _STAND_INS:

@@ -53,7 +53,10 @@ def _format_prefix(prefix, outer):
 def _split(value):
     """Return the opening, the items with what precedes them, and the end of a container; None for any other value."""
     kind = type(value)
-    base = next((each for each in kind.__mro__ if each in _BASES or "__repr__" in vars(each)), None)
+    calls = _list_calls()
+    base = next(
+        (each for each in kind.__mro__ if each in _BASES or each in calls or "__repr__" in vars(each)), None
+    )
     if base is list:
         return "[", _list_items(value, len(value)), "]"
     if base is tuple:
@@ -64,8 +67,8 @@ def _split(value):
     if base in (set, frozenset) and value:
         opening, closing = ("{", "}") if base is set else (kind.__name__ + "({", "})")
         return opening, _list_items(_sort(value), len(value)), closing
-    if base in _CALLS and (value or base not in (collections.OrderedDict, collections.Counter)):
-        name, list_arguments = _CALLS[base]
+    if base in calls and (value or base not in (collections.OrderedDict, collections.Counter)):
+        name, list_arguments = calls[base]
         return (name or _name_class(kind).rpartition(".")[2]) + "(", list_arguments(value), ")"
     if base is BaseException:
         return _name_class(kind) + "(", [(_NONE, item) for item in value.args], ")"
@@ -117,20 +120,34 @@ def _name_class(named):
 
 _FLAGS = ("IGNORECASE", "LOCALE", "MULTILINE", "DOTALL", "UNICODE", "VERBOSE", "DEBUG")
 _NONE = _Raw("")
-_CALLS = {
-    collections.deque: (
-        "",
-        lambda value: [(_NONE, list(value))] + [(_Raw("maxlen="), value.maxlen)] * (value.maxlen is not None),
-    ),
-    collections.OrderedDict: ("", lambda value: [(_NONE, list(value.items()))]),
-    collections.Counter: ("", lambda value: [(_NONE, dict(value.most_common()))]),
-    collections.defaultdict: ("", lambda value: [(_NONE, value.default_factory), (_NONE, dict(value))]),
-    types.MappingProxyType: ("mappingproxy", lambda value: [(_NONE, dict(value))]),
-    types.SimpleNamespace: (
-        "namespace",
-        lambda value: [(_Raw(key + "="), item) for key, item in vars(value).items()],
-    ),
-    re.Pattern: ("re.compile", _list_pattern),
-}
+_BASES = {list, tuple, dict, set, frozenset, BaseException}
+_CALLS = {}
 """How values are shown that look like a call: its name, that of the class if empty, and what gives its arguments."""
-_BASES = {list, tuple, dict, set, frozenset, BaseException, *_CALLS}
+
+
+def _list_calls():
+    if not _CALLS:
+        _CALLS.update(
+            {
+                collections.deque: (
+                    "",
+                    lambda value: (
+                        [(_NONE, list(value))]
+                        + [(_Raw("maxlen="), value.maxlen)] * (value.maxlen is not None)
+                    ),
+                ),
+                collections.OrderedDict: ("", lambda value: [(_NONE, list(value.items()))]),
+                collections.Counter: ("", lambda value: [(_NONE, dict(value.most_common()))]),
+                collections.defaultdict: (
+                    "",
+                    lambda value: [(_NONE, value.default_factory), (_NONE, dict(value))],
+                ),
+                types.MappingProxyType: ("mappingproxy", lambda value: [(_NONE, dict(value))]),
+                types.SimpleNamespace: (
+                    "namespace",
+                    lambda value: [(_Raw(key + "="), item) for key, item in vars(value).items()],
+                ),
+                re.Pattern: ("re.compile", _list_pattern),
+            }
+        )
+    return _CALLS

@@ -1,26 +1,20 @@
 """The driver of Python sessions: it runs inside of the sandbox, in the interpreter that the program uses.
 
-It reads requests from descriptor 3, and answers with frames: four bytes of length (little-endian) and JSON. It follows
-the text of `display.py` in one file, and uses the standard library alone, of Python 3.8 and later. Whatever a program
-does to it harms only its own session: the parent believes nothing of it but what it shows.
+It reads requests from standard input, and answers with frames: four bytes of length (little-endian) and JSON. It
+follows the text of `display.py` in one file, and uses the standard library alone, of Python 3.8 and later. Whatever a
+program does to it harms only its own session: the parent believes nothing of it but what it shows.
 """
 
-import ast
+import _ast
+import _signal
 import builtins
-import fcntl
-import functools
 import io
-import json
-import linecache
 import os
-import re
-import signal
-import struct
 import sys
 import time
-import types
 from importlib.machinery import PathFinder
 
+ast, functools, linecache = map(_Lazy, ("ast", "functools", "linecache"))
 _PRIVATE = 200
 _IS_COROUTINE = 0x80
 """`inspect.CO_COROUTINE`; the module takes longer to import than most programs to run."""
@@ -36,15 +30,20 @@ class _Driver(_Display):
         super().__init__()
         self.pid = os.getpid()
         # A program may close or replace descriptors 0 to 2, but has no reason to touch these.
-        self.channel = _move(3)
-        self.terminal = _move(1)
-        self.null = _move(0)
-        os.close(3)
-        self.main = types.ModuleType("__main__")
+        self.channel, self.terminal, self.null = _PRIVATE, _PRIVATE + 1, _PRIVATE + 2
+        os.dup2(0, self.channel, inheritable=False)
+        os.dup2(1, self.terminal, inheritable=False)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, self.null, inheritable=False)
+        os.dup2(null, 0)
+        os.close(null)
+        self.main = type(sys)("__main__")
         self.main.__dict__["__builtins__"] = builtins
         self.names = self.main.__dict__
         sys.modules["__main__"] = self.main
         self.loop = None
+        self.programs = {}
+        """Entries of `linecache.cache`, which few programs need."""
         self.told = None
         """The error that was printed already."""
         self.encoding = getattr(sys.stdout, "encoding", "utf-8")
@@ -52,32 +51,42 @@ class _Driver(_Display):
         """Loops that run no more, with tasks that did not end when they were interrupted."""
         builtins.display = self.display
         builtins.get_ipython = _Shell
-        signal.signal(signal.SIGINT, _ignore)
+        _signal.signal(_signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
         os.environ.setdefault("MPLBACKEND", "agg")  # for the processes of programs too
         hooks = {
             "asyncio": self.prepare_asyncio,
             "inspect": self.prepare_inspect,
+            "linecache": self.prepare_linecache,
             "multiprocessing.spawn": self.prepare_spawn,
             "subprocess": self.prepare_subprocess,
         }
         sys.meta_path.insert(0, _Importer(self, hooks))
 
     def serve(self):
-        self.send({"ready": True})
+        self.write(b'{"ready": true}')
         while True:
             request = self.receive()
             if request is None:
                 return
-            self.send({"done": self.run(request)})
+            end = self.run(request)
+            if end == {"exit_code": 0}:
+                self.write(b'{"done": {"exit_code": 0}}')
+            else:
+                self.send({"done": end})
 
     def receive(self):
         head = self.read(4)
         if head is None:
             return None
-        body = self.read(struct.unpack("<I", head)[0])
-        return None if body is None else json.loads(body.decode("utf-8", "surrogatepass"))
+        body = self.read(int.from_bytes(head, "little"))
+        if body is None:
+            return None
+        line, _, rest = body.partition(b"\n")
+        number, size = map(int, line.split())
+        given = max(size, 0)
+        return {"number": number, "stdin": rest[:given] if size >= 0 else None, "code": rest[given:].decode()}
 
     def read(self, count):
         parts = []
@@ -90,8 +99,10 @@ class _Driver(_Display):
         return b"".join(parts)
 
     def send(self, message):
-        body = json.dumps(message, default=str, ensure_ascii=False).encode("utf-8", "replace")
-        data = struct.pack("<I", len(body)) + body
+        self.write(json.dumps(message, default=str, ensure_ascii=False).encode("utf-8", "replace"))
+
+    def write(self, body):
+        data = len(body).to_bytes(4, "little") + body
         while data:
             data = data[os.write(self.channel, data) :]
 
@@ -102,11 +113,11 @@ class _Driver(_Display):
         self.give_input(request.get("stdin"))
         self.room = _MAX_RESULTS_BYTES
         lines = code.splitlines(True)
-        linecache.cache[name] = (len(code), None, lines, name)
+        self.programs[name] = (len(code), None, lines, name)
         end = {"exit_code": 0}
         try:
             try:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+                _signal.signal(_signal.SIGINT, _signal.default_int_handler)
                 try:
                     self.carry_out(code, name)
                 except (Exception, SystemExit):
@@ -114,7 +125,7 @@ class _Driver(_Display):
                     raise
                 self.show_figures()
             finally:
-                signal.signal(signal.SIGINT, _ignore)
+                _signal.signal(_signal.SIGINT, _ignore)
         except SystemExit as error:
             try:
                 end = self.leave(error)
@@ -156,13 +167,12 @@ class _Driver(_Display):
             except Exception:
                 pass
 
-    def give_input(self, text):
-        """Let standard input be `text`, or empty."""
-        if text is None:
+    def give_input(self, data):
+        """Let standard input be `data`, or empty."""
+        if data is None:
             os.dup2(self.null, 0)
         else:
             file = os.memfd_create("stdin")
-            data = text.encode("latin-1")
             while data:
                 data = data[os.write(file, data) :]
             os.lseek(file, 0, os.SEEK_SET)
@@ -171,16 +181,18 @@ class _Driver(_Display):
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
 
     def carry_out(self, code, name):
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        flags = _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree = _parse(code, name, flags)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
         if last is not None and _is_quiet(code, last):
             tree.body.append(last)
             last = None
         if tree.body:
             self.evaluate(compile(tree, name, "exec", flags, dont_inherit=True))
         if last is not None:
-            value = self.evaluate(compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True))
+            value = self.evaluate(
+                compile(_ast.Expression(last.value), name, "eval", flags, dont_inherit=True)
+            )
             if value is not None:
                 self.names["_"] = value
                 self.display(value)
@@ -261,6 +273,11 @@ class _Driver(_Display):
 
         inspect.getfile = getfile
 
+    def prepare_linecache(self, linecache):
+        """Let tracebacks and `inspect` find the lines of programs."""
+        linecache.cache.update(self.programs)
+        self.programs = linecache.cache
+
     def prepare_spawn(self, spawn):
         """Give processes that are started anew what programs of the session defined."""
         prepare = spawn.get_preparation_data
@@ -338,9 +355,10 @@ class _Driver(_Display):
 
 def _cut_trace(trace):
     """Return a traceback without the lines of this file."""
+    own = _cut_trace.__code__.co_filename
     entries = []
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename != __file__:
+        if trace.tb_frame.f_code.co_filename != own:
             entries.append(trace)
         trace = trace.tb_next
     for entry in reversed(entries):
@@ -376,7 +394,7 @@ def _write_definitions():
     parts = [_MISSING_NAMES]
     for name, text in _list_programs():
         try:
-            tree = _parse(text, name, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            tree = _parse(text, name, _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         except SyntaxError:
             continue
         parts += [_cut_statement(text, node) for node in tree.body if _is_definition(node)]
@@ -419,10 +437,6 @@ def __getattr__(name):
 """What a name is that has no definition. An error would end the process, and a pool would wait for it forever."""
 
 
-def _move(descriptor):
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _PRIVATE)
-
-
 def _ignore(_number, _frame):
     """Do nothing at an interrupt that comes too late."""
 
@@ -447,7 +461,7 @@ def _parse(code, name, flags):
     """Return the syntax tree of a text. Its commands `%matplotlib` do nothing: figures are shown anyway."""
     while True:
         try:
-            return compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+            return compile(code, name, "exec", flags | _ast.PyCF_ONLY_AST, dont_inherit=True)
         except SyntaxError as error:
             lines = code.split("\n")
             line = lines[error.lineno - 1] if 0 < (error.lineno or 0) <= len(lines) else ""

@@ -11,6 +11,7 @@ from typing import Literal
 
 from paddock.model.artifact import CamelCaseModel
 from paddock.model.base import Json
+from paddock.model.late_pattern import compile_late
 from paddock.record.output.digest import suites
 from paddock.record.output.digest.faults import faults
 from paddock.record.output.digest.suites import MESSAGE_CHARS, DigestFailure, count_nouns, failure
@@ -38,16 +39,16 @@ class Digest(CamelCaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-_COLOUR_PATTERN = re.compile(r"\x1b\[[0-9;]*m")
-_TSC_PATTERN = re.compile(
+_COLOUR_PATTERN = compile_late(r"\x1b\[[0-9;]*m")
+_TSC_PATTERN = compile_late(
     r"(?P<file>[^\s(][^(]*)\((?P<line>\d{1,9}),\d+\): error (?P<name>TS\d+): (?P<message>.*)"
     r"|(?P<file2>\S.*?):(?P<line2>\d{1,9}):\d+ - error (?P<name2>TS\d+): (?P<message2>.*)"
     r"|error (?P<name3>TS\d+): (?P<message3>.*)"
 )
-_ESLINT_COUNT = re.compile(r"✖ \d+ problems? \((\d+) errors?, (\d+) warnings?\)")
-_ESLINT_PATTERN = re.compile(r"\s++(\d{1,9}):\d{1,9}\s++(error|warning)\s++(.*)")
-_NPM_ERROR = re.compile(r"npm (?:ERR!|error) ?(.*)")
-_NPM_DONE = re.compile(r"(?:added|removed|changed|audited|up to date)\b.*")
+_ESLINT_COUNT = compile_late(r"✖ \d+ problems? \((\d+) errors?, (\d+) warnings?\)")
+_ESLINT_PATTERN = compile_late(r"\s++(\d{1,9}):\d{1,9}\s++(error|warning)\s++(.*)")
+_NPM_ERROR = compile_late(r"npm (?:ERR!|error) ?(.*)")
+_NPM_DONE = compile_late(r"(?:added|removed|changed|audited|up to date)\b.*")
 
 _EVIDENCE_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("tsc", _TSC_PATTERN),
@@ -59,10 +60,10 @@ _EVIDENCE_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("rust-test", suites.RUST_TEST),
 )
 _COMMAND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("tsc", re.compile(r"(?:^|[\s/])tsc(?:\.js)?(?:\s|$)")),
-    ("node-test", re.compile(r"(?:^|\s)--test(?:\s|$)")),
-    ("eslint", re.compile(r"(?:^|[\s/])eslint(?:\.js)?(?:\s|$)")),
-    ("npm", re.compile(r"(?:^|[\s/])npm(?:-cli\.js)?(?:\s|$)")),
+    ("tsc", compile_late(r"(?:^|[\s/])tsc(?:\.js)?(?:\s|$)")),
+    ("node-test", compile_late(r"(?:^|\s)--test(?:\s|$)")),
+    ("eslint", compile_late(r"(?:^|[\s/])eslint(?:\.js)?(?:\s|$)")),
+    ("npm", compile_late(r"(?:^|[\s/])npm(?:-cli\.js)?(?:\s|$)")),
 )
 
 

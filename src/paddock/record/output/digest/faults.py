@@ -8,33 +8,35 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from paddock.model.late_pattern import compile_late
+
 _MAX_FRAME_LINES = 12
 """Maximum lines below an error that are searched for its position."""
 _LINES_ABOVE = 6
 
-_ERROR_WORD_PATTERN = re.compile(
+_ERROR_WORD_PATTERN = compile_late(
     r"(?:error|fail|failed|failure|exception|panic|panicked|fatal)\b", re.IGNORECASE
 )
-_LONE_WORD_PATTERN = re.compile(r"\W*+\w++\W*+")
+_LONE_WORD_PATTERN = compile_late(r"\W*+\w++\W*+")
 """A single word; other lines are more specific."""
-_DIAGNOSIS_PATTERN = re.compile(r"[^\s:]++(?<=\.go):\d{1,9}:\d{1,9}: ")
+_DIAGNOSIS_PATTERN = compile_late(r"[^\s:]++(?<=\.go):\d{1,9}:\d{1,9}: ")
 """An error without the word `error` (Go's compiler)."""
 _PLACE_PATTERNS = (
-    re.compile(r'\bFile "([^"\n]{1,4096}+)", line (\d{1,9})\b'),  # Python
-    re.compile(r"\b(?:at|in) ([^\s:]++)(?: on)? line (\d{1,9})\b"),  # Perl, PHP
-    re.compile(r"(?<!\S)([^\s:()]++): line (\d{1,9}): "),  # shells
-    re.compile(r"(?<!\S)([^\s:()]++)\((\d{1,9}),\d{1,9}\): "),  # C#
-    re.compile(r"\bin ([^\s:]++):line (\d{1,9})\b"),  # .NET
-    re.compile(r"(?<![\w./+-])([\w/+-]*+\.[\w./+-]*+):(\d{1,9})\b"),
+    compile_late(r'\bFile "([^"\n]{1,4096}+)", line (\d{1,9})\b'),  # Python
+    compile_late(r"\b(?:at|in) ([^\s:]++)(?: on)? line (\d{1,9})\b"),  # Perl, PHP
+    compile_late(r"(?<!\S)([^\s:()]++): line (\d{1,9}): "),  # shells
+    compile_late(r"(?<!\S)([^\s:()]++)\((\d{1,9}),\d{1,9}\): "),  # C#
+    compile_late(r"\bin ([^\s:]++):line (\d{1,9})\b"),  # .NET
+    compile_late(r"(?<![\w./+-])([\w/+-]*+\.[\w./+-]*+):(\d{1,9})\b"),
 )
 _ERROR_PLACE_PATTERNS = _PLACE_PATTERNS[1:3]
 """Positions that only errors have, even without the word."""
-_HEADING_PATTERN = re.compile(r'(?:\S+:\d{1,9}|\s*+File "[^"\n]{1,4096}+", line \d{1,9}\b.*+)')
+_HEADING_PATTERN = compile_late(r'(?:\S+:\d{1,9}|\s*+File "[^"\n]{1,4096}+", line \d{1,9}\b.*+)')
 """A line that has the position of the lines after it."""
-_QUOTED_PATTERN = re.compile(r"\s*+\d++ \| |\s++at ")
+_QUOTED_PATTERN = compile_late(r"\s*+\d++ \| |\s++at ")
 """A line of the program, as compilers quote it, or a frame."""
-_INTERNAL_PATTERN = re.compile(r"\bjava\.base/|^\s*+\([a-z_]++ [\d.]++\)")
-_LONG_ERROR_PATTERN = re.compile(r"(?:panic|fatal error): ")
+_INTERNAL_PATTERN = compile_late(r"\bjava\.base/|^\s*+\([a-z_]++ [\d.]++\)")
+_LONG_ERROR_PATTERN = compile_late(r"(?:panic|fatal error): ")
 """An error that other lines than frames follow (Go)."""
 
 

@@ -3,47 +3,47 @@
 The text is hostile: each line is searched a bounded number of times, by patterns that do not backtrack.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
 from paddock.model.artifact import CamelCaseModel
+from paddock.model.late_pattern import compile_late
 
-NODE_TEST = re.compile(r"(?:#|ℹ) (tests|pass|fail|cancelled) (\d{1,9})")  # noqa: RUF001 - as node prints it
-PYTEST = re.compile(
+NODE_TEST = compile_late(r"(?:#|ℹ) (tests|pass|fail|cancelled) (\d{1,9})")  # noqa: RUF001 - as node prints it
+PYTEST = compile_late(
     r"(?:=++ )?+((?:\d{1,9} (?:failed|passed|skipped|deselected|xfailed|xpassed|warnings?|errors?|rerun)(?:, )?+)++"
     r"|no tests ran) in \d{1,9}\.\d{1,9}s(?: \([\d:., a-z]++\))?+(?: =++)?+"
 )
-UNITTEST = re.compile(r"Ran (\d{1,9}) tests? in \d{1,9}\.\d{1,9}s")
-GO_TEST = re.compile(r"(ok  |FAIL|\?   )\t\S++(?:\t.*+| \[.*+)?+")
-RUST_TEST = re.compile(r"test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;.*+")
+UNITTEST = compile_late(r"Ran (\d{1,9}) tests? in \d{1,9}\.\d{1,9}s")
+GO_TEST = compile_late(r"(ok  |FAIL|\?   )\t\S++(?:\t.*+| \[.*+)?+")
+RUST_TEST = compile_late(r"test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;.*+")
 """Lines that only these runners print."""
 
-_TAP_FAILURE = re.compile(r"\s*not ok \d+ - (.*)")
-_TAP_FACT = re.compile(r"\s+(location|error|failureType): (.*)")
-_SPEC_PLACE_PATTERN = re.compile(r"test at (.+):(\d{1,9}):\d+")
-_SPEC_FAILURE = re.compile(r"\s*✖ (.+?)(?: \([\d.]+ms\))?")
+_TAP_FAILURE = compile_late(r"\s*not ok \d+ - (.*)")
+_TAP_FACT = compile_late(r"\s+(location|error|failureType): (.*)")
+_SPEC_PLACE_PATTERN = compile_late(r"test at (.+):(\d{1,9}):\d+")
+_SPEC_FAILURE = compile_late(r"\s*✖ (.+?)(?: \([\d.]+ms\))?")
 
-_PYTEST_TITLE = re.compile(r"_{3,}+ (?:ERROR (?:at (?:setup|teardown) of|collecting) )?+(.+) _{3,}+")
-_PYTEST_PLACE_PATTERN = re.compile(r"([^\s:]++):(\d{1,9}): ?\S?.*+")
-_PYTEST_ERROR_PATTERN = re.compile(r"E   (\s*+)(\S.*+)")
-_PYTEST_FAILED = re.compile(r"(?:FAILED|ERROR) (\S.*+)")
+_PYTEST_TITLE = compile_late(r"_{3,}+ (?:ERROR (?:at (?:setup|teardown) of|collecting) )?+(.+) _{3,}+")
+_PYTEST_PLACE_PATTERN = compile_late(r"([^\s:]++):(\d{1,9}): ?\S?.*+")
+_PYTEST_ERROR_PATTERN = compile_late(r"E   (\s*+)(\S.*+)")
+_PYTEST_FAILED = compile_late(r"(?:FAILED|ERROR) (\S.*+)")
 
 _UNITTEST_RULE = "=" * 70
-_UNITTEST_FAILED = re.compile(r"(FAIL|ERROR|UNEXPECTED SUCCESS): (\S++)(?: \(([\w.]++)\))?+(.*+)")
-_UNITTEST_END = re.compile(r"(?:FAILED|OK|NO TESTS RAN)(?: \((.*)\))?")
-_FRAME_PATTERN = re.compile(r'\s++File "([^"]++)", line (\d{1,9})\b.*+')
+_UNITTEST_FAILED = compile_late(r"(FAIL|ERROR|UNEXPECTED SUCCESS): (\S++)(?: \(([\w.]++)\))?+(.*+)")
+_UNITTEST_END = compile_late(r"(?:FAILED|OK|NO TESTS RAN)(?: \((.*)\))?")
+_FRAME_PATTERN = compile_late(r'\s++File "([^"]++)", line (\d{1,9})\b.*+')
 
-_GO_TEST = re.compile(r"(?:=== (?:RUN|NAME|CONT) |\s*+--- ([A-Z]++):) ++(\S++)(?: \([\d.]++s\))?+")
-_GO_ERROR_PATTERN = re.compile(r"\s++([^\s:]++(?<=\.go)):(\d{1,9}): (.*+)")
-_GO_BUILD = re.compile(r"([^\s:]++(?<=\.go)):(\d{1,9})(?::\d{1,9})?+: (.*+)")
-_GO_FRAME = re.compile(r"\t([^\s:]++(?<=\.go)):(\d{1,9})\b.*+")
-_GO_OWN = re.compile(r"/src/(?:testing|runtime)/")
+_GO_TEST = compile_late(r"(?:=== (?:RUN|NAME|CONT) |\s*+--- ([A-Z]++):) ++(\S++)(?: \([\d.]++s\))?+")
+_GO_ERROR_PATTERN = compile_late(r"\s++([^\s:]++(?<=\.go)):(\d{1,9}): (.*+)")
+_GO_BUILD = compile_late(r"([^\s:]++(?<=\.go)):(\d{1,9})(?::\d{1,9})?+: (.*+)")
+_GO_FRAME = compile_late(r"\t([^\s:]++(?<=\.go)):(\d{1,9})\b.*+")
+_GO_OWN = compile_late(r"/src/(?:testing|runtime)/")
 
-_RUST_SECTION = re.compile(r"---- (\S.*) stdout ----")
-_RUST_PANIC = re.compile(r"thread '[^']*+' (?:\(\d++\) )?+panicked at (.++)")
-_RUST_PLACE_PATTERN = re.compile(r"(?:.*', )?([^\s:']++):(\d{1,9}):\d{1,9}:?+")
+_RUST_SECTION = compile_late(r"---- (\S.*) stdout ----")
+_RUST_PANIC = compile_late(r"thread '[^']*+' (?:\(\d++\) )?+panicked at (.++)")
+_RUST_PLACE_PATTERN = compile_late(r"(?:.*', )?([^\s:']++):(\d{1,9}):\d{1,9}:?+")
 _MAX_RUST_LINES = 6
 """Maximum lines of a panic's message before its position, in Rust before 1.73."""
 

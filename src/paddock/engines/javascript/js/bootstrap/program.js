@@ -167,6 +167,7 @@ function configure(given) {
 
 // Runs the code that most programs use, so that every worker is forked with it compiled.
 function rehearse() {
+  header[SETTLED] = 0; // after the program's end there are no calls
   print("log", ["x"]);
   send(stringify([describe(new NativeError("x")), utf8Length("x")]));
   servers.rehearsal.call("call", {});
