@@ -456,6 +456,9 @@ class _Shell:
     def magic(self, line):
         self.run_line_magic(*line.split(None, 1))
 
+    def __getattr__(self, name):
+        raise AttributeError("no IPython runs here, so its shell has no %r: %s" % (name, _advise("")))
+
 
 def _parse(code, name, flags):
     """Return the syntax tree of a text. Its commands `%matplotlib` do nothing: figures are shown anyway."""
