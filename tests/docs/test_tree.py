@@ -113,3 +113,20 @@ def test_everything_public_says_what_it_is_for():
             if public and not node.name.startswith("_") and ast.get_docstring(node) is None:
                 silent.append(f"{path.relative_to(ROOT)}: {node.name}")
     assert silent == []
+
+
+def test_the_guides_name_paths_that_exist():
+    missing = []
+    for guide in ("CONTRIBUTING.md", "docs/architecture.md"):
+        for path in re.findall(
+            r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|toml|md|json|ts))`", (ROOT / guide).read_text()
+        ):
+            roots = (
+                ROOT,
+                ROOT / "src/paddock",
+                ROOT / "src/paddock/surfaces",
+                ROOT / "src/paddock/surfaces/http_api",
+            )
+            if "NAME" not in path and not any((root / path).exists() for root in roots):
+                missing.append(f"{guide}: {path}")
+    assert missing == []

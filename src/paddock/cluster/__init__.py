@@ -2,7 +2,7 @@
 
 Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
 
-    who is alive          node, lease -> replicas; hops: proofs of passed-on requests; peers: these two, for a server
+    who is alive          node, lease -> replicas; hops: proofs of passed-on requests; peers: opens both
     what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
     what all share        kept, json_row, questions, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket

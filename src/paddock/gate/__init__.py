@@ -3,12 +3,11 @@
 `gate` is the heart: `Gate.execute` decides, asks, claims, runs and records. `open_paddock` builds it with engines and
 mechanisms; read these two first.
 
-    on the way        work: one file for each kind; approvals, questions, question_directory; watchers; audit_facts;
-                      cluster_claims: one of several machines starts a request (the ledger's claims are in
+    on the way        work: one file for each kind; approvals; questions, and question_directory, their files; watchers;
+                      audit_facts; cluster_claims: one of several machines starts a request (the ledger's claims are in
                       `record`)
-    what programs do  program_calls: calls of servers and of the SDK; host_access: connections to other
-                      machines;
-                      visible_tools
+    what programs do  program_calls: calls of servers and of the SDK; host_access: connections to
+                      other machines; visible_tools
     parts of a gate   servers, guest_service, program_service (runs programs, and records their output),
                       script_tool_service, sequence_service, stored_output (opens the store), processes,
                       cluster (opens the database): each created at its first use

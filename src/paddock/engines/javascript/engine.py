@@ -51,14 +51,14 @@ class _Placed:
         self._worker = worker
 
     def pause(self) -> None:
-        self._worker.pause()
+        self._worker.freeze()
         self._slot.give_back()
 
     async def ready(self) -> None:
         await self._slot.take_again()
 
     def resume(self) -> None:
-        self._worker.resume()
+        self._worker.thaw()
 
 
 class GuestEngine:

@@ -88,7 +88,7 @@ class HeldWorker(WorkerListener):
             worker.kill()
             await worker.await_death()
         self._execution = None
-        worker.pause()
+        worker.freeze()
         self.resident_bytes = worker.resident_bytes()
 
     async def _becomes_idle(self, execution: GuestExecution) -> bool:

@@ -105,11 +105,11 @@ class Worker(asyncio.BufferedProtocol):
         """Kill the process. Does nothing after its end."""
         self._signal(signal.SIGKILL)
 
-    def pause(self) -> None:
-        """Stop the process until `resume`. Does nothing after its end."""
+    def freeze(self) -> None:
+        """Stop the process until `thaw`. Does nothing after its end."""
         self._signal(signal.SIGSTOP)
 
-    def resume(self) -> None:
+    def thaw(self) -> None:
         """Continue a stopped process. Does nothing after its end."""
         self._signal(signal.SIGCONT)
 
@@ -127,7 +127,7 @@ class Worker(asyncio.BufferedProtocol):
             self._made_way = False
             with contextlib.suppress(OSError):  # raising a priority is a privilege (setpriority(2))
                 os.setpriority(os.PRIO_PROCESS, self.pid, 0)
-        self.resume()
+        self.thaw()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:

@@ -34,7 +34,7 @@ FETCH_TOOLS = {
     "default": ("query_output", "artifact_handle"),
     "compat": (QUERY_TOOL, "artifactHandle"),
 }
-"""By tool that fetches results: its listed name, and the argument that has the run's id instead of a handle."""
+"""By profile: the tool that fetches results, and the argument that has the run's id instead of a handle."""
 QUESTIONS_UNUSABLE = "asking failed: questions cannot be kept; see the log of the server"
 _WAIT_S = 20.0
 _MAX_ENDED_CALLS = 16

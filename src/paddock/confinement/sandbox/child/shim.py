@@ -3,13 +3,13 @@
     session, files      setsid; close every descriptor except the channel to the supervisor
     receive             how to confine the program; the supervisor sends it at once or much later
     control group, jail in a jail, mount the private directories; all paths below mean those of the jail. If the job
-                        has its own network, bring it up and send the supervisor the socket of its proxy
+                        may reach hosts, open the socket of its proxy and send it to the supervisor
     Landlock ruleset    built while the paths can be opened with the old user's rights; outside of a jail by the
                         supervisor
     user, capabilities  nothing that could undo the rest is left afterwards
     no_new_privs, Landlock, seccomp
-    supervised calls    the supervisor gets the listener of a second filter (seccomp_unotify(2)), in a jail of the
-                        one for sockets
+    supervised calls    the supervisor gets the listener of a second filter (seccomp_unotify(2)): outside of a jail
+                        for calls on metadata, in a jail for sockets
     receive             the program, its streams and limits; the supervisor sends them at once or much later
     rlimits, directory, exec; in a jail the program is a child of the shim (`jail.py`)
 

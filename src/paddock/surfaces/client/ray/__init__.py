@@ -9,5 +9,6 @@ chooses nodes, and its retries replace dead workers.
 
 Ray is imported when it is used. Paddock never starts a cluster: the caller has connected to one with `ray.init`.
 
-`driver`, `ray_executor` and `dataset` are the three entrances; `purity` and `nodes` are what they ask.
+`driver` is the heart: `client/batches` enters there, and `ray_executor` (by `Paddock.map`) and `dataset` use it.
+`purity` and `nodes` are what they ask.
 """
