@@ -26,6 +26,7 @@ def measure(scale: Scale) -> list[Line]:
             "js": ([program, "run", "./hello.js", "--var", "NAME=world"], hello),
             "ts": ([program, "run", "./hello.ts", "--var", "NAME=world"], hello),
             "new ts": ([program, "run", "./new.ts", "--var", "NAME=world"], hello),
+            "exec": ([program, "exec", "python", "-c", "pass"], b""),
             "python": ([sys.executable, "-I", "-S", "-c", "pass"], b""),
             "node": ([peers.node(), "-e", "0"], b""),
         }
@@ -47,6 +48,7 @@ def measure(scale: Scale) -> list[Line]:
         Line("paddock run hello.ts, p50", p50["ts"], "ms", at_most(300)),
         Line("the same, a text never seen before, p50", p50["new ts"], "ms"),
         Line("paddock --version, p50", p50["version"], "ms", at_most(120)),
+        Line("paddock exec python -c pass, p50", p50["exec"], "ms", at_most(200)),
         Line("floor: python -I -S -c pass", p50["python"], "ms"),
         Line("floor: node -e 0", p50["node"], "ms"),
     ]

@@ -126,7 +126,7 @@ def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
         Line(f"the same, a program of {count} calls by their number", median(whole), "us"),
         Line("the same without audit, p50", median(figures["no audit"]), "us"),
         Line("peer: node + vm.createContext, calls as lines over pipes, p50", median(figures["node"]), "us"),
-        Line("against node", ratio(figures["audit"], figures["node"]), "x"),
+        Line("against node", ratio(figures["audit"], figures["node"]), "x", at_most(1)),
         Line("what the audit costs (two records)", cost, "us"),
         Line("floor: JSON over a socket pair, to a thread and back, p50", median(figures["floor"]), "us"),
     ]

@@ -110,8 +110,9 @@ def measure(scale: Scale) -> list[Line]:
     return [
         Line("execute_code of a trivial program, p50", median(figures["execute"]), "ms", at_most(5)),
         Line("ping, the floor, p50", median(figures["ping"]), "ms"),
-        Line("execute_code over ping", ratio(figures["execute"], figures["ping"]), "x"),
+        Line("execute_code over ping", ratio(figures["execute"], figures["ping"]), "x", at_most(2)),
         Line("compute, p50", median(figures["compute"]), "ms"),
+        Line("compute over ping", ratio(figures["compute"], figures["ping"]), "x", at_most(2.5)),
         Line("tools/list, p50", median(figures["list"]), "ms"),
         Line("first call of a server", first, "ms"),
         Line(
