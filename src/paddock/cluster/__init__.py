@@ -2,16 +2,17 @@
 
 Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
 
-    who is alive          node, lease -> replicas; hops: proofs of passed-on requests; peers: opens both
+    who is alive          node, lease -> replicas, which finds the one of a mark; hops: proofs of
+                          passed-on requests (peers: this pair)
     what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
-    what all share        kept, json_row, questions, seals; blocking: for threads
+    what all share        kept (pins, definitions, schedules), json_row, questions, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket
                           -> read_record, ledger_lines, verify_chain, verify
 
 A *replica* is a server that shares the store. It, or any other Paddock that uses the store, is a *node* there. The
 lines of a ledger travel in *chunks*. Not here: the way of a request to the replica that owns a session
 (`surfaces/http_api/forwarding.py`), the drivers, workers and batches of programs on Ray
-(`surfaces/client/ray`), settings (`policy/settings/cluster.py`), and what opens all this for a server
+(`surfaces/client/ray`), settings (`policy/settings/cluster.py`), and what opens the others for a server
 (`gate/cluster.py`).
 
 A machine that has no `cluster.url` imports nothing of this room.

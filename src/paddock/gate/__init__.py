@@ -8,9 +8,9 @@ mechanisms; read these two first.
                       `record`)
     what programs do  program_calls: calls of servers and of the SDK; host_access: connections to
                       other machines; visible_tools
-    parts of a gate   servers, guest_service, program_service (runs programs, and records their output),
-                      script_tool_service, sequence_service, stored_output (opens the store), processes,
-                      cluster (opens the database): each created at its first use
+    parts of a gate   servers, guest_service, program_service (runs programs of other languages, and records
+                      their output), script_tool_service, sequence_service, stored_output (opens the store),
+                      processes, cluster (opens the database): each created at its first use
     confined servers  confined_servers, confinement_proposal
     checks            network_check, state_check (for `paddock doctor`)
 

@@ -226,14 +226,14 @@ class RequestHosts:
 
     def open_for_installation(self, grant: HostGrant) -> HostTurn:
         """Return what serves the connections of an installation to the hosts that are granted."""
-        return self._begin_turn(HostAccess(grant))
+        return self._add_turn(HostAccess(grant))
 
     def open_for_program(self, access: HostAccess) -> HostTurn:
         """Return what serves the connections of the program; `access` is that of its session, if it has one."""
-        self._of_program = self._begin_turn(access)
+        self._of_program = self._add_turn(access)
         return self._of_program
 
-    def _begin_turn(self, access: HostAccess) -> HostTurn:
+    def _add_turn(self, access: HostAccess) -> HostTurn:
         self._turns.append(HostTurn(access, self._watch))
         return self._turns[-1]
 

@@ -31,6 +31,7 @@ from paddock.confinement.network.streams import (
     IdleTimer,
     SourceResetError,
 )
+from paddock.confinement.network.tunnel import open_tls, run_tunnel
 from paddock.model.host_names import Authority
 from paddock.model.network import HTTP_PORT, HTTPS_PORT, HostDecision, HttpRequest
 from paddock.model.printable import make_printable
@@ -135,16 +136,12 @@ class HttpProxy:
         assert isinstance(host, HostConnection)
         await self._client.write(_ESTABLISHED)
         if decision.inspects and authority.port != HTTP_PORT:
-            from paddock.confinement.network.tunnel import open_tls  # few rules look at requests
-
             await open_tls(self._client, host, self._connector, self._timer, serve_opened_tls)
         elif authority.port == HTTP_PORT:
             self._granted = authority
             while await self._answer_request():
                 self._timer.restart()
         else:
-            from paddock.confinement.network.tunnel import run_tunnel
-
             await run_tunnel(self._client, host, self._timer)
 
     async def _connect(

@@ -17,7 +17,7 @@ Where that happens:
 * answers of the MCP server, once more (`surfaces/mcp_server/toolbox.py`)
 * connections in the record and in outcomes (`Gate._hide_secrets`)
 * questions to a person (`policy/decisions/question_texts.py`)
-* facts of the record (`outgoing.OutgoingRedaction.facts`)
+* facts of the record (`outgoing.OutgoingRedaction.facts`, called by `record/ledger/sink_wrappers.RedactedSink`)
 
 `scanner.Scanner` finds the secrets. The hub (`engines/servers`) removes a server's own credentials from its answers
 (`known.ServerSecrets`). A program gets the rest of such an answer unredacted.

@@ -9,6 +9,6 @@ other transport.
     answers      replies, output_schemas, overflow, tool_results
     a person     client_questions: how a client and its person are asked; pending_calls: if a client cannot ask
     resources    resources, output_resources, prompts, prompts_resources
-    sessions     requests, list_changes, progress, stdio
+    sessions     those of MCP: requests, list_changes, progress, stdio
     guide.md     what agents read first
 """
