@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import sys
+import threading
 from collections.abc import Callable
 
 CHUNK_BYTES = 64 * 1024
@@ -19,6 +20,9 @@ _PIPE_BYTES = 1024 * 1024
 _MIN_SPLICED_BYTES = 256 * 1024
 """Fewer bytes at once are copied. A pipe has a slot for each page, and small packets hold more memory than bytes: with
 this minimum, each page in a full pipe has 1 KiB."""
+_free_pipes = threading.BoundedSemaphore(8)
+"""The pipes that this process may still open: together they take an eighth of what a user has by default, after which
+the kernel makes all other pipes of the user small (pipe-user-pages-soft). Other transfers are copied."""
 _SPLICE_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 _CANNOT_SPLICE = frozenset({errno.EAGAIN, errno.EINVAL, errno.ENOSYS, errno.EPERM})
 MAX_HEAD_BYTES = 64 * 1024
@@ -177,7 +181,11 @@ class ByteStream:
         Return how many. Raises OSError.
         """
         left = number
+        rest: list[bytes] = []
         with contextlib.ExitStack() as stack:
+            if not _free_pipes.acquire(blocking=False):
+                return 0
+            stack.callback(_free_pipes.release)
             try:
                 output, entry = ends = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
                 for end in ends:
@@ -188,9 +196,12 @@ class ByteStream:
             moved = _PIPE_BYTES
             while moved >= _MIN_SPLICED_BYTES and (moved := self._read_into(entry, left)):
                 self._on_read(moved)
-                await target.write_from(output, moved)
                 left -= moved
+                if rest := target.write_from(output, moved):
+                    break
                 await asyncio.sleep(0)
+        for data in rest:  # the pipe is closed by now: the target may take its time
+            await target.write(data)
         return number - left
 
     def _read_into(self, pipe: int, max_bytes: int) -> int:
@@ -204,17 +215,22 @@ class ByteStream:
                 raise
             return 0
 
-    async def write_from(self, pipe: int, number: int) -> None:
-        """Send bytes that are in a pipe. Raises OSError."""
+    def write_from(self, pipe: int, number: int) -> list[bytes]:
+        """Send bytes from a pipe without waiting, and return the rest of them in chunks. The pipe is empty then.
+
+        Raises OSError.
+        """
         left = number
+        with contextlib.suppress(BlockingIOError):
+            while left:
+                sent = os.splice(pipe, self._socket.fileno(), left, flags=_SPLICE_FLAGS)
+                self._on_write(sent)
+                left -= sent
+        rest: list[bytes] = []
         while left:
-            try:
-                left -= os.splice(pipe, self._socket.fileno(), left, flags=_SPLICE_FLAGS)
-            except BlockingIOError:
-                rest = os.read(pipe, left)
-                await self._loop.sock_sendall(self._socket, rest)
-                left -= len(rest)
-        self._on_write(number)
+            rest.append(os.read(pipe, min(left, CHUNK_BYTES)))
+            left -= len(rest[-1])
+        return rest
 
     def end_writing(self) -> None:
         """Tell the peer that nothing more comes; it may still send."""

@@ -1,20 +1,24 @@
 """Copying from one stream to another: bulk traffic is spliced, and the bytes and their counts stay the same."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
+import stat
 import struct
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from tests.support.processes import PATIENCE_S, open_files
 
-from paddock.confinement.network.streams import ByteStream
+from paddock.confinement.network.streams import CHUNK_BYTES, ByteStream
 
 BULK = os.urandom(1024 * 1024) * 8
+MAX_PIPES = 8
 
 
 @dataclass
@@ -24,6 +28,20 @@ class Copied:
     data: bytes = b""
     read: list[int] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
+    pipes: list[int] = field(default_factory=list)
+    """How many ends of pipes were open at each write."""
+
+    def note_written(self, number: int) -> None:
+        self.written.append(number)
+        self.pipes.append(count_pipe_ends())
+
+
+def count_pipe_ends() -> int:
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
+            found += str(descriptor.readlink()).startswith("pipe:")
+    return found
 
 
 @pytest.fixture
@@ -61,7 +79,7 @@ def copy(send, *, splices: bool = True, pause_s: float = 0) -> Copied:
 
     async def run() -> None:
         stream = ByteStream(source, copied.read.append, lambda _number: None)
-        await stream.copy_to(ByteStream(target, lambda _number: None, copied.written.append), splices=splices)
+        await stream.copy_to(ByteStream(target, lambda _number: None, copied.note_written), splices=splices)
 
     threads = [threading.Thread(target=send, args=(host,)), threading.Thread(target=receive)]
     for thread in threads:
@@ -132,3 +150,97 @@ def test_no_descriptor_of_a_pipe_stays_open():
     before = open_files()
     copy(send_bulk)
     assert open_files() == before
+
+
+@pytest.fixture
+def full(monkeypatch) -> list[int]:
+    """Let every target take 1000 bytes from a pipe, then none; return how many each splice into a target moved."""
+    moved: list[int] = []
+    splice = os.splice
+
+    def fill(source: int, target: int, number: int, **flags) -> int:
+        if stat.S_ISFIFO(os.fstat(target).st_mode):
+            return splice(source, target, number, **flags)
+        if moved and moved[-1]:
+            moved.append(0)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        moved.append(splice(source, target, min(number, 1000), **flags))
+        return moved[-1]
+
+    monkeypatch.setattr(os, "splice", fill)
+    return moved
+
+
+def test_while_a_target_is_full_no_pipe_is_open(full):
+    """Pipes of 1 MiB count for the user, and a program may stop reading for as long as it likes."""
+    before = count_pipe_ends()
+    copied = copy(send_bulk)
+    assert copied.data == BULK
+    assert sum(copied.read) == sum(copied.written) == len(BULK)
+    assert full
+    spliced = [number for number, pipes in zip(copied.written, copied.pipes, strict=True) if pipes > before]
+    assert sum(spliced) == sum(full)  # all other bytes were sent without a pipe
+
+
+def test_each_part_that_a_target_takes_is_counted_at_once(full):
+    """Otherwise a slow reader would look idle while it reads."""
+    copied = copy(send_bulk)
+    taken = [number for number in full if number]
+    assert taken
+    assert [number for number in copied.written if number in set(taken)] == taken
+    assert copied.written[copied.written.index(taken[0]) + 1] <= CHUNK_BYTES
+
+
+def test_few_transfers_are_spliced_at_once_and_the_others_are_copied(spliced):
+    before, most = count_pipe_ends(), 0
+    pairs = [(connect(), connect()) for _ in range(MAX_PIPES + 4)]
+    received = [0] * len(pairs)
+
+    def note(_number: int) -> None:
+        nonlocal most
+        most = max(most, count_pipe_ends() - before)
+
+    def receive(number: int, client: socket.socket) -> None:
+        while data := client.recv(1024 * 1024):
+            received[number] += len(data)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            for (_, source), (target, _) in pairs:
+                stream = ByteStream(source, lambda _number: None, lambda _number: None)
+                group.create_task(
+                    stream.copy_to(ByteStream(target, lambda _number: None, note), splices=True)
+                )
+
+    threads = [threading.Thread(target=send_bulk, args=(host,)) for (host, _), _ in pairs] + [
+        threading.Thread(target=receive, args=(number, client))
+        for number, (_, (_, client)) in enumerate(pairs)
+    ]
+    for thread in threads:
+        thread.start()
+    asyncio.run(run())
+    for thread in threads:
+        thread.join()
+    for connected in (each for pair in pairs for both in pair for each in both):
+        connected.close()
+    assert received == [len(BULK)] * len(pairs)
+    assert 2 <= most <= 2 * MAX_PIPES
+
+
+@pytest.mark.parametrize("call", ["pipe2", "splice"])
+def test_failed_transfers_use_up_no_pipe(spliced, monkeypatch, call):
+    def fail(*_arguments, **_flags):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def send(host: socket.socket) -> None:
+        with contextlib.suppress(ConnectionError):  # the failed transfer closed its streams
+            send_bulk(host)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        for _ in range(MAX_PIPES + 1):
+            with contextlib.suppress(OSError):
+                copy(send)
+    spliced.clear()
+    assert copy(send_bulk).data == BULK
+    assert spliced
