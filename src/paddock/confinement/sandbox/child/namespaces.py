@@ -289,6 +289,7 @@ def _serve_jails(
         owns_network = spec.network in OWN_NETWORKS
         if owns_network:
             enter_new_network()
+        is_network_new = True
         server.send(b"0")
         while True:
             request, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, _MAX_FILES)
@@ -296,6 +297,8 @@ def _serve_jails(
                 break
             # The program must not inherit the channel: it could send messages as the first process.
             os.set_inheritable(files[0], False)
+            if request == _FORK_JAIL and not is_network_new:
+                enter_new_network()  # it failed before; now the supervisor waits for an answer, also for an error
             pid = _clone_process(_COPIED_NAMESPACES if request == _FORK_JAIL else 0)
             if pid == 0:
                 server.close()
@@ -306,7 +309,11 @@ def _serve_jails(
                 os.close(file)
             server.send(str(pid).encode())
             if owns_network and request == _FORK_JAIL:
-                enter_new_network()  # before the next request: no jail may get the network of another
+                # Before the next request: no jail may get the network of another.
+                is_network_new = False
+                with contextlib.suppress(OSError):  # the job that runs may still need a broker
+                    enter_new_network()
+                    is_network_new = True
     except OSError as error:
         with contextlib.suppress(OSError):  # the supervisor has died
             server.send(f"-1 {error}".encode())
