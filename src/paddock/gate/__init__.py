@@ -6,11 +6,11 @@ mechanisms; read these two first.
     on the way        work: one file for each kind; approvals; questions, and question_directory, their files; watchers;
                       audit_facts; cluster_claims: one of several machines starts a request (the ledger's claims are in
                       `record`)
-    what programs do  program_calls: calls of servers and of the SDK; host_access: connections to
+    what programs do  program_calls: calls of servers and of the SDK, by V8 programs; host_access: connections to
                       other machines; visible_tools
-    parts of a gate   servers, guest_service, program_service (runs programs of other languages, and records
-                      their output), script_tool_service, sequence_service, stored_output (opens the store),
-                      processes, cluster (opens the database): each created at its first use
+    parts of a gate   servers, guest_service (opens the V8 engine), program_service (runs programs of other languages,
+                      and records their output), script_tool_service, sequence_service, stored_output (opens
+                      the store), processes, cluster (opens the database): each created at its first use
     confined servers  confined_servers, confinement_proposal
     checks            network_check, state_check (for `paddock doctor`)
 

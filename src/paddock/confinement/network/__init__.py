@@ -1,6 +1,6 @@
 """The proxy of one job: the only way from its network namespace to the hosts that policy granted.
 
-A broker outside of the job's network carries out connect(2), on a copy of the job's socket, which stays in that network
+A broker outside of the job's network carries out connect(2) on a copy of the job's socket; a socket keeps its network
 (`sandbox/child/socket_broker`). The listening socket was made by the shim (`loopback`), and came here by supervisor,
 `sandbox/process` and `gate/host_access`.
 

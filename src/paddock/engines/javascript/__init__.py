@@ -1,7 +1,7 @@
 """JavaScript and TypeScript programs in locked V8 workers.
 
 `engine` is the heart: one program, one worker, one raw result. In order: `task` (the interface to the gate), `parse`
-and `parse_cache`, `pool` and `launch` (workers kept ready), `guest_turn` (what runs in a worker) with `frames`,
+and `parse_cache`, `pool` and `launch` (workers kept ready), `guest_turn` (this side of what a worker runs) with `frames`,
 `worker_client` and `busy_poll`, then `outcome_mapping` with `source_map`, `expressions`, `hints` and
 `result_hints`. `execution` is the turn of a program, `computation` of one that cannot call the host, `held_worker` the
 worker of a session. The other end of the socket is in

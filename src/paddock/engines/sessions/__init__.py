@@ -4,6 +4,6 @@
 those of JavaScript. One execution: `interpreter` -> `channel` -> a driver (`languages` names it, `drivers` has it) ->
 `bundles`, which checks what the driver says that the program shows. Where policy grants it, programs run in between.
 
-Between two executions the supervisor freezes the processes of a language (`RunningProcess.end_turn`), and the parent
-stops a JavaScript worker (`engines/javascript/held_worker.py`).
+Between two executions the supervisor freezes the processes of a language (`RunningProcess.end_turn` of the sandbox), and the
+parent stops a JavaScript worker (`engines/javascript/held_worker.py`).
 """

@@ -225,9 +225,7 @@ class ElicitationRounds:
             return await self._pending.fetch_result(run, actor)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._start_or_resume(context, params, actor, work)
-            return await current.wait_for_requests(on_console) or await self._pending.report_or_keep_call(
-                current
-            )
+            return await current.wait_for_requests(on_console) or self._pending.report_or_keep_call(current)
         inquire, client = create_direct_inquiry(context), read_client_id(context)
         if can_ask(context):
             asker = create_asker(inquire, actor, client)
@@ -314,6 +312,7 @@ class _Round(PendingCall[T]):
                 return await self._reply
         finally:
             self._requests = {}
+            self.mark_answered()
             if waiting.pop(self._state, None) is not None:
                 self.end()
 

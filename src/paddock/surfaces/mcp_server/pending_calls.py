@@ -100,7 +100,8 @@ class PendingCall(Generic[T]):
         """Wait for the end of the work or its next question. With `ends`, cancelling the wait ends the work."""
         self._listener = listener
         try:
-            await asyncio.wait({self.task, self._asked}, return_when=asyncio.FIRST_COMPLETED)
+            while not (self.task.done() or self._asked.done()):  # a question may be over when this continues
+                await asyncio.wait({self.task, self._asked}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             if ends:
                 self.end()
@@ -180,12 +181,12 @@ class PendingCalls:
         self.running.add(call)
         call.task.add_done_callback(lambda _: self.running.discard(call))
         await call.wait_until_paused(listener)
-        return await self.report_or_keep_call(call)
+        return self.report_or_keep_call(call)
 
-    async def report_or_keep_call(self, call: PendingCall[ToolAnswer]) -> ToolAnswer:
+    def report_or_keep_call(self, call: PendingCall[ToolAnswer]) -> ToolAnswer:
         """Return the result of a call that has ended. If it waits for a person, keep it and return that."""
         if call.task.done() or (question := call.question) is None:
-            return await call.task
+            return call.task.result()
         self._keep_call(question.run, call)
         return self._report_waiting(question)
 

@@ -1,16 +1,16 @@
 """Calls that wait for a person elsewhere: what who comes back is told, and how long an answer is kept."""
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from paddock.gate.question_directory import QuestionDirectory
 from paddock.gate.questions import FileQuestions
-from paddock.model.approval import Question
+from paddock.model.approval import Answer, Question
 from paddock.model.ids import new_id
 from paddock.surfaces.mcp_server.pending_calls import (
     FETCH_TOOLS,
@@ -213,3 +213,38 @@ def test_a_call_that_nobody_ends_returns_or_raises() -> None:
     assert asyncio.run(run_alone(work, McpCaller("me"))) == 7
     with pytest.raises(LookupError, match=r"^gone$"):
         asyncio.run(run_alone(fail, McpCaller("me")))
+
+
+class AnsweredAtOnce:
+    @asynccontextmanager
+    async def keep_question(self, _question: Question) -> AsyncGenerator[None]:
+        yield
+
+    async def wait_for_answer(self, _question: Question) -> Answer:
+        return Answer(verdict="once", by="ada", told="")
+
+
+def test_a_call_whose_question_is_over_at_once_is_still_ended_in_order() -> None:
+    ended: list[str] = []
+    in_gate = asyncio.Event()
+
+    async def work(caller: McpCaller) -> ToolAnswer:
+        assert caller.asker is not None
+        answer = await caller.asker(question(new_id()))
+        with caller.ending.stops_gate():
+            in_gate.set()
+            await caller.ending.stop.wait()
+        ended.append(answer.verdict)
+        return ToolAnswer([])
+
+    async def main() -> bool:
+        held = PendingCalls(cast("Any", AnsweredAtOnce()), FETCH_TOOLS["default"])
+        task = asyncio.create_task(held.run_call("me", "client", work, None))
+        await in_gate.wait()
+        for _ in range(3):
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert (asyncio.run(main()), ended) == (True, ["once"])

@@ -1,7 +1,7 @@
 """A network of a job's own: a loopback interface, and, for the grant `hosts`, the socket of its proxy.
 
 The keeper of the mounts makes the network ahead of the jail that gets it (`namespaces`), and the shim opens the socket
-(`shim._confine_process`). Paddock gets that once, over the channel of the shim, before any code of the program runs, and
+(`shim._confine_process`). Paddock gets that once, over the channel of the shim, before any code of the program runs. It
 accepts connections on it from outside: a socket stays in the network in which it was made (network_namespaces(7)).
 Nothing of the program sends Paddock a descriptor.
 """

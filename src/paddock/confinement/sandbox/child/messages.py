@@ -144,7 +144,7 @@ class JobReport:
         wall, cpu, memory, processes, scratch, file_size      it exceeded that limit
         protected       it was not started, because the protected paths of its workspace cannot be recorded
         unrestored      protected paths of its workspace could not be restored after it
-        unpaused        its processes could not be stopped at the end of a turn, or continued while they were stopped
+        unfrozen        its processes could not be stopped at the end of a turn, or continued while they were stopped
         cancelled, wall, cpu, stdout, stderr, corrupted       the parent killed it, with this reason
         lost            the parent's own word: the supervisor sent no report, or a malformed one
     """

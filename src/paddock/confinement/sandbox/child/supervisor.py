@@ -298,7 +298,7 @@ class Supervisor:
             case "interrupt":
                 process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
                 return ""
-            case "resume":  # the job could not be paused
+            case "resume":  # the job could not be frozen
                 return ""
             case "pause":
                 return self._pause(handle)
@@ -328,8 +328,8 @@ class Supervisor:
     def _end_turn(self, handle: int) -> str:
         """Stop the job until the parent begins another turn; return why the job ends, or ""."""
         if not self._freeze():
-            self._report.why = "its processes could not be paused"
-            return "unpaused"
+            self._report.why = "its processes could not be frozen"
+            return "unfrozen"
         if hit := self._ceiling_hit():
             return hit
         self._measure_stall()
@@ -394,8 +394,8 @@ class Supervisor:
         runs = self._tree.is_running(spare=self._roots.keepers, first=self._jails_first)
         if not runs and self._used_ms <= used_ms + _FROZEN_CPU_MS:
             return ""
-        self._report.why = "its processes continued during a pause"
-        return "unpaused"
+        self._report.why = "its processes continued while they were frozen"
+        return "unfrozen"
 
     def _read_message(self) -> tuple[str, str]:
         """Return the word and the argument of the parent's next message; both are empty at its end."""
