@@ -1,7 +1,8 @@
 """A cache of compiled programs by source, toolchain and command. Programs cannot access it.
 
-A compile step sees neither workspace nor network, so that its result depends only on the key. A program gets a copy, or
-a hard link to a file that it cannot change (`safe_copy`). An entry appears complete by one rename, its program is named
+A compile step sees neither workspace nor network, so that its result depends only on the key. The one of a session's
+driver may read the workspace, but nothing of it reaches its result (`RuntimeEngine`). A program gets a copy, or a hard
+link to a file that it cannot change (`safe_copy`). An entry appears complete by one rename, its program is named
 by its checksum, and it is never changed. Therefore any number of processes may share a directory.
 
 Examining thousands of entries takes longer than some compilers. Therefore adding an entry sweeps only at random, with a

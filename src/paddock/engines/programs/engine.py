@@ -3,7 +3,7 @@
     find the toolchain -> compile, or take the program from the cache -> run -> RawResult
 
 Each step has its own jail, with a scratch directory for the program's file, readable by it alone and removed after it.
-The compiler sees neither workspace nor network. Both steps share the wall time.
+The compiler sees neither workspace nor network, except that of a session's driver. Both steps share the wall time.
 """
 
 import asyncio
@@ -66,6 +66,8 @@ SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 _FOREIGN_SANDBOX = "sessions need Paddock's own sandbox, and this one was brought by the caller"
 _OTHER_PYTHON = "name an interpreter that it can run with: --executable python3.13, or `executable` of a call"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
+_SAYS_NOTHING = {Status.CANCELLED, Status.TIMEOUT}
+"""Ends of a compile step after which the next one may succeed."""
 
 
 class Conclude(Protocol):
@@ -253,7 +255,9 @@ class RuntimeEngine:
         """Put the compiled driver of a session into scratch; return whether there is one.
 
         An environment that programs may have written compiles nothing for other sessions. The compiler runs as the
-        user of the session, who reaches the toolchain; it may read the workspace, of which it imports nothing.
+        user of the session, who reaches the toolchain. That user depends on the access to the workspace, which the
+        compiler therefore may read. It imports nothing from there: Python's `-I -S` adds neither its working directory
+        nor the packages and variables of a user to the search for modules.
         """
         toolchain = running.toolchain
         times = self._driver_compiles.get(toolchain.identity, 0)
@@ -265,7 +269,7 @@ class RuntimeEngine:
         if grants.workspace is not None:
             grants = grants.replace(access="read-only")
         compiled = await self._provide_files(replace(running, plan=plan), slot, grants)
-        if isinstance(compiled, RawResult) or not compiled.cached:
+        if not compiled.cached if isinstance(compiled, Compiled) else compiled.status not in _SAYS_NOTHING:
             self._driver_compiles[toolchain.identity] = times + 1
         return isinstance(compiled, Compiled)
 

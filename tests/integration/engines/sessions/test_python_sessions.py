@@ -128,3 +128,84 @@ def test_whole_numbers_of_any_size_are_exact(workspace: Path) -> None:
         outcome = s.run(code).check()
     assert outcome.results[0].json_value == exact
     assert read_outcome(write_outcome(outcome).encode()).results[0].json_value == exact
+
+
+USED_UP = (
+    "import os\nheld = []\ntry:\n    while True: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+    "except OSError: pass\n"
+)
+OWN_JSON = "import os, sys\nos.mkdir('own'); open('own/json.py', 'w').write('1 / 0')\nsys.path.insert(0, os.path.abspath('own'))\n"
+LATE_FAILURES = {
+    "descriptors are used up": (USED_UP, "1 / 0", "ZeroDivisionError"),
+    "the path is empty": ("import sys; sys.path[:] = []", "1 / 0", "division by zero"),
+    "the path is deleted": ("import sys; del sys.path", "1 / 0", "division by zero"),
+    "no finder is left": ("import sys; sys.meta_path[:] = []", "1 / 0", "division by zero"),
+    "no hook for paths is left": (
+        "import sys; sys.path_hooks[:] = []; sys.path_importer_cache.clear()",
+        "1 / 0",
+        "division by zero",
+    ),
+    "a finder raises": (
+        "import sys\nclass Finder:\n    def find_spec(self, *_): raise OSError('no')\nsys.meta_path.insert(0, Finder())",
+        "1 / 0",
+        "division by zero",
+    ),
+    "a module has the name of a standard one": (OWN_JSON, "1 / 0", "division by zero"),
+    "imports are forbidden": (
+        "import builtins\ndef refuse(*_, **__): raise OSError('no')\nbuiltins.__import__ = refuse",
+        "1 / 0",
+        "ZeroDivisionError",
+    ),
+    "a standard module is another": (
+        "import sys; sys.modules['json'] = sys.modules['re'] = 1",
+        "1 / 0",
+        "Zero",
+    ),
+    "the name of an error raises": (
+        "class Meta(type):\n    @property\n    def __name__(cls): raise OSError('no')\n"
+        "class Odd(Exception, metaclass=Meta): pass",
+        "raise Odd",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LATE_FAILURES)
+def test_a_failure_is_reported_whatever_programs_did_to_imports(workspace: Path, what: str) -> None:
+    before, failure, told = LATE_FAILURES[what]
+    first, failed, last = run_each(workspace, before, failure, "print(8)")
+    assert (first, failed[0], last) == (("ok", ""), "failed", ("ok", "8\n"))
+    assert told in failed[1]
+
+
+@pytest.mark.parametrize("what", [what for what in LATE_FAILURES if "another" not in what])
+def test_values_are_shown_whatever_programs_did_to_imports(workspace: Path, what: str) -> None:
+    values = "display([1, {'a': 'é\\n\"\\\\'}, None]); 8"
+    shown = "[1, {'a': 'é\\n\"\\\\'}, None]\n8\n"
+    assert run_each(workspace, LATE_FAILURES[what][0], values) == [("ok", ""), ("ok", shown)]
+
+
+def test_bytes_and_json_are_shown_after_the_search_for_modules_has_changed(workspace: Path) -> None:
+    show = "display({'text/plain': 'a', 'text/html': b'ab', 'application/json': {'a': [True, 1.5, {}]}}, raw=True)"
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+        s.run(OWN_JSON + "sys.meta_path[:] = []").check()
+        [shown] = s.run(show).check().results
+        assert shown.data == {
+            "text/plain": "a",
+            "text/html": "YWI=",
+            "application/json": {"a": [True, 1.5, {}]},
+        }
+        assert s.run("(sys.meta_path, 'own' in sys.path[0])").check().text == "([], True)\n"
+
+
+def test_programs_import_their_own_modules_with_names_that_the_driver_does_not_need(workspace: Path) -> None:
+    own = "import os, sys\nos.mkdir('own'); open('own/token.py', 'w').write('mine = 1')\nsys.path.insert(0, os.path.abspath('own'))\n"
+    assert run_each(workspace, own, "import token; token.mine") == [("ok", ""), ("ok", "1\n")]
+
+
+def test_a_forked_process_never_reports_an_end_in_place_of_its_parent(workspace: Path) -> None:
+    fork = "import os\nif os.fork() == 0:\n    raise Odd\nos.wait()[1] >> 8"
+    odd = LATE_FAILURES["the name of an error raises"][0]
+    outcomes = run_each(workspace, odd, fork, "8")
+    assert (outcomes[1][0], outcomes[2]) == ("ok", ("ok", "8\n"))
+    assert outcomes[1][1].endswith("1\n")

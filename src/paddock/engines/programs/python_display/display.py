@@ -9,6 +9,7 @@ session needs are imported when they are used first.
 
 import builtins
 import importlib
+import itertools
 import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
@@ -44,10 +45,15 @@ _FORMS = {
 _STAND_INS = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
 _NO_BROWSER = "there is no browser here; show a page with display(HTML(filename=...)) of IPython.display"
 _STANDARD = frozenset(
-    "ast base64 binascii collections contextlib copyreg enum fcntl functools heapq itertools json keyword linecache "
-    "operator re reprlib signal sre_compile sre_constants sre_parse struct token tokenize types".split()
+    "collections copyreg enum functools heapq itertools json keyword operator re reprlib sre_compile sre_constants "
+    "sre_parse types".split()
 )
-"""Modules of the standard library that this text uses, with those that they use: programs cannot replace them."""
+"""Modules of the standard library that this text uses, with those that they use: no file of a program replaces them."""
+_SEARCH = {"meta_path": list(sys.meta_path), "path": sys.path[1:], "path_hooks": list(sys.path_hooks)}
+"""How modules of the standard library are found, whatever programs do to `sys`: as at the start, and not beside the
+program."""
+_ESCAPES = {**{code: "\\u%04x" % code for code in range(32)}, ord('"'): '\\"', ord("\\"): "\\\\"}
+"""Characters that a text in JSON cannot have as they are."""
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
 
@@ -63,9 +69,7 @@ class _Lazy:
         return value
 
 
-base64, collections, itertools, json, re, types = map(
-    _Lazy, ("base64", "collections", "itertools", "json", "re", "types")
-)
+base64, json, re = map(_Lazy, ("base64", "json", "re"))
 
 
 class _Display:
@@ -163,12 +167,13 @@ class _Importer:
             "webbrowser": self.prepare_browser,
             **(more or {}),
         }
+        _SEARCH["meta_path"].insert(0, self)
         for name in [name for name in self.hooks if name in sys.modules]:
             self.prepare(sys.modules[name])
 
     def find_spec(self, name, path=None, _target=None):
         if name in _STANDARD:
-            path = [each for each in sys.path if each]  # without the working directory
+            path = _SEARCH["path"]
         elif name not in self.hooks and name not in _STAND_INS:
             return None
         spec = PathFinder.find_spec(name, path)
@@ -186,7 +191,7 @@ class _Importer:
             sys.stderr.write("Values of %s are not shown (%s)\n" % (module.__name__, error))
 
     def create_module(self, spec):
-        return types.ModuleType(spec.name)
+        return type(sys)(spec.name)
 
     def exec_module(self, module):
         """Make what programs use of IPython where it is not installed."""
@@ -345,11 +350,30 @@ def _plain(data):
     )
 
 
+def _encode(value, depth=3):
+    """Return a value in JSON. A frame of texts and whole numbers needs no module, which could fail to load."""
+    if value is None or value is True:
+        return "true" if value else "null"
+    if type(value) is int:
+        return repr(value)
+    if isinstance(value, str):
+        return '"%s"' % str.translate(value, _ESCAPES)
+    if type(value) is dict and depth:
+        pairs = ("%s: %s" % (_encode(str(key)), _encode(item, depth - 1)) for key, item in value.items())
+        return "{%s}" % ", ".join(pairs)
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
 def _import_standard(name):
-    """Return a module of the standard library, whatever the program has in its working directory."""
-    own = sys.path.pop(0) if sys.path and sys.path[0] == "" else None
+    """Return a module of the standard library, whatever the program did to the search for modules.
+
+    A thread that comes while another one is here finds the search of `_SEARCH`, and leaves it to the other to restore.
+    """
+    if name in sys.modules:
+        return importlib.import_module(name)
+    kept = {key: getattr(sys, key, own) for key, own in _SEARCH.items()}
+    vars(sys).update(_SEARCH)
     try:
         return importlib.import_module(name)
     finally:
-        if own is not None:
-            sys.path.insert(0, own)
+        vars(sys).update({key: value for key, value in kept.items() if value is not _SEARCH[key]})

@@ -13,7 +13,7 @@ class _Program(_Display):
         os.environ.setdefault("MPLBACKEND", "agg")
 
     def send(self, message):
-        body = json.dumps(message, default=str, ensure_ascii=False).encode("utf-8", "replace")
+        body = _encode(message).encode("utf-8", "replace")
         data = struct.pack("<I", len(body)) + body
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

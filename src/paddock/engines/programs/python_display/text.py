@@ -1,5 +1,7 @@
 """How programs in Python show values as text: it follows the text of `display.py` in one file."""
 
+from _collections import OrderedDict, defaultdict, deque
+
 
 class _Raw(str):
     """A text that is shown as it is."""
@@ -67,7 +69,7 @@ def _split(value):
     if base in (set, frozenset) and value:
         opening, closing = ("{", "}") if base is set else (kind.__name__ + "({", "})")
         return opening, _list_items(_sort(value), len(value)), closing
-    if base in calls and (value or base not in (collections.OrderedDict, collections.Counter)):
+    if base in calls and (value or base.__name__ not in ("OrderedDict", "Counter")):
         name, list_arguments = calls[base]
         return (name or _name_class(kind).rpartition(".")[2]) + "(", list_arguments(value), ")"
     if base is BaseException:
@@ -101,7 +103,7 @@ def _describe_leaf(value):
     kind = type(value)
     if isinstance(value, type) and kind.__repr__ is type.__repr__:
         return _name_class(value)
-    if kind in (types.FunctionType, types.BuiltinFunctionType):
+    if kind in (type(_split), type(len)):
         try:
             return "<function %s%s>" % (_name_class(value), _import_standard("inspect").signature(value))
         except (TypeError, ValueError):
@@ -121,33 +123,31 @@ def _name_class(named):
 _FLAGS = ("IGNORECASE", "LOCALE", "MULTILINE", "DOTALL", "UNICODE", "VERBOSE", "DEBUG")
 _NONE = _Raw("")
 _BASES = {list, tuple, dict, set, frozenset, BaseException}
-_CALLS = {}
+_CALLS = {
+    deque: (
+        "",
+        lambda value: [(_NONE, list(value))] + [(_Raw("maxlen="), value.maxlen)] * (value.maxlen is not None),
+    ),
+    OrderedDict: ("", lambda value: [(_NONE, list(value.items()))]),
+    defaultdict: ("", lambda value: [(_NONE, value.default_factory), (_NONE, dict(value))]),
+    type(vars(type)): ("mappingproxy", lambda value: [(_NONE, dict(value))]),
+    type(sys.implementation): (
+        "namespace",
+        lambda value: [(_Raw(key + "="), item) for key, item in vars(value).items()],
+    ),
+}
 """How values are shown that look like a call: its name, that of the class if empty, and what gives its arguments."""
+_MORE_CALLS = {
+    ("collections", "Counter"): ("", lambda value: [(_NONE, dict(value.most_common()))]),
+    ("re", "Pattern"): ("re.compile", _list_pattern),
+}
+"""The same for classes of modules without which no program has such a value."""
 
 
 def _list_calls():
-    if not _CALLS:
-        _CALLS.update(
-            {
-                collections.deque: (
-                    "",
-                    lambda value: (
-                        [(_NONE, list(value))]
-                        + [(_Raw("maxlen="), value.maxlen)] * (value.maxlen is not None)
-                    ),
-                ),
-                collections.OrderedDict: ("", lambda value: [(_NONE, list(value.items()))]),
-                collections.Counter: ("", lambda value: [(_NONE, dict(value.most_common()))]),
-                collections.defaultdict: (
-                    "",
-                    lambda value: [(_NONE, value.default_factory), (_NONE, dict(value))],
-                ),
-                types.MappingProxyType: ("mappingproxy", lambda value: [(_NONE, dict(value))]),
-                types.SimpleNamespace: (
-                    "namespace",
-                    lambda value: [(_Raw(key + "="), item) for key, item in vars(value).items()],
-                ),
-                re.Pattern: ("re.compile", _list_pattern),
-            }
-        )
+    for (module, name), call in list(_MORE_CALLS.items()):
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is not None:
+            _CALLS[kind] = call
+            _MORE_CALLS.pop((module, name), None)
     return _CALLS

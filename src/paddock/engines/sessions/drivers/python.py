@@ -25,6 +25,26 @@ _CELLS = ("In [", "<ipython-input-")
 _INSTALLATION = r"\b(?:pip3?|conda|mamba|micromamba|uv)\s.*?\binstall\b(.*)"
 
 
+def _pack(message):
+    body = _encode(message).encode("utf-8", "replace")
+    return len(body).to_bytes(4, "little") + body
+
+
+_READY = _pack({"ready": True})
+_NO_END = _pack(
+    {
+        "done": {
+            "exit_code": 1,
+            "error": {
+                "name": "SystemError",
+                "message": "The end of the program cannot be reported, because programs changed the interpreter.",
+            },
+        }
+    }
+)
+"""What is sent when reporting the end of a program fails: the session lives on."""
+
+
 class _Driver(_Display):
     def __init__(self):
         super().__init__()
@@ -65,16 +85,18 @@ class _Driver(_Display):
         sys.meta_path.insert(0, _Importer(self, hooks))
 
     def serve(self):
-        self.write(b'{"ready": true}')
+        self.write(_READY)
         while True:
             request = self.receive()
             if request is None:
                 return
-            end = self.run(request)
-            if end == {"exit_code": 0}:
-                self.write(b'{"done": {"exit_code": 0}}')
-            else:
-                self.send({"done": end})
+            try:
+                frame = _pack({"done": self.run(request)})
+            except BaseException:
+                if os.getpid() != self.pid:
+                    os._exit(1)
+                frame = _NO_END
+            self.write(frame)
 
     def receive(self):
         head = self.read(4)
@@ -99,10 +121,9 @@ class _Driver(_Display):
         return b"".join(parts)
 
     def send(self, message):
-        self.write(json.dumps(message, default=str, ensure_ascii=False).encode("utf-8", "replace"))
+        self.write(_pack(message))
 
-    def write(self, body):
-        data = len(body).to_bytes(4, "little") + body
+    def write(self, data):
         while data:
             data = data[os.write(self.channel, data) :]
 
