@@ -35,18 +35,18 @@ NO_MORE = (
     "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
 )
 REFUSING = """
-import os, sys, threading
+import os, sys, _thread
 sys.path.insert(0, sys.argv.pop(1))
 fork, own, answers = os.fork, os.getpid(), {answers}
 def refuse():
     if os.getpid() == own and answers and answers.pop(0) == "-":
         raise BlockingIOError(11, "Resource temporarily unavailable")
     return fork()
-def start(thread):
+def start(*_):
     raise RuntimeError("can't start new thread")
 os.fork = refuse
 if {threadless}:
-    threading.Thread.start = start
+    _thread.start_new_thread = start
 from {module} import main
 main()
 """
