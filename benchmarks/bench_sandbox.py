@@ -112,7 +112,7 @@ def _own_network(runner: asyncio.Runner, sandbox: KernelSandbox, scale: Scale) -
     }
     figures = interleaved(contenders, scale.of(60, 3))
     more = median(own - none for own, none in zip(figures["loopback"], figures["none"], strict=True))
-    return Line("namespaces, cold: a network of its own (`loopback`) adds, p50", more, "ms", at_most(0.3))
+    return Line("namespaces, cold: a separate network (`loopback`) adds, p50", more, "ms", at_most(0.3))
 
 
 def _throughput_of_bare(each: int) -> list[Line]:

@@ -17,13 +17,13 @@ import json, sys
 sys.argv[1:] = {arguments!r}
 from paddock.engines.javascript.launch import Launcher
 early = []
-def noted(begin):
+def note_start(begin):
     def begun(self, *profile):
         early.append([begin.__name__, *profile, *(name for name in ("click", "pydantic") if name in sys.modules)])
         begin(self, *profile)
     return begun
-Launcher.prestart_fork_server = noted(Launcher.prestart_fork_server)
-Launcher.prestart_parse_worker = noted(Launcher.prestart_parse_worker)
+Launcher.prestart_fork_server = note_start(Launcher.prestart_fork_server)
+Launcher.prestart_parse_worker = note_start(Launcher.prestart_parse_worker)
 from paddock.surfaces.cli import main
 try:
     main()

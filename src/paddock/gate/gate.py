@@ -22,8 +22,7 @@
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
 gate records the end. "decided" is written only for what does not run: the other decisions are in "started". The gate
-returns denials, timeouts and failing programs as outcomes; it raises an exception only
-for a fault of Paddock itself.
+returns denials, timeouts and failing programs as outcomes; it raises an exception only for a fault of Paddock itself.
 """
 
 import asyncio

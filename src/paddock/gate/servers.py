@@ -123,13 +123,13 @@ class ServerService:
         self.servers_by_name[server.name] = replace(server, confine=confine)
 
     @cached_property
-    def _confined(self) -> "ConfinedServers | None":
+    def _confinement(self) -> "ConfinedServers | None":
         """Starts the servers that are confined."""
         return self.make_confined() if self.make_confined is not None else None
 
     def list_connections(self, name: str) -> "tuple[Connection, ...]":
         """Return the connections of the last process of a confined server that have ended or were refused."""
-        turn = self._confined.turns.get(name) if self._confined is not None else None
+        turn = self._confinement.turns.get(name) if self._confinement is not None else None
         return turn.connections if turn is not None else ()
 
     def keep_config(self) -> None:
@@ -326,7 +326,7 @@ class ServerService:
                 checks=self.call_checks,
                 absent=self.config.absent,
                 logins=self.logins,
-                start_confined=self._confined.start if self._confined is not None else None,
+                start_confined=self._confinement.start if self._confinement is not None else None,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
                 answer_values=self._settings.answer_values,

@@ -399,7 +399,7 @@ class KernelSandbox:
 
         Starting one takes half of the processor time of a proof.
         """
-        self._fork_server, other._fork_server = other._fork_server, None  # noqa: SLF001 - of its own class
+        self._fork_server, other._fork_server = other._fork_server, None  # noqa: SLF001 - the same class
 
     def _close_idle(self) -> None:
         while self._idle:

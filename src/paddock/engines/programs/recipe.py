@@ -25,9 +25,8 @@ class _BuiltInRecipes(Mapping[str, Recipe]):
 
     def __init__(self) -> None:
         text = Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8")
-        parts = _HEADER_PATTERN.split(
-            text
-        )  # what precedes the first header, and then a name and its lines by turns
+        # What precedes the first header; then a name and its lines, by turns.
+        parts = _HEADER_PATTERN.split(text)
         self._texts = dict(zip(parts[1::2], parts[2::2], strict=True))
         self._recipes: dict[str, Recipe] = {}
 

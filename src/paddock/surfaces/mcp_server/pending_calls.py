@@ -44,7 +44,7 @@ _MAX_ENDED_CALLS = 16
 async def run_alone(work: CallWork[T], caller: McpCaller) -> T:
     """Return what the work of a request returns. Cancelling ends the work early, and continues when it has ended.
 
-    The work has a task of its own: the protocol library cancels its own task again at every await, which would
+    The work has a separate task: the protocol library cancels its own task again at every await, which would
     interrupt the end of a program's processes.
     """
     task = asyncio.create_task(work(caller))

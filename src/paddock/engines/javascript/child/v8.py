@@ -127,8 +127,8 @@ def load(directory: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 def _map_icu_data(path: str) -> None:
     """Replace V8's copy of the data for ICU, 10 MiB, by a mapping of the file.
 
-    A fork copies no page table entries for such a mapping, and all processes share its memory. V8 reads the file into a
-    mapping of its own, which it only frees, at exit(3) (icu_util.cc). Does nothing if there is no such mapping.
+    A fork copies no page table entries for such a mapping, and all processes share its memory. V8 has read the file
+    into an anonymous mapping, which it only frees, at exit(3) (icu_util.cc). Does nothing if there is no such mapping.
     """
     with open(path, "rb") as file, open("/proc/self/maps") as maps:
         beginning = file.read(mmap.PAGESIZE)

@@ -37,7 +37,8 @@ _NO_END = _pack(
             "exit_code": 1,
             "error": {
                 "name": "SystemError",
-                "message": "The end of the program cannot be reported, because programs changed the interpreter.",
+                "message": "The end of the program cannot be reported, because programs changed the interpreter. "
+                "Undo that, or open another session.",
             },
         }
     }

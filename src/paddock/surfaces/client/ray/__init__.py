@@ -9,6 +9,6 @@ chooses nodes, and its retries replace dead workers.
 
 Ray is imported when it is used. Paddock never starts a cluster: the caller has connected to one with `ray.init`.
 
-`driver` is the heart: `client/batches` enters there, also for `ray_executor`. `dataset` has a Paddock of its own in
-each actor. `purity` and `nodes` are what they ask.
+`driver` is the heart: `client/batches` enters there, also for `ray_executor`. `dataset` opens a Paddock in each
+actor. `purity` and `nodes` are what they ask.
 """
