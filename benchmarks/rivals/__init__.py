@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 PINS = ("package.json", "package-lock.json", "python.txt")
 DEBIAN = {"bwrap": "bubblewrap", "rg": "ripgrep", "socat": "socat"}
 """Programs that sandbox-runtime calls, and their packages."""
-AS_OF = "2026-11-21T00:00:00Z"
+AS_OF = "2026-11-30T00:00:00Z"
 """Nothing newer is installed, so that the dependencies of what is pinned stay what they were."""
 
 
