@@ -259,10 +259,10 @@ def _refuse(message: str, hint: str, name: str = "StoreUnavailable") -> RawResul
 
 def _find_wait_ms(watchers: Watchers, settings: Settings) -> int | None:
     """Return how long a request may wait for its turn, in milliseconds; None for any time."""
-    longest = settings.runtimes.max_wait_ms
+    max_ms = settings.runtimes.max_wait_ms
     if watchers.patient:
         return None
-    return longest if watchers.max_wait_ms is None else min(watchers.max_wait_ms, longest)
+    return max_ms if watchers.max_wait_ms is None else min(watchers.max_wait_ms, max_ms)
 
 
 async def _take_slot_again(watchers: Watchers, wait_ms: int | None) -> RawResult | None:
