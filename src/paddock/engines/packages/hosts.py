@@ -19,7 +19,8 @@ def grant_registries(installer: str, names: Iterable[str], rules: Sequence[Netwo
     """Return the hosts for an installation from the registries with these `names` (addresses without credentials).
 
     The hosts that `rules` of the user or the system allow, or ask about, are added. Denials and questions of all
-    sources apply to all of these, also those of a workspace or a token. Raises PackagesError for an address without a host.
+    sources apply to all of these, also those of a workspace or a token. Raises PackagesError for an address without a
+    host.
     """
     found: list[NetworkRule] = []
     for name in names:
