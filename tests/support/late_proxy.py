@@ -10,13 +10,16 @@ from typing import Self
 class LateProxy:
     """Listens on loopback. Answers of the server behind it are `delay_s` late.
 
-    What contains the text `swallowed` never reaches the server: the connection stays open, and nothing answers.
+    What contains the text `swallowed` never reaches the server: the connection stays open, and nothing answers. What
+    contains a text that `hold` names reaches it after `release`.
     """
 
     def __init__(self, port: int, delay_s: float = 0.0) -> None:
         self._behind = port
         self.delay_s = delay_s
         self.swallowed = b""
+        self._held: bytes | None = None
+        self._released = asyncio.Event()
         self.port = 0
         self._asked = bytearray()
         self._connections: set[asyncio.Task[None] | None] = set()
@@ -28,6 +31,19 @@ class LateProxy:
     def count(self, text: str) -> int:
         """Return how often a text was sent to the server."""
         return self._asked.count(text.encode())
+
+    def hold(self, text: bytes = b"") -> None:
+        """Hold back what contains a text, by default everything."""
+        self._held = text
+
+    def release(self) -> None:
+        """Pass on everything that was held back, and hold back nothing any more."""
+        self._held = None
+        self._loop.call_soon_threadsafe(self._let_pass)
+
+    def _let_pass(self) -> None:
+        self._released.set()
+        self._released = asyncio.Event()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -78,6 +94,8 @@ class LateProxy:
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             self._asked += data
+            while self._held is not None and self._held in data:
+                await self._released.wait()
             if not self.swallowed or self.swallowed not in data:
                 writer.write(data)
         writer.write_eof()

@@ -108,25 +108,34 @@ class Lease:
         self.is_replaced = False
         """Whether another process has the name of this one: it gets no further lease."""
         self._problem = "This server has not reached the database of cluster.url yet."
+        self._breaks = 0
+        """How often the lease was renewed too late."""
 
     @property
     def age_s(self) -> float:
         """Time since the last renewal was sent, in seconds."""
         return self._clock() - self._sent_at
 
-    def check(self) -> None:
-        """Raise StoreUnavailable unless a request with effects may be claimed now: the last renewal succeeded."""
+    def check(self) -> int:
+        """Return what `hold` needs for a claim that is made now. Raises StoreUnavailable if the last renewal failed."""
         if self._problem:
             raise StoreUnavailable(self._problem)
         self._check_age()
+        return self._breaks
 
     def _check_age(self) -> None:
         if self.age_s >= FENCE_S:
             raise StoreUnavailable(self._problem or "This server was stopped for too long to keep its lease.")
 
     @contextmanager
-    def hold(self) -> Generator[asyncio.Event]:
-        """Yield what is set when the request that runs in the context must end at once. Raises StoreUnavailable."""
+    def hold(self, claimed: int) -> Generator[asyncio.Event]:
+        """Yield what is set when the request that runs in the context must end at once.
+
+        `claimed` is what `check` returned before the claim. Raises StoreUnavailable, also if there was no lease at any
+        moment since then: other machines may have called the request lost.
+        """
+        if claimed != self._breaks:
+            raise StoreUnavailable("This server lost its lease while the request waited for its start.")
         self._check_age()
         fenced = asyncio.Event()
         self._held.add(fenced)
@@ -151,6 +160,8 @@ class Lease:
             return
         if self._problem and self._sent_at > float("-inf"):
             _log.warning("the database of cluster.url can be used again")
+        if self.age_s >= FENCE_S:
+            self._breaks += 1
         self._problem = ""
         self._sent_at = sent_at
         self._arm()

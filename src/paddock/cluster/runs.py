@@ -159,16 +159,19 @@ class StoredRuns:
         self._unfinished: OrderedDict[Started, StoredEnd] = OrderedDict()
         """Ends that could not be stored yet, the oldest first."""
 
-    async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
+    async def take(
+        self, claim: Claim, stop: asyncio.Event | None = None, on_wait: Callable[[], None] = lambda: None
+    ) -> Taken | None:
         """Claim a request, or return what became of it. Waits for its end where it runs; None if `stop` is set.
 
-        Raises StoreUnavailable: nothing was claimed, or what was is fenced off later.
+        `on_wait` is called before that wait, which may take as long as the request. Raises StoreUnavailable: nothing
+        was claimed, or what was is fenced off later.
         """
         attempt = claim.attempt or 1
         while True:
             if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
                 return Started(claim, attempt, 1)
-            row = await self._wait_for_end(claim, stop)
+            row = await self._wait_for_end(claim, stop, on_wait)
             if row is None:
                 return None
             if row.state == "fenced":
@@ -186,7 +189,9 @@ class StoredRuns:
             elif (taken := await self._take_expired(claim, row)) is not None:
                 return taken
 
-    async def _wait_for_end(self, claim: Claim, stop: asyncio.Event | None) -> RunRow | None:
+    async def _wait_for_end(
+        self, claim: Claim, stop: asyncio.Event | None, on_wait: Callable[[], None]
+    ) -> RunRow | None:
         """Return the row of a key once its request does not run, or is another one; None if `stop` is set before.
 
         Once the request was seen to run, a store that is away is waited for: it would be wrong to tell the caller that
@@ -205,6 +210,7 @@ class StoredRuns:
                 runs = row.state == "started" and row.alive and row.digest == claim.digest
                 if not runs:
                     return row
+            on_wait()
             if stop is not None and stop.is_set():
                 return None
             await unless_stopped(asyncio.sleep(pause), stop)
@@ -243,8 +249,9 @@ class StoredRuns:
                 if len(self._unfinished) > _MAX_UNFINISHED:
                     self._unfinished.popitem(last=False)
                 raise
-        self._unsettled[run.claim.tenant, run.claim.key, run.attempt] = run.claim
-        await self.settle()
+        name = run.claim.tenant, run.claim.key, run.attempt
+        self._unsettled[name] = run.claim
+        await self._settle_claim(name, run.claim)
         return True
 
     async def fence(self, tenant: str, key: str, attempt: int) -> bool:
@@ -257,9 +264,12 @@ class StoredRuns:
             await self.store.finish(run, end)
             self._unfinished.pop(run, None)
         for name, claim in [*self._unsettled.items()]:
-            await self.store.fence(claim, name[2])
-            if self._unsettled.get(name) is claim:
-                del self._unsettled[name]
+            await self._settle_claim(name, claim)
+
+    async def _settle_claim(self, name: tuple[str, str, int], claim: Claim) -> None:
+        await self.store.fence(claim, name[2])
+        if self._unsettled.get(name) is claim:
+            del self._unsettled[name]
 
 
 def _explain_unclaimed(claim: Claim) -> StoreUnavailable:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from paddock.foundation.cancellation import cancel_all, run_shielded
+from paddock.gate.database_queue import DatabaseQueue
 from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.ids import new_id
 
@@ -47,6 +48,7 @@ class Cluster:
         self.lease = lease
         self.shipper = shipper
         """Copies the ledger of this server to the database."""
+        self.queue = DatabaseQueue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:

@@ -191,14 +191,14 @@ class Tenants:
 
     async def _find_entry(self, token: str) -> ServeToken:
         """Return the entry of a token. Raises UnknownToken, ConfigurationError and StoreUnavailable."""
-        try:
-            entry = find_token(self._select_valid(await self._tokens.read()), token)
-            # It may have been made just now.
-            entry = entry or find_token(self._select_valid(await self._tokens.refresh()), token)
-        except StoreUnavailable:
-            entry = find_token(self._select_valid(()), token)
-            if entry is None:
-                raise
+        fixed = find_token(self._select_valid(()), token)
+        if (
+            fixed is not None and self._cluster is not None
+        ):  # without a wait for a database that does not answer
+            return fixed
+        entry = find_token(self._select_valid(await self._tokens.read()), token)
+        # It may have been made just now.
+        entry = entry or find_token(self._select_valid(await self._tokens.refresh()), token)
         if entry is None:
             raise UnknownToken
         return entry
