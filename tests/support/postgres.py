@@ -111,6 +111,23 @@ class Postgres:
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)
         return self.find_url(name)
 
+    def demand_password(self, user: str, password: str, *, owns: str) -> None:
+        """Make a user who needs a password, and who owns a database."""
+        self.query(f"create role {user} login password '{password}'")
+        self.query(f"alter database {owns} owner to {user}")
+        access = self._root / "data" / "pg_hba.conf"
+        access.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{access.read_text()}")
+        self.query("select pg_reload_conf()")
+        # The next connections may still get the old rules.
+        while "no password supplied" not in self._connect_without_password(user, owns):
+            pass
+
+    def _connect_without_password(self, user: str, database: str) -> str:
+        """Return what psql reports on standard error."""
+        url = self.find_url(database).replace("postgres@", f"{user}@")
+        command = [str(self._programs / "psql"), "--no-password", "-c", "select 1", url]
+        return subprocess.run(command, cwd="/", capture_output=True, text=True, check=False).stderr
+
     def query(self, statement: str, database: str = "postgres") -> list[str]:
         """Return the lines that psql prints for a statement."""
         return self._run(

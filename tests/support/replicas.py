@@ -1,7 +1,7 @@
 """Replicas of one server on loopback, with one database, and HAProxy before them."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,11 +24,14 @@ def write_keys(directory: Path) -> Path:
 class ReplicaSet:
     """Replicas that run, and those that a test starts anew. Each has a workspace, a home and a ledger of its own."""
 
-    def __init__(self, root: Path, database: str, settings: str = "", count: int = 3) -> None:
-        """Make the tables, and the settings of all replicas."""
+    def __init__(
+        self, root: Path, database: str, settings: str = "", count: int = 3, hosts: Sequence[str] = ()
+    ) -> None:
+        """Make the tables, and the settings of all replicas, which also accept the names `hosts`."""
         self.database = database
         self._root = root
         self._settings = settings
+        self._hosts = hosts
         self._key_file = write_keys(root)
         self._stack = ExitStack()
         self.servers: list[ApiServer] = []
@@ -54,7 +57,8 @@ class ReplicaSet:
 
     def start(self, number: int) -> ApiServer:
         """Start a replica, which runs until the end of `run`."""
-        flags = "--allowed-host", f"127.0.0.1:{self.balancer.port}"
+        names = f"127.0.0.1:{self.balancer.port}", *self._hosts
+        flags = [f"--allowed-host={name}" for name in names]
         serving = self.places[number].serve(*flags, address=f"127.0.0.1:{self.ports[number]}")
         return self._stack.enter_context(serving)
 

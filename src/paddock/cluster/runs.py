@@ -14,7 +14,7 @@ A store keeps the rows: in PostgreSQL, or, in tests, in a file. Each of its meth
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -107,6 +107,15 @@ class Fenced(NamedTuple):
 
 
 Taken = Started | Finished | Lost | KeyReused | Fenced
+_RESULTS = {
+    Started: "started",
+    Finished: "finished",
+    Lost: "lost",
+    KeyReused: "key_reused",
+    Fenced: "fenced",
+    type(None): "stopped",
+}
+"""What came of a claim, as the metrics name it; besides, `unavailable` for a store that did not answer."""
 
 
 class StoredEnd(NamedTuple):
@@ -158,6 +167,13 @@ class StoredRuns:
         """Claims that did not start, and that may be in the store: perhaps the connection broke."""
         self._unfinished: OrderedDict[Started, StoredEnd] = OrderedDict()
         """Ends that could not be stored yet, the oldest first."""
+        self.results = Counter(dict.fromkeys((*_RESULTS.values(), "unavailable"), 0))
+        """Number of claims by what came of them."""
+
+    @property
+    def pending(self) -> int:
+        """Number of ends, and of claims that did not start, that the store does not have yet."""
+        return len(self._unfinished) + len(self._unsettled)
 
     async def take(
         self, claim: Claim, stop: asyncio.Event | None = None, on_wait: Callable[[], None] = lambda: None
@@ -167,6 +183,15 @@ class StoredRuns:
         `on_wait` is called before that wait, which may take as long as the request. Raises StoreUnavailable: nothing
         was claimed, or what was is fenced off later.
         """
+        try:
+            taken = await self._take(claim, stop)
+        except StoreUnavailable:
+            self.results["unavailable"] += 1
+            raise
+        self.results[_RESULTS[type(taken)]] += 1
+        return taken
+
+    async def _take(self, claim: Claim, stop: asyncio.Event | None) -> Taken | None:
         attempt = claim.attempt or 1
         while True:
             if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):

@@ -14,6 +14,7 @@ number. Then nothing is shipped, and the row of the chain gets a `fault`, which 
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -59,10 +60,17 @@ class Shipper:
         """The last record in the database; None if that has to be found out."""
         self.shipped = 0
         """Number of the last record that was in the database when it was read last."""
+        self._complete_at = time.monotonic()
+        """When the database had the whole ledger last."""
         self._wanted = asyncio.Event()
         self._waiting: dict[asyncio.Future[None], int] = {}
         """Numbers of the records that must be in the database before their waiters go on."""
         self._reported = ""
+
+    @property
+    def lag_s(self) -> float:
+        """Maximum age of a record that the database does not have, in seconds."""
+        return time.monotonic() - self._complete_at
 
     async def run(self) -> None:
         """Ship until cancelled. No failure of the database or the ledger ends it."""
@@ -108,15 +116,19 @@ class Shipper:
 
     async def ship_chunk(self) -> bool:
         """Ship one chunk; return whether there may be more. Raises StoreUnavailable and LedgerError."""
+        began = time.monotonic()
         if self._at is None:
             self._at = await self._find_position()
         if self._at is None:  # the ledger is empty
+            self._complete_at = began
             self._free_waiters()
             return False
         chunk = await asyncio.to_thread(self._lines.read_chunk, MAX_CHUNK_BYTES)
         if not chunk:
             if await asyncio.to_thread(self._lines.went_back):
                 self._at, self.shipped = None, 0
+            else:
+                self._complete_at = began
             self._free_waiters()
             return False
         before, self._at = self._at, None
@@ -124,6 +136,8 @@ class Shipper:
         last = self._lines.position
         if await self._copy(rows, before, last):
             self._at, self.shipped = last, last.seq
+            if sum(len(line.data) for line in chunk) < MAX_CHUNK_BYTES:
+                self._complete_at = began
         self._free_waiters()
         return True
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.ship import Shipper
     from paddock.policy.settings.schema import Settings
+    from paddock.record.telemetry.observed_sink import Reading
 
 _LAST_FLUSH_S = 3.0
 """Maximum time for the last records at the end of a server, in seconds."""
@@ -49,6 +50,8 @@ class Cluster:
         self.shipper = shipper
         """Copies the ledger of this server to the database."""
         self.queue = DatabaseQueue()
+        self.lost = 0
+        """Number of requests of dead replicas that this one found and marked as lost."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:
@@ -71,6 +74,21 @@ class Cluster:
                 await asyncio.sleep(pause_s)
 
         self._tasks.add(asyncio.create_task(run()))
+
+    def read_metrics(self) -> "Iterator[Reading]":
+        """Yield the metrics of this server as a replica. Any thread may call it."""
+        from paddock.record.telemetry.observed_sink import Reading
+
+        about = "Claims of requests with effects, by what came of them."
+        yield Reading("paddock_cluster_claims_total", about, dict(self.runs.results), "result")
+        about = "Ends and withdrawn claims that wait for the database."
+        yield Reading("paddock_cluster_pending_ends", about, self.runs.pending)
+        about = "Time since the last renewal of the lease was sent."
+        yield Reading("paddock_cluster_lease_age_seconds", about, self.lease.age_s)
+        about = "Maximum age of a record that the database does not have."
+        yield Reading("paddock_cluster_ship_lag_seconds", about, self.shipper.lag_s)
+        about = "Requests of dead replicas that this server marked as lost."
+        yield Reading("paddock_cluster_lost_total", about, self.lost)
 
     async def close(self) -> None:
         """End the background tasks."""
@@ -124,6 +142,7 @@ async def open_cluster(
 
         async def find_lost() -> None:
             for request, of in await store.lose_expired():
+                cluster.lost += 1
                 _log.warning("the request %s is lost: its replica %s died while it ran", request, of)
 
         cluster.repeat("the lease is not kept", lease.keep)

@@ -14,7 +14,8 @@ of the API are about one replica's memory is declared on them (`elsewhere`).
 import asyncio
 import json
 import logging
-from collections.abc import Callable, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from paddock.foundation.cancellation import cancel_all
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import is_id
 from paddock.model.session import HANDLE_PREFIX
+from paddock.record.telemetry.observed_sink import Reading
 from paddock.surfaces.http_api.relay import BrokenOffError, Headers, NotReachedError, StreamRelay, read_target
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values, send_text
 from paddock.surfaces.http_server.endpoint import MCP_PATH
@@ -49,6 +51,8 @@ _NOT_TAKEN = (
     "again later, or with a smaller body."
 )
 _MAX_LIST_BYTES = 4 * 1024 * 1024
+_RESULTS = ("answered", "unreachable", "broken_off", "lost")
+"""What came of a request that was passed on; `broken_off` before the owner had all of it: nothing was started."""
 
 _log = logging.getLogger("paddock.http")
 
@@ -66,10 +70,16 @@ class Forwarding:
         self._relay = StreamRelay()
         self._missed: set[str] = set()
         """Marks of replicas that could not be reached, which the log has been told."""
+        self._results = Counter(dict.fromkeys(_RESULTS, 0))
 
     async def close(self) -> None:
         """Close the connections to other replicas."""
         await self._relay.close()
+
+    def read_metrics(self) -> Iterator[Reading]:
+        """Yield the metrics of requests that were passed on. Any thread may call it."""
+        about = "Requests that were passed on to another replica, by what came of them."
+        yield Reading("paddock_cluster_forwards_total", about, dict(self._results), "result")
 
     def accept_hop(self, scope: Scope) -> bool:
         """Return whether another replica has passed a request on to this one."""
@@ -192,14 +202,19 @@ class Forwarding:
                 await self._report_absence(owner, scope, send)
             except BrokenOffError as broken:
                 if not broken.whole:
+                    self._results["broken_off"] += 1
                     raise Problem(UNAVAILABLE, _NOT_TAKEN) from None
                 if reads and not broken.begun:
                     await self._report_absence(owner, scope, send)
                 else:
+                    self._results["lost"] += 1
                     await _report_loss(owner, broken, scope, send)
+            else:
+                self._results["answered"] += 1
 
     async def _report_absence(self, owner: Replica, scope: Scope, send: Send) -> None:
         """Answer a request that did not reach its owner. Raises Problem."""
+        self._results["unreachable"] += 1
         if owner.mark not in self._missed:  # clients ask again and again
             self._missed.add(owner.mark)
             _log.warning("the replica %s cannot be reached", owner.id)

@@ -73,6 +73,9 @@ class HttpService:
         own = workspace, self._requests, self._executions
         forwarding = self._make_forwarding(settings, cluster)
         self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster, forwarding)
+        for each in (cluster, forwarding):
+            if metrics is not None and each is not None:
+                metrics.watch(each.read_metrics)
         mark = "" if cluster is None else cluster.node.mark
 
         def make_service(tenant: "Tenant") -> Service:
