@@ -12,6 +12,7 @@ from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
     from paddock.cluster.database import Database
+    from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
     from paddock.cluster.node import ClusterNode, NodeLease
     from paddock.cluster.runs import StoredRuns
@@ -38,6 +39,7 @@ class Cluster:
         runs: "StoredRuns",
         lease: "Lease",
         shipper: "Shipper",
+        generation: "Generation",
     ) -> None:
         self.database = database
         self.node = node
@@ -47,6 +49,8 @@ class Cluster:
         self.lease = lease
         self.shipper = shipper
         """Copies the ledger of this server to the database."""
+        self.generation = generation
+        """Whether the database was restored from a backup."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:
@@ -91,6 +95,7 @@ async def open_cluster(
         yield None
         return
     from paddock.cluster.database import Database
+    from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
     from paddock.cluster.node import CONNECT_S, ClusterNode, NodeLease
     from paddock.cluster.postgres_runs import PostgresRunStore
@@ -104,11 +109,13 @@ async def open_cluster(
     # The lease has a separate connection: it must not wait for other statements.
     leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
-        entry = NodeLease(leasing, node, open_seals(own))
+        seals = open_seals(own)
+        generation = Generation(database, settings.audit.directory, node.id, seals)
+        entry = NodeLease(leasing, node, seals, generation)
         lease = Lease(entry.renew)
         await lease.begin()
-        store = PostgresRunStore(database, node)
-        shipper = Shipper(database, settings.audit.directory, node.id)
+        store = PostgresRunStore(database, node, generation)
+        shipper = Shipper(database, settings.audit.directory, node.id, generation)
         signer = None
         if own.checkpoint_key_file is not None:
             from paddock.cluster.bucket import CheckpointBucket
@@ -118,7 +125,7 @@ async def open_cluster(
             bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
             key = SigningKey.read(own.checkpoint_key_file, own.name)
             signer = CheckpointSigner(database, key, settings.audit.directory, bucket)
-        cluster = Cluster(database, node, StoredRuns(store), lease, shipper)
+        cluster = Cluster(database, node, StoredRuns(store), lease, shipper, generation)
 
         async def find_lost() -> None:
             for request, of in await store.lose_expired():
@@ -129,6 +136,7 @@ async def open_cluster(
         cluster.repeat("requests of dead replicas are not marked as lost", find_lost, pause_s=_SWEEP_S)
         cluster.repeat("old requests are not removed", store.forget_old, pause_s=_FORGET_S)
         cluster.repeat("the record is not shipped", shipper.run)
+        cluster.repeat("what this server knows of a restore is not entered", generation.report)
         if signer is not None:
             cluster.repeat("no checkpoint is made", signer.run)
         try:

@@ -23,6 +23,7 @@ from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Statu
 from paddock.model.request import KEY_REUSED, UNKEPT_OUTCOME, ExecutionRequest
 from paddock.policy.decisions.effects import has_effects
 from paddock.policy.settings.schema import Settings
+from paddock.record.ledger.sink import CLAIM_FACT, Facts
 
 if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
@@ -87,6 +88,15 @@ class RequestClaim:
         self._run: Started | None = None
         self._began = False
 
+    def list_facts(self, request: ExecutionRequest) -> Facts:
+        """Return what the record of a start has of its claim: a restored database learns from it which keys ran.
+
+        A call that is repeated under another name has a record of its own, and no further claim.
+        """
+        if self._run is None or self._run.claim.request != request.id:
+            return {}
+        return {CLAIM_FACT: self._run.claim.sha256}
+
     async def take(
         self, request: ExecutionRequest, decision: Decision, stop: asyncio.Event | None
     ) -> RawResult | None:
@@ -102,6 +112,7 @@ class RequestClaim:
             name, digest = clean_text(key.name), key.digest
         try:
             self._cluster.lease.check()
+            self._cluster.generation.check()
             taken = await self._cluster.runs.take(Claim(clean_text(own.actor), name, own.id, digest), stop)
         except StoreUnavailable as error:
             return _refuse(str(error), "nothing was started: send it again later, with the same key")

@@ -89,6 +89,8 @@ class Metrics:
             buckets=_HTTP_SECONDS,
             registry=self.registry,
         )
+        self.readings: list[Callable[[], Iterable[Reading]]] = []
+        """Further gauges of the process."""
         self._servers: set[str] = set()
         self._sessions: list[RequestMetrics] = []
         self._sizes: dict[str, tuple[float, int]] = {}
@@ -135,6 +137,8 @@ class Metrics:
         ]
         if sizes:
             yield "paddock_artifacts_bytes", "Bytes of stored output.", sum(sizes)
+        for read in self.readings:
+            yield from read()
 
     def _measure_store(self, name: str, where: "Artifacts") -> int | None:
         """Return the size of all stored output, at most a minute old, because a bucket must be listed for it."""

@@ -269,6 +269,8 @@ def http(
                     settings, workspace, launcher, token=token, metrics=metrics, cluster=cluster
                 ) as tenants,
             ):
+                if metrics is not None and cluster is not None:
+                    metrics.readings.append(cluster.generation.read_gauges)
                 served = HttpService(settings, workspace, tenants, settings_of, metrics, cluster=cluster)
                 restore_garbage_collection()
                 await served.serve(endpoint, stop)
