@@ -81,7 +81,14 @@ class Postgres:
             (self._root / "log").mkdir(exist_ok=True)
             shutil.chown(self._root / "log", self._user or os.geteuid())
             keep = f"archive_command=cp %p {self._root}/log/%f"
-            command += ["-c", "archive_mode=on", "-c", keep, "-c", f"restore_command=cp {self._root}/log/%f %p"]
+            command += [
+                "-c",
+                "archive_mode=on",
+                "-c",
+                keep,
+                "-c",
+                f"restore_command=cp {self._root}/log/%f %p",
+            ]
         self._process = subprocess.Popen(
             command,
             user=self._user,
@@ -121,7 +128,14 @@ class Postgres:
         """Replace a database by its backup."""
         self._run("dropdb", *self._place(), "--force", database)
         self._run("createdb", *self._place(), database)
-        self._run("pg_restore", *self._place(), "--single-transaction", "-d", database, str(self._root / f"{database}.dump"))
+        self._run(
+            "pg_restore",
+            *self._place(),
+            "--single-transaction",
+            "-d",
+            database,
+            str(self._root / f"{database}.dump"),
+        )
 
     def back_up(self) -> None:
         """Copy the files of the server, as the beginning for `recover`."""
@@ -130,7 +144,9 @@ class Postgres:
     def recover(self, moment: str) -> None:
         """Go back to a moment after `back_up` that `pg_create_restore_point` has named."""
         self.query("select pg_switch_wal()")
-        while self.query("select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver") != ["t"]:
+        while self.query(
+            "select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver"
+        ) != ["t"]:
             pass
         self.kill()
         (self._root / "data").rename(self._root / "lost")

@@ -38,7 +38,7 @@ from paddock.cluster.status import LEASE_S
 from paddock.foundation.files import make_private, replace_file
 from paddock.foundation.own_files import read_own
 from paddock.model.base import Value
-from paddock.model.errors import ConfigurationError, LedgerError, StoreUnavailable
+from paddock.model.errors import ConfigurationError, DatabaseRestored, LedgerError, StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.model.printable import make_printable
 from paddock.record.ledger.line_format import (
@@ -128,9 +128,7 @@ class _Known(NamedTuple):
 class Generation:
     """What one replica has seen of the database, and whether that is still there."""
 
-    def __init__(
-        self, database: Database, directory: Path, node: str, seals: Seals = NO_SEALS
-    ) -> None:
+    def __init__(self, database: Database, directory: Path, node: str, seals: Seals = NO_SEALS) -> None:
         """Keep the memory of the replica `node` in `directory`, that of its ledger."""
         self._database = database
         self._directory = directory
@@ -168,9 +166,9 @@ class Generation:
         ]
 
     def check(self) -> None:
-        """Raise StoreUnavailable if the database was restored, and no operator has accepted that."""
+        """Raise DatabaseRestored if the database was restored, and no operator has accepted that."""
         if self.restored:
-            raise StoreUnavailable(self.restored)
+            raise DatabaseRestored(self.restored)
 
     def doubt(self) -> None:
         """Compare the database with the ledger at the next renewal: it was away, and may be another one."""
@@ -213,16 +211,25 @@ class Generation:
         """Raise StoreUnavailable unless the database is sound now: what was read before this call counts only then."""
         beat, id_ = self.beat, self.id
         if not id_:
-            raise StoreUnavailable("This server has not compared the database of cluster.url with its ledger yet.")
+            raise StoreUnavailable(
+                "This server has not compared the database of cluster.url with its ledger yet."
+            )
         self.check()
         query = f"select (select beat from node where id = %s), {ROW}"
         [(found, values)] = await self._database.fetch(query, (self._node,), timeout_s=STATEMENT_S)
         row = None if values is None else GenerationRow(**values)
-        if row is None or row.id != id_ or row.moved or row.fence is not None or found is None or found < beat:
-            raise StoreUnavailable(_explain_restore("it lacks what this server has seen"))
+        if (
+            row is None
+            or row.id != id_
+            or row.moved
+            or row.fence is not None
+            or found is None
+            or found < beat
+        ):
+            raise DatabaseRestored(_explain_restore("it lacks what this server has seen"))
 
     def check_compared(self) -> None:
-        """Raise StoreUnavailable before the database was compared with the ledger: lines that are shipped hide a loss."""
+        """Raise StoreUnavailable before the database was compared with the ledger: shipping lines would hide a loss."""
         if self.is_doubtful and not self.restored:
             raise StoreUnavailable("The database was away. It is compared with the ledger first.")
 
@@ -243,6 +250,7 @@ class Generation:
             if await self._enter(row, known):
                 if row.fence is None:
                     await self._adopt(row)
+                    self._restored("")
                 else:
                     self._reported = row.fence
         self._wake.clear()
@@ -258,7 +266,9 @@ class Generation:
         if self.id and row.id != self.id:
             if row.number > self.number:
                 return ""
-            return f"it has generation {row.number}, and this server has seen another generation {self.number}"
+            return (
+                f"it has generation {row.number}, and this server has seen another generation {self.number}"
+            )
         if self.beat and (before is None or before < self.beat):
             return "it lacks renewals of leases"
         return ""
@@ -278,7 +288,8 @@ class Generation:
         except LedgerError:  # without a ledger nothing with effects runs
             return ""
         query = (
-            "select count(*) from unnest(%s::text[]) as id where not exists (select from run where run.request = id)"
+            "select count(*) from unnest(%s::text[]) as id "
+            "where not exists (select from run where run.request = id)"
         )
         [(missing,)] = await self._database.fetch(query, (starts,), timeout_s=STATEMENT_S)
         return "it lacks requests that were started" if missing else ""
@@ -522,7 +533,7 @@ async def await_reports(database: Database, patience_s: float) -> None:
     )
     with suppress(TimeoutError):
         async with asyncio.timeout(patience_s):
-            while await database.fetch(query, timeout_s=STATEMENT_S) != [(0,)]:
+            while await database.fetch(query, timeout_s=STATEMENT_S) != [(0,)]:  # noqa: ASYNC110 - others write it
                 await asyncio.sleep(_POLL_S)
 
 
@@ -564,7 +575,7 @@ async def _plan(connection: "AsyncConnection[tuple[Any, ...]]", seals: Seals) ->
     cursor = await connection.execute("select number, fence, fenced, why from generation")
     [(number, fence, noticed, why)] = await cursor.fetchall()
     cursor = await connection.execute(
-        f"select id, seen, seen > now() - interval '{LEASE_S} s', report from node "  # noqa: S608 - a number
+        f"select id, seen, seen > now() - interval '{LEASE_S} s', report from node "
         "where state = 'serving' order by id"
     )
     reports = [_read_report(*row) for row in await cursor.fetchall()]
@@ -602,7 +613,7 @@ async def _plan(connection: "AsyncConnection[tuple[Any, ...]]", seals: Seals) ->
     )
 
 
-def _read_report(node: str, seen: datetime, is_alive: bool, report: object) -> _Report:  # noqa: FBT001 - a row
+def _read_report(node: str, seen: datetime, is_alive: bool, report: object) -> _Report:
     match report:
         case {"fence": str() as fence, "number": int() as number, "tokens": list() as tokens}:
             return _Report(node, seen, is_alive, fence, number, tuple(map(str, tokens)))

@@ -53,9 +53,7 @@ delete from run where (state = 'finished' and ended < now() - interval '24 h')
 class PostgresRunStore:
     """Rows in the table `run`, for the runs of one process."""
 
-    def __init__(
-        self, database: Database, node: ClusterNode, generation: Generation | None = None
-    ) -> None:
+    def __init__(self, database: Database, node: ClusterNode, generation: Generation | None = None) -> None:
         """Claim nothing in a database that is not the one that `generation` knows."""
         self._database = database
         self._node = node

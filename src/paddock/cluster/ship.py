@@ -53,7 +53,7 @@ class Shipper:
     def __init__(
         self, database: Database, directory: Path, node: str, generation: Generation | None = None
     ) -> None:
-        """`generation` compares a database that was away with the ledger before lines are shipped to it."""
+        """Let `generation` compare a database that was away with the ledger, before lines are shipped to it."""
         self._database = database
         self._directory = directory
         self._node = node

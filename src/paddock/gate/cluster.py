@@ -32,7 +32,7 @@ _log = logging.getLogger("paddock.cluster")
 class Cluster:
     """What this server shares with others: the database, and its own place among them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - its parts
         self,
         database: "Database",
         node: "ClusterNode",

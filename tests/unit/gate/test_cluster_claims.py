@@ -36,9 +36,7 @@ def test_an_end_that_cannot_be_stored_is_not_waited_for_for_ever(
     monkeypatch.setattr(cluster_claims, "_RETRY_S", 0.01)
     lease = SimpleNamespace(age_s=0.0, check=lambda: None)
     sound = SimpleNamespace(check=lambda: None)
-    cluster: Any = SimpleNamespace(
-        runs=Runs(), lease=lease, node=ClusterNode("a", "boot"), generation=sound
-    )
+    cluster: Any = SimpleNamespace(runs=Runs(), lease=lease, node=ClusterNode("a", "boot"), generation=sound)
     request = ExecutionRequest(
         workspace=Path("/w"), work=RuntimeRun(runtime="shell", code="x", session="new")
     )

@@ -200,7 +200,9 @@ def accept_restore(
         ("tokens that were revoked, and are removed", plan.removed_tokens),
         ("tokens without a valid seal", plan.damaged_tokens),
     )
-    click.echo(f"generation: {plan.generation}, then {plan.next}\nrestored: {make_printable(plan.why or 'not noticed')}")
+    click.echo(
+        f"generation: {plan.generation}, then {plan.next}\nrestored: {make_printable(plan.why or 'not noticed')}"
+    )
     for title, names in lists:
         click.echo(f"{title}: {', '.join(map(make_printable, names)) or 'none'}")
     click.echo(f"keys that ran since the backup: {plan.keys}\nrequests that become lost: {plan.running}")
@@ -238,7 +240,9 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
         click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
         if found.restored is not None:
-            click.echo(f"restored: {make_printable(found.restored)}; run: paddock cluster accept-restore --dry-run")
+            click.echo(
+                f"restored: {make_printable(found.restored)}; run: paddock cluster accept-restore --dry-run"
+            )
     if found.applied < found.newest:
         raise CommandFailure(
             f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "

@@ -103,7 +103,7 @@ class SharedTokens:
         self._seen: list[KeptRow] | None = None
         self._tokens: tuple[StoredToken, ...] = ()
         self._read_at = self._failed_at = float("-inf")
-        self._problem = ""
+        self._problem: StoreUnavailable | None = None
         """Why the last read failed."""
         self._turn = asyncio.Lock()
 
@@ -111,8 +111,8 @@ class SharedTokens:
         """Return the tokens of the last `refresh`. Raises StoreUnavailable if that was more than `MAX_AGE_S` ago."""
         if time.monotonic() - self._read_at <= MAX_AGE_S:
             return self._tokens
-        if self._problem:
-            raise StoreUnavailable(self._problem)
+        if self._problem is not None:
+            raise self._problem
         return await self.refresh()
 
     async def refresh(self) -> tuple[StoredToken, ...]:
@@ -120,7 +120,8 @@ class SharedTokens:
         asked_at = time.monotonic()
         async with self._turn:
             if self._failed_at >= asked_at:  # while this call waited for its turn
-                raise StoreUnavailable(self._problem)
+                assert self._problem is not None
+                raise self._problem
             if self._read_at < asked_at:
                 await asyncio.sleep(self._read_at + self._min_pause_s - time.monotonic())
                 began = time.monotonic()
@@ -129,9 +130,9 @@ class SharedTokens:
                     if rows != self._seen:
                         await self._adopt(rows, began)
                 except StoreUnavailable as error:
-                    self._failed_at, self._problem = time.monotonic(), str(error)
+                    self._failed_at, self._problem = time.monotonic(), error
                     raise
-                self._problem = ""
+                self._problem = None
                 self._read_at = began
             return self._tokens
 
