@@ -26,7 +26,6 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,11 +33,9 @@ from paddock.cluster.database import MAX_STATEMENT_S, STATEMENT_S, Database, cle
 from paddock.cluster.ledger_lines import LedgerLines, Position
 from paddock.cluster.runs import KEY_PREFIX, hash_key
 from paddock.cluster.seals import NO_SEALS, Seals
-from paddock.cluster.status import LEASE_S
 from paddock.foundation.files import make_private, replace_file
 from paddock.foundation.own_files import read_own
-from paddock.model.base import Value
-from paddock.model.errors import ConfigurationError, DatabaseRestored, LedgerError, StoreUnavailable
+from paddock.model.errors import DatabaseRestored, LedgerError, StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.model.printable import make_printable
 from paddock.record.ledger.line_format import (
@@ -49,7 +46,7 @@ from paddock.record.ledger.line_format import (
     read_lines,
     read_published_head,
 )
-from paddock.record.ledger.sink import CLAIM_FACT, REVOKED, STARTED, TOKEN_FACT, AuditRecord, timestamp
+from paddock.record.ledger.sink import REVOKED, STARTED, AuditRecord, timestamp
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -63,6 +60,10 @@ ROW: Final = (
     "'fence', fence, 'why', why) from generation)"
 )
 """The present generation as an expression of SQL; see `GenerationRow`."""
+CLAIM_FACT: Final = "claim_sha256"
+"""Fact of a started request whose key was claimed: the hash of its caller and its key."""
+TOKEN_FACT: Final = "token_sha256"  # noqa: S105 - a name
+"""Fact of a revoked token: the hash of its entry."""
 KEY_AGE_S: Final = 25 * 3600.0
 """Age up to which starts in a ledger are entered, in seconds: keys are remembered for 24 hours."""
 _KEEP_S = 5.0
@@ -71,7 +72,6 @@ _ENTERED_ROWS = 5000
 """Maximum number of starts that are entered in one statement."""
 _MAX_FILE_BYTES = 4096
 _MAX_WHY_CHARS = 300
-_POLL_S = 0.2
 
 _log = logging.getLogger("paddock.cluster")
 
@@ -332,8 +332,8 @@ class Generation:
             fence = row.fence or row.id
             cursor = await connection.execute("select report from node where id = %s", (self._node,))
             for (before,) in await cursor.fetchall():
-                if isinstance(before, dict) and before.get("fence") == fence:
-                    removed = sorted({*removed, *map(str, before.get("tokens", ()))})
+                if before is not None and before["fence"] == fence:
+                    removed = sorted({*removed, *map(str, before["tokens"])})
             report = {"fence": fence, "number": self.number, "tokens": removed}
             await connection.execute(
                 "update node set report = %s::jsonb where id = %s", (json.dumps(report), self._node)
@@ -465,7 +465,8 @@ def _find_start(record: AuditRecord, since: str) -> _Start | None:
 def _read_starts_after(directory: Path, position: Position) -> list[str]:
     """Return the ids of claimed requests that a ledger has after a position; none if it does not contain that."""
     since = timestamp(time.time() - KEY_AGE_S + 7200)  # rows of older ones may have been removed
-    lines, found = LedgerLines(directory), []
+    lines = LedgerLines(directory)
+    found: list[str] = []
     if not lines.seek(position):
         return []
     while chunk := lines.read_chunk(1024 * 1024):
@@ -478,154 +479,3 @@ def hash_token_entry(text: str) -> str:
     with suppress(ValueError, RecursionError):
         text = json.dumps(json.loads(text), sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-class RestorePlan(Value):
-    """What accepting a restored database does."""
-
-    generation: int
-    """Number of the present generation."""
-    next: int
-    """Number of the generation that follows."""
-    fence: str | None
-    """Id of the finding that the database was restored; None if no replica has found that."""
-    why: str | None
-    noticed: datetime | None
-    reported: tuple[str, ...]
-    """Replicas that have entered what their ledgers know."""
-    silent: tuple[str, ...]
-    """Replicas that ran when the backup was made, or run now, and have not: their keys could start again."""
-    keys: int
-    """Number of requests that ran since the backup, from the ledgers. Their keys stay lost."""
-    running: int
-    """Number of requests that the database calls running. They become lost."""
-    tokens: tuple[str, ...]
-    """Names of the tokens that are valid afterwards."""
-    removed_tokens: tuple[str, ...]
-    """Names of tokens in the backup that were revoked after it. The reports have removed them."""
-    damaged_tokens: tuple[str, ...]
-    """Names of the tokens that no replica accepts: no key of `cluster.key_file` has sealed them."""
-
-
-class _Report(NamedTuple):
-    """A replica, and what it has reported."""
-
-    node: str
-    seen: datetime
-    is_alive: bool
-    fence: str
-    number: int
-    tokens: tuple[str, ...]
-
-
-async def read_plan(database: Database, seals: Seals) -> RestorePlan:
-    """Return what accepting the database would do now. Raises StoreUnavailable."""
-    async with database.begin(MAX_STATEMENT_S, snapshot=True) as connection:
-        return await _plan(connection, seals)
-
-
-async def await_reports(database: Database, patience_s: float) -> None:
-    """Wait until each living replica has reported, up to some seconds. Raises StoreUnavailable."""
-    query = (
-        "select count(*) from node, generation where node.state = 'serving' "
-        f"and node.seen > now() - interval '{LEASE_S} s' "
-        "and generation.fence is distinct from node.report ->> 'fence'"
-    )
-    with suppress(TimeoutError):
-        async with asyncio.timeout(patience_s):
-            while await database.fetch(query, timeout_s=STATEMENT_S) != [(0,)]:  # noqa: ASYNC110 - others write it
-                await asyncio.sleep(_POLL_S)
-
-
-async def accept_restore(
-    database: Database, seals: Seals, planned: RestorePlan, without: Sequence[str] = ()
-) -> RestorePlan:
-    """Accept a restored database as `planned`, and return what was done. `without` names replicas that may be silent.
-
-    Raises StoreUnavailable, and ConfigurationError if the state is not the planned one any more, or a replica is
-    silent.
-    """
-    async with database.begin(MAX_STATEMENT_S) as connection:
-        await connection.execute("select 1 from generation for update")
-        plan = await _plan(connection, seals)
-        if plan.fence is None or (plan.fence, plan.generation) != (planned.fence, planned.generation):
-            raise ConfigurationError(
-                f"the database is not in the state that was found before: it has generation {plan.generation} now, "
-                "because another operator accepted it, or it was restored again; look at it with: "
-                "paddock cluster accept-restore --dry-run"
-            )
-        if silent := [each for each in plan.silent if each not in without]:
-            raise ConfigurationError(
-                f"these replicas have not reported what they ran since the backup: {', '.join(silent)}; start them and "
-                "run this again, or name each one that will not come back with --without: keys that it ran could then "
-                "start again"
-            )
-        await connection.execute("update run set state = 'lost', ended = now() where state = 'started'")
-        id_ = new_id()
-        seal = seals.seal(PURPOSE, str(plan.next), id_)
-        await connection.execute(
-            "update generation set number = %s, id = %s, seal = %s, place = paddock_place(), accepted = now(), "
-            "fence = null, fenced = null, why = null",
-            (plan.next, id_, None if seal is None else seal.hex()),
-        )
-    return plan
-
-
-async def _plan(connection: "AsyncConnection[tuple[Any, ...]]", seals: Seals) -> RestorePlan:
-    cursor = await connection.execute("select number, fence, fenced, why from generation")
-    [(number, fence, noticed, why)] = await cursor.fetchall()
-    cursor = await connection.execute(
-        f"select id, seen, seen > now() - interval '{LEASE_S} s', report from node "
-        "where state = 'serving' order by id"
-    )
-    reports = [_read_report(*row) for row in await cursor.fetchall()]
-    done = [each for each in reports if fence is not None and each.fence == fence]
-    cursor = await connection.execute(
-        "select count(*) filter (where state = 'started'), "
-        "count(*) filter (where state = 'lost' and starts_with(key, %s) and ended >= %s) from run",
-        (KEY_PREFIX, noticed),
-    )
-    [(running, keys)] = await cursor.fetchall()
-    cursor = await connection.execute(
-        "select name, body ->> 'token', body ->> 'seal' from kept where kind = 'token' order by name"
-    )
-    sound: list[str] = []
-    damaged: list[str] = []
-    for name, text, seal in await cursor.fetchall():
-        with suppress(ValueError):
-            if seals.accepts(bytes.fromhex(seal or ""), "token", name, text or ""):
-                sound.append(name)
-                continue
-        damaged.append(name)
-    return RestorePlan(
-        generation=number,
-        next=1 + max(number, *(each.number for each in done), 0),
-        fence=fence,
-        why=why,
-        noticed=noticed,
-        reported=tuple(each.node for each in done),
-        silent=_select_silent([each for each in reports if each not in done]),
-        keys=keys,
-        running=running,
-        tokens=tuple(sound),
-        removed_tokens=tuple(sorted({name for each in done for name in each.tokens})),
-        damaged_tokens=tuple(damaged),
-    )
-
-
-def _read_report(node: str, seen: datetime, is_alive: bool, report: object) -> _Report:
-    match report:
-        case {"fence": str() as fence, "number": int() as number, "tokens": list() as tokens}:
-            return _Report(node, seen, is_alive, fence, number, tuple(map(str, tokens)))
-        case _:
-            return _Report(node, seen, is_alive, "", 0, ())
-
-
-def _select_silent(others: Sequence[_Report]) -> tuple[str, ...]:
-    """Return those of the replicas without a report that live, or lived in the last day before the backup.
-
-    The newest renewal of a replica that is away shows when the backup was made.
-    """
-    ended = [each.seen for each in others if not each.is_alive]
-    since = max(ended) - timedelta(seconds=KEY_AGE_S) if ended else datetime.max.replace(tzinfo=UTC)
-    return tuple(each.node for each in others if each.is_alive or each.seen >= since)

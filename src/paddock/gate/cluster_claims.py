@@ -23,7 +23,7 @@ from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Statu
 from paddock.model.request import KEY_REUSED, UNKEPT_OUTCOME, ExecutionRequest
 from paddock.policy.decisions.effects import has_effects
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.sink import CLAIM_FACT, Facts
+from paddock.record.ledger.sink import Field
 
 if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
@@ -88,14 +88,14 @@ class RequestClaim:
         self._run: Started | None = None
         self._began = False
 
-    def list_facts(self, request: ExecutionRequest) -> Facts:
+    def list_facts(self, request: ExecutionRequest) -> dict[str, Field]:
         """Return what the record of a start has of its claim: a restored database learns from it which keys ran.
 
         A call that is repeated under another name has a record of its own, and no further claim.
         """
         if self._run is None or self._run.claim.request != request.id:
             return {}
-        return {CLAIM_FACT: self._run.claim.sha256}
+        return {"claim_sha256": self._run.claim.sha256}
 
     async def take(
         self, request: ExecutionRequest, decision: Decision, stop: asyncio.Event | None

@@ -19,7 +19,8 @@ from tests.support.replicas import ReplicaSet, write_keys
 
 from paddock.cluster import generation
 from paddock.cluster.database import Database
-from paddock.cluster.generation import accept_restore, await_reports, hash_token_entry, read_plan
+from paddock.cluster.generation import hash_token_entry
+from paddock.cluster.restore import RestorePlan, accept_restore, await_reports, read_plan
 from paddock.cluster.runs import Claim, Lost, Started, StoredEnd
 from paddock.cluster.seals import Seals, read_keys
 from paddock.gate.cluster import Cluster, open_cluster
@@ -223,11 +224,11 @@ class Fleet:
         lock = f"lock table {', '.join(tables)} in access exclusive mode;"
         execute(self.url, f"do $$ begin {lock} {' '.join(statements)} end $$")
 
-    async def accept(self, without: tuple[str, ...] = ()) -> generation.RestorePlan:
+    async def accept(self, without: tuple[str, ...] = ()) -> RestorePlan:
         async with Database(self.url) as database:
             return await accept_restore(database, self.seals, await self.plan(database), without)
 
-    async def plan(self, database: Database) -> generation.RestorePlan:
+    async def plan(self, database: Database) -> RestorePlan:
         """Wait for the mark and the reports, and return the plan."""
         async with asyncio.timeout(PATIENCE_S):
             while (await read_plan(database, self.seals)).fence is None:

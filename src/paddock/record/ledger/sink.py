@@ -36,10 +36,6 @@ ARCHIVED = "archived"
 """Event for a day whose file was moved to an archive; only the sink itself writes it."""
 REVOKED = "revoked"
 """Event for a token that a replica of a cluster found removed or changed."""
-CLAIM_FACT = "claim_sha256"
-"""Fact of a started request whose key was claimed in a cluster: the hash of its caller and its key."""
-TOKEN_FACT = "token_sha256"  # noqa: S105 - a name
-"""Fact of a revoked token: the hash of its entry."""
 
 EVENTS = (
     "refused",

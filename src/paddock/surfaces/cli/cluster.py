@@ -15,7 +15,7 @@ from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 if TYPE_CHECKING:
-    from paddock.cluster.generation import RestorePlan
+    from paddock.cluster.restore import RestorePlan
     from paddock.cluster.status import ClusterStatus, RunStatus, State
     from paddock.policy.settings.schema import Settings
 
@@ -164,9 +164,10 @@ def accept_restore(
     become lost. Then the database gets a new generation. Exit code: 1 if a replica has not reported.
     """
     from paddock.cluster.database import Database
-    from paddock.cluster.generation import accept_restore as accept
-    from paddock.cluster.generation import await_reports, mark_restored, read_plan
+    from paddock.cluster.generation import mark_restored
     from paddock.cluster.migrate import check_tables
+    from paddock.cluster.restore import accept_restore as accept
+    from paddock.cluster.restore import await_reports, read_plan
     from paddock.cluster.seals import open_seals
 
     settings = load(workspace, flags=flags).settings

@@ -23,7 +23,7 @@ from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavaila
 from paddock.model.ids import new_id
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
-from paddock.record.ledger.sink import REVOKED, TOKEN_FACT
+from paddock.record.ledger.sink import REVOKED, Field
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.surfaces.tenants.questions import QuestionDirectories
@@ -173,7 +173,7 @@ class Tenants:
         except StoreUnavailable as error:
             problem = error
         for name, entry in self._tokens.take_removed():
-            facts = {"kind": "token", "name": name, TOKEN_FACT: entry}
+            facts: dict[str, Field] = {"kind": "token", "name": name, "token_sha256": entry}
             self._audit.append_soon(REVOKED, new_id(), facts)
         self._end_invalid({entry.sha256: entry for entry in self._select_valid(self._stored)})
         if problem is not None:
