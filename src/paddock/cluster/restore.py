@@ -116,8 +116,9 @@ async def _plan(connection: "AsyncConnection[tuple[Any, ...]]", seals: Seals) ->
     cursor = await connection.execute("select number, fence, fenced, why from generation")
     [(number, fence, noticed, why)] = await cursor.fetchall()
     cursor = await connection.execute(
-        f"select id, seen, seen > now() - interval '{LEASE_S} s', report from node "
-        "where state = 'serving' order by id"
+        "select id, seen, seen > now() - make_interval(secs => %s), report from node "
+        "where state = 'serving' order by id",
+        (LEASE_S,),
     )
     reports = [_read_report(*row) for row in await cursor.fetchall()]
     done = [each for each in reports if fence is not None and each.fence == fence]

@@ -31,7 +31,7 @@ from paddock.policy.settings.schema import AuditSettings, Settings
 from paddock.record.ledger.writer import Ledger
 
 SETTINGS = '[runtimes]\naccess = "workspace-write"\n[telemetry]\nmetrics = true\n'
-PURE = {"language": "shell", "code": "echo pure", "access": "none"}
+PURE: dict[str, Any] = {"language": "shell", "code": "echo pure", "access": "none"}
 CURE = "Nothing with effects starts until an operator runs: paddock cluster accept-restore"
 
 
