@@ -29,12 +29,14 @@ class Postgres:
     It can be killed and started again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, archives: bool = False) -> None:
+        """`archives` keeps its log (WAL), so that `recover` can go back to a named moment after `back_up`."""
         [found] = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
         self._programs = found
         # PostgreSQL does not run as root.
         self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
         self._root = Path(tempfile.mkdtemp(prefix="paddock-pg-"))
+        self._archives = archives
         self.port = find_free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -75,6 +77,18 @@ class Postgres:
             *("-D", str(self._root / "data"), "-p", str(self.port), "-c", "listen_addresses=127.0.0.1"),
             *("-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "shared_buffers=32MB"),
         ]
+        if self._archives:
+            (self._root / "log").mkdir(exist_ok=True)
+            shutil.chown(self._root / "log", self._user or os.geteuid())
+            keep = f"archive_command=cp %p {self._root}/log/%f"
+            command += [
+                "-c",
+                "archive_mode=on",
+                "-c",
+                keep,
+                "-c",
+                f"restore_command=cp {self._root}/log/%f %p",
+            ]
         self._process = subprocess.Popen(
             command,
             user=self._user,
@@ -105,6 +119,50 @@ class Postgres:
     def stand_by(self) -> None:
         """Be a standby from the next start on, which answers, and changes nothing."""
         (self._root / "data" / "standby.signal").touch()
+
+    def dump(self, database: str) -> None:
+        """Back a database up with pg_dump."""
+        self._run("pg_dump", *self._place(), "-Fc", "-f", str(self._root / f"{database}.dump"), database)
+
+    def restore(self, database: str) -> None:
+        """Replace a database by its backup."""
+        self._run("dropdb", *self._place(), "--force", database)
+        self._run("createdb", *self._place(), database)
+        self._run(
+            "pg_restore",
+            *self._place(),
+            "--single-transaction",
+            "-d",
+            database,
+            str(self._root / f"{database}.dump"),
+        )
+
+    def back_up(self) -> None:
+        """Copy the files of the server, as the beginning for `recover`."""
+        self._run("pg_basebackup", *self._place(), "-D", str(self._root / "base"), "-c", "fast", "-X", "none")
+
+    def recover(self, moment: str) -> None:
+        """Go back to a moment after `back_up` that `pg_create_restore_point` has named."""
+        self.query("select pg_switch_wal()")
+        while self.query(
+            "select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver"
+        ) != ["t"]:
+            pass
+        self.kill()
+        (self._root / "data").rename(self._root / "lost")
+        shutil.copytree(self._root / "base", self._root / "data", copy_function=shutil.copy)
+        (self._root / "data").chmod(0o700)
+        with (self._root / "data/postgresql.auto.conf").open("a") as file:
+            file.write(f"recovery_target_name = '{moment}'\nrecovery_target_action = 'promote'\n")
+        (self._root / "data/recovery.signal").touch()
+        for path in [self._root / "data", *(self._root / "data").rglob("*")]:
+            shutil.chown(path, self._user or os.geteuid())
+        self.start()
+        while self.query("select pg_is_in_recovery()") != ["f"]:
+            pass
+
+    def _place(self) -> tuple[str, ...]:
+        return ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres")
 
     def make_database(self, name: str) -> str:
         """Make an empty database and return its address."""

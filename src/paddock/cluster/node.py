@@ -4,10 +4,11 @@ import hashlib
 from typing import NamedTuple
 
 from paddock.cluster.database import Database
+from paddock.cluster.generation import ROW, Generation, GenerationRow
 from paddock.cluster.migrate import check_tables
 from paddock.cluster.seals import NO_SEALS, Seals
 from paddock.cluster.status import LEASE_S
-from paddock.model.errors import ConfigurationError
+from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 MARK_CHARS = 16
 PURPOSE = "node"
@@ -17,14 +18,17 @@ CONNECT_S = 2.0
 _STATEMENT_S = 4.0
 """Maximum time of a renewal, in seconds."""
 
-# An earlier process of this name may run until its own lease is over.
+# An earlier process of this name may run until its own lease is over. A row with an earlier beat than the last one of
+# this process is that of a backup, whatever process it names.
 _RENEW = f"""
-insert into node (id, boot, url, seal) values (%s, %s, %s, %s)
+insert into node (id, boot, url, seal, beat) values (%s, %s, %s, %s, nextval('node_beat'))
 on conflict (id) do update set
     boot = excluded.boot, url = excluded.url, seal = excluded.seal, state = 'serving', seen = now(),
+    beat = excluded.beat,
     others_until = case when node.boot = excluded.boot or node.state = 'ended' then node.others_until
         else greatest(node.others_until, node.seen + interval '{LEASE_S} s') end
-where node.boot = excluded.boot or %s returning 1"""
+where node.boot = excluded.boot or %s or node.beat < %s
+returning beat, (select before.beat from node as before where before.id = node.id), {ROW}"""
 _END = "update node set state = 'ended', seen = now() where id = %s and boot = %s"
 
 
@@ -52,10 +56,17 @@ def compute_mark(boot: str) -> str:
 class NodeLease:
     """The row of this process, with the time of its last renewal."""
 
-    def __init__(self, database: Database, node: ClusterNode, seals: Seals = NO_SEALS) -> None:
-        """Use `database` for nothing else."""
+    def __init__(
+        self,
+        database: Database,
+        node: ClusterNode,
+        seals: Seals = NO_SEALS,
+        generation: Generation | None = None,
+    ) -> None:
+        """Use `database` for nothing else. `generation` compares what each renewal finds with what it knows."""
         self._database = database
         self._node = node
+        self._generation = generation
         self._seal = None if node.url is None else seals.seal(PURPOSE, node.id, node.boot, node.url)
         self._begun = False
 
@@ -65,13 +76,23 @@ class NodeLease:
         The first renewal takes the name from an earlier process, which then gets no further lease. Raises
         StoreUnavailable, and ConfigurationError for a database that lacks tables or may forget what it committed.
         """
-        if not self._begun:
+        known = self._generation
+        if not self._begun or (known is not None and known.is_doubtful):
             await check_tables(self._database)
             await check_durability(self._database)
-        values = (self._node.id, self._node.boot, self._node.url, self._seal, not self._begun)
-        renewed = bool(await self._database.fetch(_RENEW, values, timeout_s=_STATEMENT_S))
-        self._begun = self._begun or renewed
-        return renewed
+        own = (self._node.id, self._node.boot, self._node.url, self._seal)
+        values = (*own, not self._begun, 0 if known is None else known.beat)
+        try:
+            rows = await self._database.fetch(_RENEW, values, timeout_s=_STATEMENT_S)
+            for beat, before, row in rows:
+                self._begun = True
+                if known is not None:
+                    await known.judge(beat, before, None if row is None else GenerationRow(**row))
+        except StoreUnavailable:
+            if known is not None:
+                known.doubt()
+            raise
+        return bool(rows)
 
     async def end(self) -> None:
         """Give up the lease: nothing of this process runs any more. Raises StoreUnavailable."""

@@ -14,6 +14,8 @@ A store keeps the rows: in PostgreSQL, or, in tests, in a file. Each of its meth
 """
 
 import asyncio
+import hashlib
+import json
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -31,6 +33,8 @@ _FIRST_PAUSE_S = 0.02
 _MAX_PAUSE_S = 0.5
 """Pauses between two looks at a request that another replica runs, in seconds; each is twice as long as the last."""
 
+KEY_PREFIX = "sha256:"
+"""What the key of a row begins with that was entered from a ledger, which has only the hash of a key."""
 _MAX_UNFINISHED = 1000
 """Maximum number of ends that wait for the store. A request whose end is forgotten becomes lost."""
 
@@ -52,6 +56,11 @@ class Claim(NamedTuple):
     attempt: int | None = None
     """The attempt, from 1; None for the first one that is not fenced."""
 
+    @property
+    def sha256(self) -> str:
+        """Hash of the caller and the key, as the ledger has it."""
+        return hash_key(self.tenant, self.key)
+
 
 class RunRow(NamedTuple):
     """What a store knows of a key: its newest attempt, or the one that was asked for."""
@@ -59,6 +68,7 @@ class RunRow(NamedTuple):
     attempt: int
     request: str
     digest: bytes
+    """Empty if it was entered from a ledger, which does not have it."""
     epoch: int
     node: str
     pure: bool
@@ -158,6 +168,11 @@ class RunStore(Protocol):
         ...
 
 
+def hash_key(tenant: str, key: str) -> str:
+    """Return the hash of a caller's key, SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(json.dumps([tenant, key]).encode()).hexdigest()
+
+
 class StoredRuns:
     """Claims of one process, in a store."""
 
@@ -184,14 +199,16 @@ class StoredRuns:
         was claimed, or what was is fenced off later.
         """
         try:
-            taken = await self._take(claim, stop)
+            taken = await self._take(claim, stop, on_wait)
         except StoreUnavailable:
             self.results["unavailable"] += 1
             raise
         self.results[_RESULTS[type(taken)]] += 1
         return taken
 
-    async def _take(self, claim: Claim, stop: asyncio.Event | None) -> Taken | None:
+    async def _take(
+        self, claim: Claim, stop: asyncio.Event | None, on_wait: Callable[[], None]
+    ) -> Taken | None:
         attempt = claim.attempt or 1
         while True:
             if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
@@ -205,7 +222,7 @@ class StoredRuns:
                 if row.attempt < attempt:  # no other process made it: the store accepts no claims of this one
                     raise _explain_unclaimed(claim)
                 attempt = row.attempt + 1
-            elif row.digest != claim.digest:
+            elif row.digest and row.digest != claim.digest:
                 return KeyReused(row.request)
             elif row.state == "finished":
                 return Finished(row.request, row.status or "", row.outcome)

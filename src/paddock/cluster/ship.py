@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from paddock.cluster.database import Database, clean_text
+from paddock.cluster.generation import Generation
 from paddock.cluster.ledger_lines import ChainLine, LedgerLines, Position
 from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord
@@ -50,10 +51,14 @@ class ChainFault(LedgerError):
 class Shipper:
     """Ships the ledger of a directory under the name of a node, while `run` runs."""
 
-    def __init__(self, database: Database, directory: Path, node: str) -> None:
+    def __init__(
+        self, database: Database, directory: Path, node: str, generation: Generation | None = None
+    ) -> None:
+        """Let `generation` compare a database that was away with the ledger, before lines are shipped to it."""
         self._database = database
         self._directory = directory
         self._node = node
+        self._generation = generation
         self._chain, self._node_of_chain = "", node
         self._lines = LedgerLines(directory)
         self._at: Position | None = None
@@ -79,6 +84,8 @@ class Shipper:
             try:
                 shipped = await self.ship_chunk()
             except (StoreUnavailable, LedgerError) as error:
+                if self._generation is not None and isinstance(error, StoreUnavailable):
+                    self._generation.doubt()
                 self._report(str(error))
                 self._fail_waiters(error)
                 wait = min(wait * 2, MAX_RETRY_S)
@@ -138,6 +145,8 @@ class Shipper:
             self._at, self.shipped = last, last.seq
             if sum(len(line.data) for line in chunk) < MAX_CHUNK_BYTES:
                 self._complete_at = began
+            if self._generation is not None:
+                await self._generation.note_shipped(self._chain, last)
         self._free_waiters()
         return True
 
@@ -157,6 +166,8 @@ class Shipper:
 
     async def _find_position(self) -> Position | None:
         """Find the chain of the ledger in the database, and continue after its last record there."""
+        if self._generation is not None:
+            self._generation.check_compared()
         if not await asyncio.to_thread(self._lines.find_end):
             return None
         self._lines = LedgerLines(self._directory)

@@ -45,6 +45,8 @@ class ClusterStatus(Value):
     """Number of shipped lines of ledgers."""
     checkpoint: int | None = None
     """Number of the last checkpoint."""
+    restored: str | None = None
+    """Why replicas call the database restored, until an operator accepts it."""
 
 
 class RunStatus(Value):
@@ -110,8 +112,9 @@ async def read_status(database: Database) -> ClusterStatus:
         (LEASE_S,),
     )
     runs = await database.fetch("select state, count(*) from run group by state order by state")
-    [[records, checkpoint]] = await database.fetch(
-        "select (select count(*) from record), (select max(n) from checkpoint)"
+    [[records, checkpoint, restored]] = await database.fetch(
+        "select (select count(*) from record), (select max(n) from checkpoint), "
+        "(select why from generation where fence is not null)"
     )
     return ClusterStatus(
         applied=applied,
@@ -123,4 +126,5 @@ async def read_status(database: Database) -> ClusterStatus:
         runs=dict(runs),
         records=records,
         checkpoint=checkpoint,
+        restored=restored,
     )

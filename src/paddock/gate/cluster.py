@@ -13,6 +13,7 @@ from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
     from paddock.cluster.database import Database
+    from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
     from paddock.cluster.node import ClusterNode, NodeLease
     from paddock.cluster.runs import StoredRuns
@@ -33,13 +34,14 @@ _log = logging.getLogger("paddock.cluster")
 class Cluster:
     """What this server shares with others: the database, and its own place among them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - its parts
         self,
         database: "Database",
         node: "ClusterNode",
         runs: "StoredRuns",
         lease: "Lease",
         shipper: "Shipper",
+        generation: "Generation",
     ) -> None:
         self.database = database
         self.node = node
@@ -52,6 +54,8 @@ class Cluster:
         self.queue = DatabaseQueue()
         self.lost = 0
         """Number of requests of dead replicas that this one found and marked as lost."""
+        self.generation = generation
+        """Whether the database was restored from a backup."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], *, pause_s: float = 1.0) -> None:
@@ -89,6 +93,10 @@ class Cluster:
         yield Reading("paddock_cluster_ship_lag_seconds", about, self.shipper.lag_s)
         about = "Requests of dead replicas that this server marked as lost."
         yield Reading("paddock_cluster_lost_total", about, self.lost)
+        about = "1 in safe mode: the database was restored, and requests with effects are refused."
+        yield Reading("paddock_cluster_safe_mode", about, bool(self.generation.restored))
+        about = "Generation of the database that is used."
+        yield Reading("paddock_cluster_generation", about, self.generation.number)
 
     async def close(self) -> None:
         """End the background tasks."""
@@ -111,6 +119,7 @@ async def open_cluster(
         yield None
         return
     from paddock.cluster.database import Database
+    from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
     from paddock.cluster.node import CONNECT_S, ClusterNode, NodeLease
     from paddock.cluster.postgres_runs import PostgresRunStore
@@ -124,11 +133,13 @@ async def open_cluster(
     # The lease has a separate connection: it must not wait for other statements.
     leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
     async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
-        entry = NodeLease(leasing, node, open_seals(own))
+        seals = open_seals(own)
+        generation = Generation(database, settings.audit.directory, node.id, seals)
+        entry = NodeLease(leasing, node, seals, generation)
         lease = Lease(entry.renew)
         await lease.begin()
-        store = PostgresRunStore(database, node)
-        shipper = Shipper(database, settings.audit.directory, node.id)
+        store = PostgresRunStore(database, node, generation)
+        shipper = Shipper(database, settings.audit.directory, node.id, generation)
         signer = None
         if own.checkpoint_key_file is not None:
             from paddock.cluster.bucket import CheckpointBucket
@@ -138,7 +149,7 @@ async def open_cluster(
             bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
             key = SigningKey.read(own.checkpoint_key_file, own.name)
             signer = CheckpointSigner(database, key, settings.audit.directory, bucket)
-        cluster = Cluster(database, node, StoredRuns(store), lease, shipper)
+        cluster = Cluster(database, node, StoredRuns(store), lease, shipper, generation)
 
         async def find_lost() -> None:
             for request, of in await store.lose_expired():
@@ -150,6 +161,7 @@ async def open_cluster(
         cluster.repeat("requests of dead replicas are not marked as lost", find_lost, pause_s=_SWEEP_S)
         cluster.repeat("old requests are not removed", store.forget_old, pause_s=_FORGET_S)
         cluster.repeat("the record is not shipped", shipper.run)
+        cluster.repeat("what this server knows of a restore is not entered", generation.report)
         if signer is not None:
             cluster.repeat("no checkpoint is made", signer.run)
         try:

@@ -28,6 +28,7 @@ from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Statu
 from paddock.model.request import KEY_REUSED, UNKEPT_OUTCOME, ExecutionRequest
 from paddock.policy.decisions.effects import has_effects
 from paddock.policy.settings.schema import Settings
+from paddock.record.ledger.sink import Field
 
 if TYPE_CHECKING:
     from paddock.gate.cluster import Cluster
@@ -107,6 +108,15 @@ class RequestClaim:
         self._run: Started | None = None
         self._began = False
 
+    def list_facts(self, request: ExecutionRequest) -> dict[str, Field]:
+        """Return what the record of a start has of its claim: a restored database learns from it which keys ran.
+
+        A call that is repeated under another name has a record of its own, and no further claim.
+        """
+        if self._run is None or self._run.claim.request != request.id:
+            return {}
+        return {"claim_sha256": self._run.claim.sha256}
+
     async def take(
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers
     ) -> RawResult | None:
@@ -152,6 +162,7 @@ class RequestClaim:
                 lend_now()
 
             self._lease = self._cluster.lease.check()
+            self._cluster.generation.check()
             claim = Claim(clean_text(own.actor), name, own.id, digest)
             taken = await self._cluster.runs.take(claim, watchers.stop, wait_for_other)
             if isinstance(taken, Started):

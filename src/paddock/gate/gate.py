@@ -332,6 +332,7 @@ class Gate:
             waits["claim_ms"] = round(_count_ms(claiming) - waits.get("queue_ms", 0) + queued_ms, 3)
             if known is not None:
                 return self._end_without_run(request, decision, known, waits)
+            facts |= watchers.claim.list_facts(request)
         sink.claim(request.id, facts, parent=request.parent)
         queued_before_ms, started = waits.get("queue_ms", 0), time.perf_counter()
         result = shown = CANCELLED

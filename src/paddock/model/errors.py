@@ -216,6 +216,10 @@ class StoreUnavailable(PaddockError):
     """The database that the machines of a cluster share cannot be used now; nothing was claimed."""
 
 
+class DatabaseRestored(StoreUnavailable):
+    """That database was restored from a backup, and no operator has accepted it. The text is for callers, too."""
+
+
 class SignalError(PaddockError):
     """A signal cannot be read or stored."""
 

@@ -156,7 +156,15 @@ def test_migrate_and_status_tell_what_there_is(url: str) -> None:
     after = run_paddock("cluster", "status", "--json", url=url)
     assert (after.returncode, json.loads(after.stdout)) == (
         0,
-        {"applied": NEWEST, "newest": NEWEST, "nodes": [], "runs": {}, "records": 0, "checkpoint": None},
+        {
+            "applied": NEWEST,
+            "newest": NEWEST,
+            "nodes": [],
+            "runs": {},
+            "records": 0,
+            "checkpoint": None,
+            "restored": None,
+        },
     )
     shown = run_paddock("cluster", "status", url=url)
     assert (shown.stdout, shown.stderr) == (

@@ -82,7 +82,11 @@ class Server:
         self.queue = DatabaseQueue()
         self.slots, self.bound = FairSlots(), Bound(1)
         given = SimpleNamespace(
-            runs=self.runs, lease=self.lease, node=ClusterNode("a", "boot"), queue=self.queue
+            runs=self.runs,
+            lease=self.lease,
+            node=ClusterNode("a", "boot"),
+            queue=self.queue,
+            generation=SimpleNamespace(check=lambda: None),
         )
         cluster: Any = given
         self.claims = PaddockClaims(cluster, Settings.model_validate({"runtimes": settings}))

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Collection, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from paddock.model.errors import PaddockError
+from paddock.model.errors import DatabaseRestored, PaddockError
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values
 from paddock.surfaces.http_server.endpoint import MCP_PATH
 from paddock.surfaces.http_server.problems import (
@@ -179,6 +179,8 @@ class HttpEntry:
             raise refuse(refusals, UNAUTHORIZED, f"{error}.") from None
         except RateExceeded as error:
             raise explain_rate(error) from None
+        except DatabaseRestored as error:
+            raise refuse(refusals, UNAVAILABLE, str(error)) from None
         except PaddockError as error:  # its text is for the owner of the server
             _log.error("a caller cannot be served: %s", error)
             text = "The server cannot serve this caller just now. The log of the server says why."

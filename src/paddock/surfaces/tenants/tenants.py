@@ -20,8 +20,10 @@ from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_padd
 from paddock.gate.questions import QuestionStore
 from paddock.gate.stored_output import open_artifacts
 from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavailable
+from paddock.model.ids import new_id
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
+from paddock.record.ledger.sink import REVOKED, Field
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.surfaces.tenants.questions import QuestionDirectories
@@ -170,6 +172,9 @@ class Tenants:
             self._stored = await self._tokens.refresh()
         except StoreUnavailable as error:
             problem = error
+        for name, entry in self._tokens.take_removed():
+            facts: dict[str, Field] = {"kind": "token", "name": name, "token_sha256": entry}
+            self._audit.append_soon(REVOKED, new_id(), facts)
         self._end_invalid({entry.sha256: entry for entry in self._select_valid(self._stored)})
         if problem is not None:
             raise problem
@@ -295,7 +300,7 @@ def open_stores(settings: Settings, cluster: "Cluster | None") -> Stores:
     from paddock.surfaces.tenants.shared_rates import SharedRates
 
     return Stores(
-        open_shared_tokens(cluster.database, settings.cluster),
+        open_shared_tokens(cluster.database, settings.cluster, cluster.generation),
         SharedQuestions(cluster.database, cluster.node, open_seals(settings.cluster)),
         SharedRates(cluster.database, cluster.node.id),
     )
