@@ -8,7 +8,7 @@ import select
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 from paddock.model.texts import install_command
@@ -49,6 +49,16 @@ def explain_missing_extra() -> ConfigurationError:
         "cluster.url is set, and the packages that it needs are not installed; "
         f"run: {install_command('cluster')}"
     )
+
+
+class Statements(Protocol):
+    """Runs single statements: a pool of connections, or one connection."""
+
+    async def fetch(
+        self, query: str, values: tuple[object, ...] = (), *, timeout_s: float = MAX_STATEMENT_S
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows of one statement, which is committed. Raises StoreUnavailable, also after `timeout_s`."""
+        ...
 
 
 class Database:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from paddock.cluster.database import Database
-from paddock.cluster.migrate import list_migrations, read_applied
+from paddock.cluster.migrate import list_migrations, read_applied, select_missing
 from paddock.model.base import Value
 
 State = Literal["started", "finished", "lost", "fenced"]
@@ -38,6 +38,10 @@ class ClusterStatus(Value):
     """Number of the last applied migration; 0 for a database without tables."""
     newest: int
     """Number of the last migration that this version of Paddock has."""
+    missing: tuple[str, ...] = ()
+    """Migrations that this version needs and the tables lack."""
+    contracts: tuple[str, ...] = ()
+    """Contract steps that are not applied: older versions can use the tables until then."""
     nodes: tuple[NodeStatus, ...] = ()
     runs: Mapping[str, int] = Field(default_factory=dict)
     """Number of requests by state."""
@@ -100,9 +104,13 @@ async def read_run(database: Database, tenant: str, request: str) -> EndedRun | 
 
 async def read_status(database: Database) -> ClusterStatus:
     """Return the state of the store. Raises StoreUnavailable."""
-    applied, newest = await read_applied(database), list_migrations()[-1].number
-    if applied < newest:
-        return ClusterStatus(applied=applied, newest=newest)
+    known = await read_applied(database)
+    applied, newest = max(known, default=0), list_migrations()[-1].number
+    lacking = select_missing(known)
+    missing = tuple(each.name for each in lacking if not each.is_contract)
+    contracts = tuple(each.name for each in lacking if each.is_contract)
+    if missing:
+        return ClusterStatus(applied=applied, newest=newest, missing=missing, contracts=contracts)
     nodes = await database.fetch(
         "select id, url, case when state <> 'ended' and seen < now() - make_interval(secs => %s) then 'expired' "
         "else state end, seen, (select count(*) from run where run.node = node.id and run.state = 'started') "
@@ -116,6 +124,7 @@ async def read_status(database: Database) -> ClusterStatus:
     return ClusterStatus(
         applied=applied,
         newest=newest,
+        contracts=contracts,
         nodes=tuple(
             NodeStatus(id=id_, url=url, state=state, seen=seen, running=running)
             for id_, url, state, seen, running in nodes

@@ -142,7 +142,7 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     found = asyncio.run(run())
     if as_json:
         print_json(found.model_dump(mode="json"))
-    elif found.applied == found.newest:
+    elif not found.missing:
         print_table(
             ("node", "state", "running", "last seen", "url"),
             [
@@ -154,11 +154,8 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         runs = ", ".join(f"{number} {state}" for state, number in found.runs.items()) or "none"
         checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
         click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
-    if found.applied < found.newest:
-        raise CommandFailure(
-            f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
-            "run: paddock cluster migrate"
-        )
+    if found.missing:
+        raise CommandFailure(f"the tables lack {', '.join(found.missing)}; run: paddock cluster migrate")
 
 
 @command.command(
