@@ -1,21 +1,24 @@
 """Make and change the tables: the files of `migrations`, each applied once, in order.
 
     NNNN_name.sql            expand: adds. The version before runs with it, so replicas are replaced one by one.
-    NNNN_name.contract.sql   contract: takes away what the version before needs. Applied once every living replica has
-                             the file.
+    NNNN_name.contract.sql   contract: takes away what the version before needs. Applied by `contract`, once every
+                             living replica has the file.
 
 A version accepts tables that later versions have expanded, and refuses those that one has contracted.
 """
 
 import re
+from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paddock.cluster.database import STATEMENT_S, Database
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Iterable, Mapping
+
+    from psycopg import AsyncConnection
 
     from paddock.cluster.database import Statements
 
@@ -66,8 +69,25 @@ async def read_applied(database: "Statements") -> dict[int, str]:
 async def migrate(database: Database) -> list[Migration]:
     """Apply what is missing in one transaction, and return it. Two processes may do so at the same time.
 
-    Contract steps are left out. Raises StoreUnavailable, and ConfigurationError if a newer
-    version has contracted the tables, the user may make none, or they are in use.
+    Contract steps are left to `contract`. Raises StoreUnavailable, and ConfigurationError if a newer version has
+    contracted the tables, the user may make none, or they are in use.
+    """
+    async with change_tables(database) as connection:
+        await connection.execute(
+            "create table if not exists paddock_migration ("
+            "number int primary key, name text not null, applied timestamptz not null default now())"
+        )
+        lacking = select_missing(await fetch_applied(connection))
+        missing = [each for each in lacking if not each.is_contract]
+        await apply_all(connection, missing)
+    return missing
+
+
+@asynccontextmanager
+async def change_tables(database: Database) -> "AsyncGenerator[AsyncConnection[tuple[Any, ...]]]":
+    """Yield a transaction in which this process alone changes the tables.
+
+    Raises StoreUnavailable, also if the tables are in use; ConfigurationError if the user may not change them.
     """
     from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
@@ -75,18 +95,7 @@ async def migrate(database: Database) -> list[Migration]:
         try:
             await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
             await connection.execute("select set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
-            await connection.execute(
-                "create table if not exists paddock_migration ("
-                "number int primary key, name text not null, applied timestamptz not null default now())"
-            )
-            cursor = await connection.execute("select number, name from paddock_migration")
-            lacking = select_missing(dict(await cursor.fetchall()))
-            missing = [each for each in lacking if not each.is_contract]
-            for each in missing:
-                await connection.execute(each.sql.encode())
-                await connection.execute(
-                    "insert into paddock_migration (number, name) values (%s, %s)", (each.number, each.name)
-                )
+            yield connection
         except InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"the tables cannot be made: {error.diag.message_primary}; make the user of cluster.url the owner of "
@@ -96,7 +105,21 @@ async def migrate(database: Database) -> list[Migration]:
             raise StoreUnavailable(
                 "The tables are in use, and nothing was changed. End long queries of the database, and run it again."
             ) from None
-    return missing
+
+
+async def fetch_applied(connection: "AsyncConnection[tuple[Any, ...]]") -> dict[int, str]:
+    """Return the names of the applied migrations by number, within a transaction."""
+    cursor = await connection.execute("select number, name from paddock_migration")
+    return dict(await cursor.fetchall())
+
+
+async def apply_all(connection: "AsyncConnection[tuple[Any, ...]]", missing: "Iterable[Migration]") -> None:
+    """Apply migrations within a transaction."""
+    for each in missing:
+        await connection.execute(each.sql.encode())
+        await connection.execute(
+            "insert into paddock_migration (number, name) values (%s, %s)", (each.number, each.name)
+        )
 
 
 async def check_tables(database: "Statements") -> None:

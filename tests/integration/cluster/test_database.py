@@ -16,6 +16,8 @@ from paddock.model.errors import ConfigurationError, StoreUnavailable
 from paddock.policy.settings.loader import user_file
 
 NEWEST = list_migrations()[-1].number
+EXPAND = [each.name for each in list_migrations() if not each.is_contract]
+CONTRACTS = [each.name for each in list_migrations() if each.is_contract]
 
 
 def run_paddock(*arguments: str, url: str | None) -> subprocess.CompletedProcess[str]:
@@ -45,7 +47,7 @@ def test_tables_are_made_once_by_two_processes_at_a_time(url: str) -> None:
             await check_tables(one)
             return sorted(len(each) for each in applied)
 
-    assert asyncio.run(run()) == [0, NEWEST]
+    assert asyncio.run(run()) == [0, len(EXPAND)]
 
 
 @pytest.mark.parametrize("name", ["later", "later.contract"])
@@ -165,27 +167,39 @@ def test_a_user_who_may_not_make_tables_is_told_what_to_do(postgres: Postgres) -
 
 
 def test_migrate_and_status_tell_what_there_is(url: str) -> None:
-    names = [each.name for each in list_migrations() if not each.is_contract]
     before = run_paddock("cluster", "status", url=url)
     assert (before.returncode, before.stderr) == (
         1,
-        f"the tables lack {', '.join(names)}; run: paddock cluster migrate\n",
+        f"the tables lack {', '.join(EXPAND)}; run: paddock cluster migrate\n",
     )
-    assert json.loads(run_paddock("cluster", "migrate", "--json", url=url).stdout) == {"applied": names}
+    assert json.loads(run_paddock("cluster", "migrate", "--json", url=url).stdout) == {"applied": EXPAND}
     assert run_paddock("cluster", "migrate", url=url).stdout == "the tables are up to date\n"
     after = run_paddock("cluster", "status", "--json", url=url)
     assert (after.returncode, json.loads(after.stdout)) == (
         0,
         {
-            **{"applied": NEWEST, "newest": NEWEST, "missing": [], "contracts": []},
-            **{"nodes": [], "runs": {}, "records": 0, "checkpoint": None},
+            "applied": int(EXPAND[-1][:4]),
+            "newest": NEWEST,
+            "missing": [],
+            "contracts": CONTRACTS,
+            "waits_for": [],
+            "nodes": [],
+            "runs": {},
+            "records": 0,
+            "checkpoint": None,
         },
     )
     shown = run_paddock("cluster", "status", url=url)
     assert (shown.stdout, shown.stderr) == (
-        "requests: none\nshipped records: 0\nlast checkpoint: none\n",
+        "requests: none\nshipped records: 0\nlast checkpoint: none\n"
+        f"contract steps: {', '.join(CONTRACTS)}; no replica runs an older version: paddock cluster migrate --contract\n",
         "no replica has used this database yet\n",
     )
+    contract = ("cluster", "migrate", "--contract")
+    assert json.loads(run_paddock(*contract, "--json", url=url).stdout) == {"applied": CONTRACTS}
+    assert run_paddock(*contract, url=url).stdout == "the tables are up to date\n"
+    shown = run_paddock("cluster", "status", url=url)
+    assert shown.stdout == "requests: none\nshipped records: 0\nlast checkpoint: none\n"
 
 
 def test_requests_are_listed_by_state(url: str, postgres: Postgres) -> None:

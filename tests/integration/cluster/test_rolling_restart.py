@@ -56,10 +56,7 @@ def test_no_request_fails_in_a_rolling_restart(url: str, tmp_path: Path) -> None
         load = Load(replicas)
         for number in range(len(replicas.ports)):
             load.await_answers()
-            replicas.servers[number].stop()
-            assert replicas.servers[number].wait() == 0
-            replicas.servers[number] = replicas.start(number)
-            replicas.await_balanced(number)
+            replicas.replace(number)
         load.await_answers()
         load.end()
     assert not load.errors, load.errors
