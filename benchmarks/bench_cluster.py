@@ -1,13 +1,16 @@
 """What a claim in the shared database costs, next to a bare insert of the same row; and that pure work costs nothing."""
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 from tests.support.postgres import Postgres
+from tests.support.replicas import ReplicaSet
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
 from benchmarks.subject import Paddock, paddock
@@ -27,6 +30,8 @@ _BARE = "insert into bare (tenant, key, request, digest, outcome) values (%s, %s
 _AT_ONCE = 8
 _OVERDUE_S = 1.0
 """Time for the background tasks that became due while the loop stood still, in seconds: on a server it never does."""
+_SETTLE_S = 10.0
+"""Time after the start of replicas, in which they read everything."""
 _PAUSE_S = 0.02
 """Time for a spare worker, in seconds. A pause until no task is left would differ: some try to reach the database."""
 
@@ -42,7 +47,22 @@ def measure(scale: Scale) -> list[Line]:
             }
             pure = interleaved(contenders, scale.of(12, 2))
     name = "a computation while the database is away, against one without a cluster"
-    return [*lines, Line(name, ratio(pure["shared"], pure["alone"]), "x", at_most(1.1))]
+    idle = Line("commits of an idle replica", _idle_rate(scale), "1/s each", at_most(0.5))
+    return [*lines, idle, Line(name, ratio(pure["shared"], pure["alone"]), "x", at_most(1.1))]
+
+
+def _idle_rate(scale: Scale) -> float:
+    """Return the commits for each replica and second while replicas have nothing to do."""
+    count, seconds = 2, scale.of(120, 10)
+    with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made, Postgres() as server:
+        replicas = ReplicaSet(Path(made), server.make_database("idle"), count=count)
+        query = "select xact_commit from pg_stat_database where datname = 'idle'"
+        with replicas.run():
+            time.sleep(_SETTLE_S)
+            before, began = int(server.query(query)[0]), time.monotonic()
+            time.sleep(seconds)
+            commits = int(server.query(query)[0]) - before
+            return commits / count / (time.monotonic() - began)
 
 
 async def _pure_ms(subject: Paddock, times: int) -> float:

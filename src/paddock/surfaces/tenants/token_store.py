@@ -17,6 +17,7 @@ from paddock.surfaces.tenants.token_file import StoredToken, TokenFile
 if TYPE_CHECKING:
     from paddock.cluster.database import Database
     from paddock.cluster.kept import KeptRow, KeptRows
+    from paddock.cluster.listener import Announcements
     from paddock.cluster.seals import Seals
     from paddock.policy.settings.cluster import ClusterSettings
 
@@ -42,6 +43,10 @@ class TokenStore(Protocol):
         """Return the tokens as they are now. Raises ConfigurationError and StoreUnavailable."""
         ...
 
+    async def update(self) -> tuple[StoredToken, ...]:
+        """Return the tokens, read again only if they may have changed. Raises as `refresh` does."""
+        ...
+
     async def add(self, token: StoredToken) -> None:
         """Add a token. Raises ConfigurationError, also if its name is taken; StoreUnavailable."""
         ...
@@ -63,6 +68,9 @@ class FileTokens:
     async def refresh(self) -> tuple[StoredToken, ...]:
         return self._file.read()
 
+    async def update(self) -> tuple[StoredToken, ...]:
+        return self._file.read()
+
     async def add(self, token: StoredToken) -> None:
         self._file.add(token)
 
@@ -77,8 +85,19 @@ class SharedTokens:
     none is a token: one of them may have lost a limit.
     """
 
-    def __init__(self, rows: "KeptRows", seals: "Seals", *, min_pause_s: float = MIN_PAUSE_S) -> None:
+    def __init__(
+        self,
+        rows: "KeptRows",
+        seals: "Seals",
+        changes: "Announcements | None" = None,
+        *,
+        min_pause_s: float = MIN_PAUSE_S,
+    ) -> None:
+        """Use `rows`, whose changes are announced as `changes`. Without these, `update` always reads."""
         self._rows = rows
+        self._changes = changes
+        self._current_at = float("-inf")
+        """When these tokens were those of the database, as far as is known."""
         self._min_pause_s = min_pause_s
         self._seals = seals
         self._seen: list[KeptRow] | None = None
@@ -89,8 +108,8 @@ class SharedTokens:
         self._turn = asyncio.Lock()
 
     async def read(self) -> tuple[StoredToken, ...]:
-        """Return the tokens of the last `refresh`. Raises StoreUnavailable if that was more than `MAX_AGE_S` ago."""
-        if time.monotonic() - self._read_at <= MAX_AGE_S:
+        """Return the tokens as they are known. Raises StoreUnavailable if there was no news for `MAX_AGE_S`."""
+        if time.monotonic() - max(self._read_at, self._current_at) <= MAX_AGE_S:
             return self._tokens
         if self._problem:
             raise StoreUnavailable(self._problem)
@@ -116,6 +135,15 @@ class SharedTokens:
                     self._seen = rows
                 self._read_at = began
             return self._tokens
+
+    async def update(self) -> tuple[StoredToken, ...]:
+        """Return the tokens, read again if a change was announced, or none could be. Raises StoreUnavailable."""
+        if self._changes is None:
+            return await self.refresh()
+        if self._changes.due_s == 0:
+            await self._changes.read(self.refresh)
+        self._current_at = self._changes.current_at
+        return self._tokens
 
     async def add(self, token: StoredToken) -> None:
         """Add a token. Raises ConfigurationError and StoreUnavailable."""
@@ -170,9 +198,11 @@ class SharedTokens:
         return token
 
 
-def open_shared_tokens(database: "Database", cluster: "ClusterSettings") -> SharedTokens:
+def open_shared_tokens(
+    database: "Database", cluster: "ClusterSettings", changes: "Announcements | None" = None
+) -> SharedTokens:
     """Return the tokens of a database. Raises ConfigurationError if the keys of the settings cannot be read."""
     from paddock.cluster.kept import KeptRows
     from paddock.cluster.seals import open_seals
 
-    return SharedTokens(KeptRows(database, KIND, MAX_ROW_CHARS), open_seals(cluster))
+    return SharedTokens(KeptRows(database, KIND, MAX_ROW_CHARS), open_seals(cluster), changes)
