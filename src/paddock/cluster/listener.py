@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -113,12 +114,11 @@ class Listener:
         `name` is shown in its list of connections. Raises ConfigurationError.
         """
         try:
-            import psycopg  # noqa: F401 - the first use would fail otherwise
+            import psycopg
         except ModuleNotFoundError:
             raise explain_missing_extra() from None
         check_url(url)
-        self._url = url
-        self._options = make_options(name)
+        self._open = partial(psycopg.AsyncConnection[tuple[Any, ...]].connect, url, **make_options(name))
         self._connection: AsyncConnection[tuple[Any, ...]] | None = None
         self._readers: dict[str, list[Announcements]] = {}
         self._own_channel = f"paddock_{secrets.token_hex(8)}"
@@ -215,11 +215,10 @@ class Listener:
             reader.note()
 
     async def _connect(self) -> "AsyncConnection[tuple[Any, ...]]":
-        import psycopg
         from psycopg import sql
 
         async with asyncio.timeout(CONNECT_S):
-            connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(self._url, **self._options)
+            connection = await self._open()
         self._connection = connection
         listens = [
             sql.SQL("listen {}").format(sql.Identifier(each)) for each in (*_CHANNELS, self._own_channel)
