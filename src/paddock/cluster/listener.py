@@ -77,7 +77,7 @@ class Announcements:
     @property
     def current_at(self) -> float:
         """When nothing was announced that is not read yet, by the monotonic clock."""
-        return self._read_at if self._announced.is_set() else max(self._read_at, self._listener.heard_at)
+        return self._read_at if self._announced.is_set() else max(self._read_at, self._listener.received_at)
 
     @property
     def connected_at(self) -> float:
@@ -122,12 +122,12 @@ class Listener:
         self._connection: AsyncConnection[tuple[Any, ...]] | None = None
         self._readers: dict[str, list[Announcements]] = {}
         self._own_channel = f"paddock_{secrets.token_hex(8)}"
-        self._own_heard = asyncio.Event()
+        self._own_received = asyncio.Event()
         self._connected = asyncio.Event()
         """Set for a new connection, until it is known whether it hears."""
         self.connected_at = -math.inf
         """When the connection was made, by the monotonic clock."""
-        self.heard_at = -math.inf
+        self.received_at = -math.inf
         """When the connection proved last that nothing was missed, by the monotonic clock."""
 
     async def __aenter__(self) -> Self:
@@ -141,7 +141,7 @@ class Listener:
     @property
     def hears(self) -> bool:
         """Whether announcements arrive, as far as is known."""
-        return self._connection is not None and self._own_heard.is_set()
+        return self._connection is not None and self._own_received.is_set()
 
     def follow(self, channel: str) -> Announcements:
         """Return the announcements on a channel for a new reader. The first read is due at once."""
@@ -168,7 +168,7 @@ class Listener:
             await self._drop()
             raise
         if self.hears:
-            self.heard_at = began
+            self.received_at = began
         return rows
 
     async def wait(self, seconds: float) -> None:
@@ -199,7 +199,7 @@ class Listener:
         self._connected.clear()
         try:
             async with asyncio.timeout(_HEARING_S):
-                await self._own_heard.wait()
+                await self._own_received.wait()
         except TimeoutError:
             if self._connection is not None and not self._connected.is_set():
                 _log.error(
@@ -210,7 +210,7 @@ class Listener:
 
     def _note(self, channel: str) -> None:
         if channel == self._own_channel:
-            self._own_heard.set()
+            self._own_received.set()
         for reader in self._readers.get(channel, ()):
             reader.note()
 
@@ -235,6 +235,6 @@ class Listener:
     async def _drop(self) -> None:
         """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
-        self._own_heard.clear()
+        self._own_received.clear()
         if connection is not None:
             await connection.close()

@@ -220,7 +220,7 @@ def test_tokens_are_read_when_they_change_and_current_as_long_as_the_lease_is_re
             execute(url, "alter table kept rename to gone")  # what reads it fails
             assert await tokens.update() == (entry,)
             tokens._read_at = time.monotonic() - 31
-            listener.heard_at = time.monotonic()  # as after a renewal
+            listener.received_at = time.monotonic()  # as after a renewal
             assert await tokens.update() == await tokens.read() == (entry,)
             execute(url, "alter table gone rename to kept")
             await store.tokens.remove("alice")
