@@ -19,6 +19,7 @@ from tests.support.command import run_paddock
 from tests.support.http_api import TOKEN, ApiPlace
 from tests.support.late_proxy import LateProxy
 from tests.support.postgres import Postgres
+from tests.support.replicas import ReplicaSet
 from tests.support.tenants import TenantsRunner, make_settings
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
@@ -48,6 +49,8 @@ _EFFECTS_S = 0.1
 """Time between two requests with effects, in seconds."""
 _CLIENTS = 200
 _PURE = GuestRun(source="emit(1)", profile="compute")
+_SETTLE_S = 10.0
+"""Time after the start of replicas, in which they read everything."""
 _PAUSE_S = 0.02
 """Time for a spare worker, in seconds. A pause until no task is left would differ: some try to reach the database."""
 
@@ -64,6 +67,7 @@ def measure(scale: Scale) -> list[Line]:
             pure = interleaved(contenders, scale.of(12, 2))
     name = "a computation while the database is away, against one without a cluster"
     lines.append(Line(name, ratio(pure["shared"], pure["alone"]), "x", at_most(1.1)))
+    lines.append(Line("commits of an idle replica", _idle_rate(scale), "1/s each", at_most(0.5)))
     with Postgres() as server:
         lines += _measure_delays(server, scale)
         return lines + _measure_clients(server, scale)
@@ -187,6 +191,20 @@ async def _send_many(port: int, body: dict[str, str], clients: int, times: int) 
 
     await asyncio.gather(*(send() for _ in range(clients)))
     return spent
+
+
+def _idle_rate(scale: Scale) -> float:
+    """Return the commits for each replica and second while replicas have nothing to do."""
+    count, seconds = 2, scale.of(120, 10)
+    with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made, Postgres() as server:
+        replicas = ReplicaSet(Path(made), server.make_database("idle"), count=count)
+        query = "select xact_commit from pg_stat_database where datname = 'idle'"
+        with replicas.run():
+            time.sleep(_SETTLE_S)
+            before, began = int(server.query(query)[0]), time.monotonic()
+            time.sleep(seconds)
+            commits = int(server.query(query)[0]) - before
+            return commits / count / (time.monotonic() - began)
 
 
 async def _pure_ms(subject: Paddock, times: int) -> float:

@@ -57,10 +57,12 @@ class ApiPlace:
         return json.loads(done.stdout)
 
     @contextmanager
-    def serve(self, *flags: str, address: str = "127.0.0.1:0") -> Iterator["ApiServer"]:
-        """Start the server."""
+    def serve(
+        self, *flags: str, address: str = "127.0.0.1:0", command: str = PADDOCK
+    ) -> Iterator["ApiServer"]:
+        """Start the server; `command` is Paddock, perhaps of another version."""
         process = subprocess.Popen(
-            [PADDOCK, "serve", "http", "--http", address, *flags],
+            [command, "serve", "http", "--http", address, *flags],
             cwd=self.workspace,
             env={**self.environment, "PADDOCK_TOKEN": TOKEN},
             stdin=subprocess.DEVNULL,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support.command import run_paddock
+from tests.support.command import PADDOCK, run_paddock
 from tests.support.http_api import ApiPlace, ApiServer
 from tests.support.leases import await_leases
 from tests.support.postgres import HaProxy, find_free_port
@@ -37,6 +37,8 @@ class ReplicaSet:
         self.servers: list[ApiServer] = []
         self.places: list[ApiPlace] = []
         self.ports = [find_free_port() for _ in range(count)]
+        self.commands = [PADDOCK] * count
+        """The command that each replica is started with: another one is another version."""
         self.balancer = HaProxy(self.ports)
         for number, port in enumerate(self.ports):
             self.places.append(self._make_place(number, port))
@@ -59,8 +61,19 @@ class ReplicaSet:
         """Start a replica, which runs until the end of `run`."""
         names = f"127.0.0.1:{self.balancer.port}", *self._hosts
         flags = [f"--allowed-host={name}" for name in names]
-        serving = self.places[number].serve(*flags, address=f"127.0.0.1:{self.ports[number]}")
-        return self._stack.enter_context(serving)
+        address, command = f"127.0.0.1:{self.ports[number]}", self.commands[number]
+        return self._stack.enter_context(self.places[number].serve(*flags, address=address, command=command))
+
+    def stop(self, number: int) -> None:
+        """Stop a replica in order."""
+        self.servers[number].stop()
+        assert self.servers[number].wait() == 0
+
+    def replace(self, number: int) -> None:
+        """Stop a replica in order, and start it with its command once more."""
+        self.stop(number)
+        self.servers[number] = self.start(number)
+        self.await_balanced(number)
 
     @contextmanager
     def run(self) -> Iterator["ReplicaSet"]:

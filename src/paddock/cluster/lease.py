@@ -21,8 +21,10 @@ from contextlib import contextmanager
 
 from paddock.model.errors import StoreUnavailable
 
-RENEW_S = 1.0
-"""Time between two renewals, in seconds."""
+RENEW_S = 2.5
+"""Time from one renewal to the next, in seconds. Two of them may fail before requests are cancelled."""
+RETRY_S = 0.5
+"""Time from a renewal that failed to the next, in seconds."""
 FENCE_S = 7.0
 """Time without a renewal after which requests with effects are cancelled, in seconds."""
 KILL_S = 8.5
@@ -96,9 +98,12 @@ class Lease:
         renew: Callable[[], Awaitable[bool]],
         clock: Callable[[], float] | None = None,
         killer: KillTimer | None = None,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`clock` returns seconds, `killer` ends this process at a time of that clock."""
+        """`clock` returns seconds, `killer` ends this process at a time of that clock. `pause` waits for seconds."""
         self._renew = renew
+        self._pause = pause
         # It counts while the machine is suspended, too.
         self._clock = clock or (lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
         self._sent_at = float("-inf")
@@ -176,11 +181,14 @@ class Lease:
     async def keep(self) -> None:
         """Renew the lease forever."""
         while True:
+            sent_at, wait_s = self._clock(), RENEW_S
             try:
                 await self.renew_once()
             except Exception as error:  # noqa: BLE001 - whatever it was, the next one may succeed
                 self._fail(str(error))
-            await asyncio.sleep(RENEW_S)
+                wait_s = RETRY_S
+            # A renewal that took long has used the time before the next one.
+            await self._pause(max(0.0, sent_at + wait_s - self._clock()))
 
     def _fail(self, problem: str) -> None:
         if problem != self._problem:

@@ -1,6 +1,6 @@
 """Questions that wait for a person, as rows that all replicas share: asked on one machine, answered on any.
 
-    asker      inserts the row, and deletes it when the wait ends        -> listens for answers, and polls
+    asker      inserts the row, and deletes it when the wait ends        -> follows announced answers, and polls
     answerer   reads the row, shows it, and sets `verdict` where it is null and `sha256` is that of what it showed
 
 A user of the database is not trusted with what a person sees: the asker keeps its question in memory, and
@@ -20,14 +20,16 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from paddock.cluster.database import STATEMENT_S, Database
+from paddock.cluster.listener import ANSWERS, Announcements, Listener
 from paddock.cluster.node import ClusterNode
-from paddock.cluster.seals import Seals
+from paddock.cluster.seals import Seals, open_seals
 from paddock.cluster.status import LEASE_S
 from paddock.foundation.cancellation import run_shielded
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError, StoreUnavailable
 from paddock.model.ids import is_id
 from paddock.model.printable import make_printable
+from paddock.policy.settings.cluster import ClusterSettings
 
 MAX_BODY_BYTES = 256 * 1024
 """Maximum size of one question, in bytes."""
@@ -39,8 +41,6 @@ POLL_S = 1.0
 """Time between two looks for answers, in seconds. A notification comes earlier, except through some poolers."""
 _MIN_PAUSE_S = 0.01
 """Minimum time between two looks, in seconds, however often something is announced."""
-CHANNEL = "paddock_answer"
-"""Channel of the notifications about answers (LISTEN, NOTIFY)."""
 LOCAL = ""
 """Tenant of questions of clients on a machine itself. Only a person at a terminal sees them."""
 
@@ -75,9 +75,19 @@ class SharedQuestions:
     """All questions in a database. One object for each process: it looks for all of its answers at once."""
 
     def __init__(
-        self, database: Database, node: ClusterNode | None, seals: Seals, *, poll_s: float = POLL_S
+        self,
+        database: Database,
+        node: ClusterNode | None,
+        seals: Seals,
+        *,
+        answers: Announcements | None = None,
+        poll_s: float = POLL_S,
     ) -> None:
-        """Ask as `node`, whose lease must last; without it, questions can only be listed and answered."""
+        """Ask as `node`, whose lease must last; without it, questions can only be listed and answered.
+
+        `answers` are announced answers. Without them, an answer is found within `poll_s` seconds.
+        """
+        self._answers = answers
         self._poll_s = poll_s
         self.database = database
         self.node = node
@@ -121,7 +131,7 @@ class SharedQuestions:
             if watching is None or watching.done() or watching.cancelling():
                 self._watching = asyncio.create_task(self._watch())
             else:
-                await self._look_without_notices()  # the answer may have been announced before
+                await self._try_to_look()  # the answer may have been announced before
             return await future
         finally:
             del self._waiting[id_]
@@ -133,25 +143,24 @@ class SharedQuestions:
         return await self.database.fetch(query, values, timeout_s=STATEMENT_S)
 
     async def _watch(self) -> None:
-        """Look for answers when one is announced, and every `POLL_S`; also while the database is away."""
+        """Look for answers when one is announced, and every `poll_s`; also while the database is away."""
         while True:
             try:
-                async with self.database.listen(CHANNEL) as wait_for_notice:
-                    while True:
-                        await self._look_for_answers()
-                        await wait_for_notice(self._poll_s)
-                        await asyncio.sleep(_MIN_PAUSE_S)
-            except StoreUnavailable:
-                await self._look_without_notices()
+                if self._answers is None:
+                    await self._try_to_look()
+                    await asyncio.sleep(self._poll_s)
+                else:
+                    await self._answers.read(self._try_to_look)
+                    await self._answers.wait(self._poll_s)
             except Exception as error:  # noqa: BLE001 - the waiting requests get the error, and count as denied
                 for future in self._waiting.values():
                     if not future.done():
                         future.set_exception(ApprovalError(f"the answer cannot be read: {error}"))
                 return
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(_MIN_PAUSE_S)
 
-    async def _look_without_notices(self) -> None:
-        """Look once, through the pool: this also works where no connection can listen."""
+    async def _try_to_look(self) -> None:
+        """Look for answers once; a database that is away is tried again later."""
         try:
             await self._look_for_answers()
         except StoreUnavailable as error:
@@ -255,7 +264,7 @@ class QuestionView:
         seal = self._shared.seals.seal(_PURPOSE, question.id, shown.hex(), verdict, by)
         told = await self._shared.fetch(
             f"{_ANSWER} and {self._chosen.condition} and {_WAITS} {_TELL}",
-            (verdict, by, seal, question.id, shown, *self._chosen.values, LEASE_S, CHANNEL),
+            (verdict, by, seal, question.id, shown, *self._chosen.values, LEASE_S, ANSWERS),
         )
         if told:
             return
@@ -280,6 +289,13 @@ class QuestionView:
             await self._shared.fetch("delete from question where id = %s", (id_,))
         except StoreUnavailable as error:
             _log.warning("the question %s is not removed: %s", id_, error)
+
+
+def open_questions(
+    settings: ClusterSettings, database: Database, node: ClusterNode, listener: Listener
+) -> SharedQuestions:
+    """Return the questions of a database for a server. Raises ConfigurationError if its keys cannot be read."""
+    return SharedQuestions(database, node, open_seals(settings), answers=listener.follow(ANSWERS))
 
 
 def _encode(question: Question) -> bytes:

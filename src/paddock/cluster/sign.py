@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from paddock.cluster.bucket import CheckpointBucket
 
 INTERVAL_S: Final = 10.0
+_MAX_PAUSE_S: Final = 120.0
+"""Maximum time between two looks for records that are not signed, in seconds: renewals of the lease notice them."""
 MAX_HEADS: Final = 10_000
 """Maximum number of heads in one checkpoint; others follow in the next one."""
 ANCHOR_NAME: Final = "checkpoint"
@@ -61,8 +63,14 @@ class CheckpointSigner:
         key: SigningKey,
         directory: Path,
         bucket: "CheckpointBucket | None" = None,
+        *,
+        unsigned: asyncio.Event | None = None,
     ) -> None:
-        """Sign with `key`, whose name is that of the log; keep the anchor in `directory`; copy notes to `bucket`."""
+        """Sign with `key`, whose name is that of the log; keep the anchor in `directory`; copy notes to `bucket`.
+
+        `unsigned` is set while there may be something to sign. By default there always may.
+        """
+        self._unsigned = unsigned
         self._database = database
         self._key = key
         self._anchor_file = directory / ANCHOR_NAME
@@ -72,11 +80,18 @@ class CheckpointSigner:
     async def run(self) -> None:
         """Make a checkpoint every `INTERVAL_S`, until cancelled. No failure of the database or the bucket ends it."""
         while True:
+            if self._unsigned is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_MAX_PAUSE_S):
+                        await self._unsigned.wait()
+                self._unsigned.clear()
             try:
                 await self.make_checkpoint()
                 await self.upload_notes()
             except (StoreUnavailable, LedgerError, ArtifactError) as error:
                 self._report(str(error))
+                if self._unsigned is not None:
+                    self._unsigned.set()
             else:
                 self._report("")
             await asyncio.sleep(INTERVAL_S)

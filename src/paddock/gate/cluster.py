@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from paddock.foundation.cancellation import cancel_all, run_shielded
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from paddock.cluster.database import Database
     from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
+    from paddock.cluster.listener import Listener
     from paddock.cluster.node import ClusterNode, NodeLease
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.ship import Shipper
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 _LAST_FLUSH_S = 3.0
 """Maximum time for the last records at the end of a server, in seconds."""
 _SETTLE_S = 1.0
-_SWEEP_S = 5.0
-"""Time between two looks for requests of dead machines, in seconds."""
+_SWEEP_S = 120.0
+"""Maximum time between two looks for requests of dead machines, in seconds: a renewal of the lease notices most."""
 _FORGET_S = 3600.0
 _MAX_SHARED_CHARS = 54
 _log = logging.getLogger("paddock.cluster")
@@ -42,8 +44,12 @@ class Cluster:
         lease: "Lease",
         shipper: "Shipper",
         generation: "Generation",
+        *,
+        listener: "Listener",
     ) -> None:
         self.database = database
+        self.listener = listener
+        """Hears what other servers announce."""
         self.node = node
         """This process: its name, the id of the process, and its address."""
         self.runs = runs
@@ -118,10 +124,12 @@ async def open_cluster(
     if own.url is None:
         yield None
         return
+    from paddock.cluster.cleaner import Cleaner
     from paddock.cluster.database import Database
     from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
-    from paddock.cluster.node import CONNECT_S, ClusterNode, NodeLease
+    from paddock.cluster.listener import Listener
+    from paddock.cluster.node import ClusterNode, NodeLease
     from paddock.cluster.postgres_runs import PostgresRunStore
     from paddock.cluster.runs import StoredRuns
     from paddock.cluster.seals import open_seals
@@ -131,12 +139,12 @@ async def open_cluster(
     name = f"{own.node[:_MAX_SHARED_CHARS]}-{boot[-8:].lower()}" if has_namesakes else own.node
     node = ClusterNode(name, boot, own.node_url if is_peer else None)
     # The lease has a separate connection: it must not wait for other statements.
-    leasing = Database(own.url, name=f"paddock lease {node.id}", max_connections=1, connect_s=CONNECT_S)
-    async with Database(own.url, name=f"paddock {node.id}") as database, leasing:
+    listener = Listener(own.listen_url or own.url, name=f"paddock lease {node.id}")
+    async with Database(own.url, name=f"paddock {node.id}") as database, listener:
         seals = open_seals(own)
         generation = Generation(database, settings.audit.directory, node.id, seals)
-        entry = NodeLease(leasing, node, seals, generation)
-        lease = Lease(entry.renew)
+        entry = NodeLease(listener, node, seals, generation)
+        lease = Lease(entry.renew, pause=listener.wait)
         await lease.begin()
         store = PostgresRunStore(database, node, generation)
         shipper = Shipper(database, settings.audit.directory, node.id, generation)
@@ -148,18 +156,25 @@ async def open_cluster(
 
             bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
             key = SigningKey.read(own.checkpoint_key_file, own.name)
-            signer = CheckpointSigner(database, key, settings.audit.directory, bucket)
-        cluster = Cluster(database, node, StoredRuns(store), lease, shipper, generation)
+            unsigned = entry.records_unsigned
+            signer = CheckpointSigner(database, key, settings.audit.directory, bucket, unsigned=unsigned)
+        cluster = Cluster(database, node, StoredRuns(store), lease, shipper, generation, listener=listener)
+        cleaner = Cleaner(database)
 
         async def find_lost() -> None:
-            for request, of in await store.lose_expired():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SWEEP_S):
+                    await entry.others_expired.wait()
+            entry.others_expired.clear()
+            for request, of in await cleaner.expire():
                 cluster.lost += 1
                 _log.warning("the request %s is lost: its replica %s died while it ran", request, of)
 
         cluster.repeat("the lease is not kept", lease.keep)
         cluster.repeat("claims that did not start are not removed", cluster.runs.settle, pause_s=_SETTLE_S)
-        cluster.repeat("requests of dead replicas are not marked as lost", find_lost, pause_s=_SWEEP_S)
-        cluster.repeat("old requests are not removed", store.forget_old, pause_s=_FORGET_S)
+        cluster.repeat("requests of dead replicas are not marked as lost", find_lost)
+        cluster.repeat("old requests are not removed", cleaner.forget_old, pause_s=_FORGET_S)
+        cluster.repeat("whether announcements arrive is not known", partial(listener.test_hearing, database))
         cluster.repeat("the record is not shipped", shipper.run)
         cluster.repeat("what this server knows of a restore is not entered", generation.report)
         if signer is not None:

@@ -117,8 +117,6 @@ def open_local_questions(settings: Settings, cluster: "Cluster | None") -> Quest
     """
     if cluster is None:
         return FileQuestions(QuestionDirectory(settings.approvals.directory))
-    from paddock.cluster.questions import LOCAL, SharedQuestions
-    from paddock.cluster.seals import open_seals
+    from paddock.cluster.questions import LOCAL, open_questions
 
-    seals = open_seals(settings.cluster)
-    return SharedQuestions(cluster.database, cluster.node, seals).of_actor(LOCAL)
+    return open_questions(settings.cluster, cluster.database, cluster.node, cluster.listener).of_actor(LOCAL)

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.leases import end_lease, execute, hold_lease
+from tests.support.listening import open_listener
 from tests.support.postgres import Postgres
 
 from paddock.cluster.database import Database
+from paddock.cluster.listener import ANSWERS, Listener
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.questions import LOCAL, QuestionView, SharedQuestions
@@ -44,12 +46,12 @@ class Cluster(NamedTuple):
 
 @asynccontextmanager
 async def open_cluster(url: str, seals: Seals) -> AsyncGenerator[Cluster]:
-    async with Database(url) as one, Database(url) as two:
+    async with Database(url) as one, Database(url) as two, open_listener(url) as listener:
         await migrate(one)
         hold_lease(url, "a", "first")
         hold_lease(url, "b", "first")
         asker, other = (
-            SharedQuestions(database, ClusterNode(name, "first"), seals)
+            SharedQuestions(database, ClusterNode(name, "first"), seals, answers=listener.follow(ANSWERS))
             for database, name in ((one, "a"), (two, "b"))
         )
         yield Cluster(url, asker, other)
@@ -180,10 +182,10 @@ def test_an_answer_arrives_without_notifications(url: str) -> None:
 def test_an_answer_arrives_without_polls(url: str) -> None:
     """The notification finds it, also for a question that was asked while another one waited."""
 
-    async def work(cluster: Cluster) -> None:
-        asker = SharedQuestions(
-            cluster.asker.database, ClusterNode("a", "first"), KEYS, poll_s=3600
-        ).of_actor(ACTOR)
+    async def ask(cluster: Cluster, listener: Listener) -> None:
+        node, answers = ClusterNode("a", "first"), listener.follow(ANSWERS)
+        shared = SharedQuestions(cluster.asker.database, node, KEYS, answers=answers, poll_s=3600)
+        asker = shared.of_actor(ACTOR)
         asked = [make_question() for _ in range(4)]
         tasks = [asyncio.create_task(ask_and_wait(asker, each)) for each in asked]
         for each in asked:
@@ -193,6 +195,10 @@ def test_an_answer_arrives_without_polls(url: str) -> None:
             waiting = await cluster.everybody.find_question(each.id)
             await cluster.everybody.give_answer(waiting, "once", each.id)
         assert [answer.by for answer in await asyncio.gather(*tasks)] == [each.id for each in asked]
+
+    async def work(cluster: Cluster) -> None:
+        async with open_listener(url) as listener:
+            await ask(cluster, listener)
 
     run(url, work)
 

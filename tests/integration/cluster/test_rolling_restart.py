@@ -62,8 +62,7 @@ def test_no_request_fails_in_a_rolling_restart(url: str, tmp_path: Path) -> None
         load = Load(balancer)
         for number in range(len(replicas.ports)):
             load.await_answers()
-            replicas.servers[number].stop()
-            assert replicas.servers[number].wait() == 0
+            replicas.stop(number)
             replicas.servers[number] = replicas.start(number)
             while not balancer.is_up(number):
                 pass

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from paddock.cluster.lease import FENCE_S, KILL_S, Lease
+from paddock.cluster.lease import FENCE_S, KILL_S, RENEW_S, RETRY_S, Lease
 from paddock.cluster.status import LEASE_S
 from paddock.model.errors import StoreUnavailable
 
@@ -180,6 +180,33 @@ def test_what_was_claimed_before_the_lease_was_lost_does_not_start_after_it_was_
             pass
 
     run(check)
+
+
+def test_renewals_are_rare_and_follow_a_failure_soon() -> None:
+    """Each begins some time after the one before was sent, however long that took."""
+
+    async def main() -> list[float]:
+        clock = Clock()
+        database, pauses = Database(clock), list[float]()
+        steps = [(False, 0.1), (False, 2.0), (False, 4.0), (True, 0.0), (True, 0.0), (False, 0.0)]
+
+        def prepare() -> None:
+            database.fails, database.takes_s = steps[len(pauses)]
+
+        async def pause(seconds: float) -> None:
+            pauses.append(round(seconds, 3))
+            if len(pauses) == len(steps):
+                raise asyncio.CancelledError
+            prepare()
+
+        prepare()
+        lease = Lease(database.renew, clock, Killer(), pause=pause)
+        with pytest.raises(asyncio.CancelledError):
+            await lease.keep()
+        lease.close()
+        return pauses
+
+    assert asyncio.run(main()) == [RENEW_S - 0.1, RENEW_S - 2, 0, RETRY_S, RETRY_S, RENEW_S]
 
 
 def test_a_server_whose_name_is_taken_starts_nothing() -> None:

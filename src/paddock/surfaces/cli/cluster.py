@@ -40,20 +40,33 @@ def command() -> None:
     """Prepare the database that several machines share (`cluster.url`), and show its state."""
 
 
-@command.command("migrate", epilog=render_examples("paddock cluster migrate"))
+@command.command(
+    "migrate", epilog=render_examples("paddock cluster migrate", "paddock cluster migrate --contract")
+)
+@click.option(
+    "--contract",
+    "contracts",
+    is_flag=True,
+    help="Remove what only older versions need. Refused while a replica runs one of them.",
+)
 @options.workspace
 @options.settings
 @options.as_json
-def migrate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Make the tables, or change them to those of this version. Run it once before the replicas start."""
+def migrate(*, contracts: bool, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Make the tables, or extend them for this version. Run it once before the replicas start.
+
+    Replicas of the version before can use the tables until `--contract`.
+    """
+    from paddock.cluster.contract import contract
     from paddock.cluster.database import Database
-    from paddock.cluster.migrate import migrate as apply
+    from paddock.cluster.migrate import migrate as extend
 
     async def run() -> list[str]:
         async with Database(
             find_url(load(workspace, flags=flags).settings), name="paddock migrate"
         ) as database:
-            return [each.name for each in await apply(database)]
+            applied = await (contract if contracts else extend)(database)
+            return [each.name for each in applied]
 
     names = asyncio.run(run())
     if as_json:
@@ -215,7 +228,10 @@ def accept_restore(
 @options.settings
 @options.as_json
 def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Show the replicas, their leases and the state of requests. Exit code: 1 if the tables are not up to date."""
+    """Show the replicas, their versions and leases, and the state of requests.
+
+    It also shows which contract steps of the tables may be applied. Exit code: 1 if the tables lack something.
+    """
     from paddock.cluster.database import Database
     from paddock.cluster.status import read_status
 
@@ -228,11 +244,14 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     found = asyncio.run(run())
     if as_json:
         print_json(found.model_dump(mode="json"))
-    elif found.applied == found.newest:
+    elif not found.missing:
         print_table(
-            ("node", "state", "running", "last seen", "url"),
+            ("node", "state", "version", "running", "last seen", "url"),
             [
-                (each.id, each.state, str(each.running), f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-")
+                (
+                    *(each.id, each.state, each.version or "-", str(each.running)),
+                    *(f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-"),
+                )
                 for each in found.nodes
             ],
             empty="no replica has used this database yet",
@@ -240,15 +259,21 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         runs = ", ".join(f"{number} {state}" for state, number in found.runs.items()) or "none"
         checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
         click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
+        if found.waits_for:
+            click.echo(
+                f"contract steps: {', '.join(found.contracts)}; waits for older replicas: {', '.join(found.waits_for)}"
+            )
+        elif found.contracts:
+            click.echo(
+                f"contract steps: {', '.join(found.contracts)}; no replica runs an older version: "
+                "paddock cluster migrate --contract"
+            )
         if found.restored is not None:
             click.echo(
                 f"restored: {make_printable(found.restored)}; run: paddock cluster accept-restore --dry-run"
             )
-    if found.applied < found.newest:
-        raise CommandFailure(
-            f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
-            "run: paddock cluster migrate"
-        )
+    if found.missing:
+        raise CommandFailure(f"the tables lack {', '.join(found.missing)}; run: paddock cluster migrate")
 
 
 @command.command(

@@ -4,7 +4,7 @@
     session of MCP 2025-11-25        the mark in the header `Mcp-Session-Id`
     paused call of MCP 2026-07-28    the mark in `requestState`
     interpreter session              the mark in its handle
-    execution, waiting call of MCP   its id has no mark: the other replicas are asked whether they have it
+    execution, waiting call of MCP   the first digits of the mark at the end of its id; that replica is asked for it
 
 A mark names one start of one replica (`cluster.replicas`). It selects a row of the database, and only that row has an
 address. Without a living owner the request is handled here, by what reports that there is no such thing. Which routes
@@ -15,8 +15,8 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from paddock.cluster.hops import HEADER, HopRequest
@@ -134,19 +134,19 @@ class Forwarding:
 
         Raises Problem if it could be on a replica that does not answer.
         """
-        if is_id(name):  # it carries no mark of its replica
-            return None if self._holds(scope[TENANT_KEY], name) else await self._ask_others(scope, name)
+        if is_id(name):
+            return None if self._holds(scope[TENANT_KEY], name) else await self._ask_holders(scope, name)
         return await self._find(name.removeprefix(HANDLE_PREFIX)[:MARK_CHARS])
 
     async def _find(self, mark: str) -> Replica | None:
-        try:
+        with _explain_unknown():
             return await self._replicas.find(mark)
-        except StoreUnavailable as error:  # what is not found is not therefore lost
-            raise Problem(UNAVAILABLE, f"{error} Nothing was started. Send it again later.") from None
 
-    async def _ask_others(self, scope: Scope, name: str) -> Replica | None:
-        others = await self._replicas.list_others()
-        asking = [asyncio.create_task(self._ask(each, scope, name)) for each in others]
+    async def _ask_holders(self, scope: Scope, name: str) -> Replica | None:
+        """Return the replica that has an execution; it may not have it any more, and an old one does not mark ids."""
+        with _explain_unknown():
+            holders = await self._replicas.find_holders(name)
+        asking = [asyncio.create_task(self._ask(each, scope, name)) for each in holders]
         silent: list[str] = []
         try:
             for one in asyncio.as_completed(asking):
@@ -237,6 +237,15 @@ class Forwarding:
             if answer[0] == 200:
                 entries += json.loads(answer[1])[member]
         return entries
+
+
+@contextmanager
+def _explain_unknown() -> Generator[None]:
+    """Raise Problem if the database does not say which replica it is: what is not found is not therefore lost."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise Problem(UNAVAILABLE, f"{error} Nothing was started. Send it again later.") from None
 
 
 def _describe(scope: Scope) -> HopRequest:

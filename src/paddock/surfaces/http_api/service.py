@@ -4,10 +4,12 @@ import asyncio
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.foundation.cancellation import cancel_all
+from paddock.model.ids import mark_ids
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_api.app import build_api
 from paddock.surfaces.http_api.bodies import BodyBuffer
@@ -124,11 +126,14 @@ class HttpService:
     def _make_forwarding(self, settings: Settings, cluster: "Cluster | None") -> "Forwarding | None":
         if cluster is None or settings.cluster.node_url is None:
             return None
+        from paddock.cluster.listener import NODES
         from paddock.cluster.peers import find_peers
         from paddock.surfaces.http_api.forwarding import Forwarding
 
         peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
-        cluster.repeat("the leases of other replicas are not read", peers.replicas.refresh)
+        changes = cluster.listener.follow(NODES)
+        cluster.repeat("the leases of other replicas are not read", partial(peers.replicas.follow, changes))
+        mark_ids(cluster.node.mark)
         return Forwarding(peers, self._requests, self._holds)
 
     def _holds(self, tenant: "Tenant", id_: str) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.tenants.token_file import StoredToken
 
 _WATCH_S = 1.0
-"""Time between two looks at the file of tokens, at expired tokens and at idle sessions, in seconds."""
+"""Time between two looks at changed and expired tokens and at idle sessions, in seconds."""
 _SWEEP_S = 3600.0
 _log = logging.getLogger("paddock.surfaces.tenants")
 
@@ -167,9 +167,12 @@ class Tenants:
         Raises ConfigurationError if their file is damaged. Then nothing is ended, and no token is accepted. Raises
         StoreUnavailable if their database is away. Then nothing is ended except what runs under expired tokens.
         """
+        await self._update(self._tokens.refresh)
+
+    async def _update(self, read: Callable[[], Awaitable[tuple["StoredToken", ...]]]) -> None:
         problem: StoreUnavailable | None = None
         try:
-            self._stored = await self._tokens.refresh()
+            self._stored = await read()
         except StoreUnavailable as error:
             problem = error
         for name, entry in self._tokens.take_removed():
@@ -262,7 +265,7 @@ class Tenants:
         swept_at = -math.inf
         while True:
             try:
-                await self.refresh()
+                await self._update(self._tokens.update)
                 await self.close_idle()
                 if self._shared_rates is not None:
                     await self._shared_rates.exchange(
@@ -295,13 +298,15 @@ def open_stores(settings: Settings, cluster: "Cluster | None") -> Stores:
     if cluster is None:
         directory = settings.serve.directory
         return Stores(FileTokens(TokenFile(directory)), QuestionDirectories(directory))
-    from paddock.cluster.questions import SharedQuestions
-    from paddock.cluster.seals import open_seals
+    from paddock.cluster.listener import TOKENS
+    from paddock.cluster.questions import open_questions
     from paddock.surfaces.tenants.shared_rates import SharedRates
 
     return Stores(
-        open_shared_tokens(cluster.database, settings.cluster, cluster.generation),
-        SharedQuestions(cluster.database, cluster.node, open_seals(settings.cluster)),
+        open_shared_tokens(
+            cluster.database, settings.cluster, cluster.listener.follow(TOKENS), cluster.generation
+        ),
+        open_questions(settings.cluster, cluster.database, cluster.node, cluster.listener),
         SharedRates(cluster.database, cluster.node.id),
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from paddock.cluster.database import Database
     from paddock.cluster.generation import Generation
     from paddock.cluster.kept import KeptRow, KeptRows
+    from paddock.cluster.listener import Announcements
     from paddock.cluster.seals import Seals
     from paddock.policy.settings.cluster import ClusterSettings
 
@@ -42,6 +43,10 @@ class TokenStore(Protocol):
 
     async def refresh(self) -> tuple[StoredToken, ...]:
         """Return the tokens as they are now. Raises ConfigurationError and StoreUnavailable."""
+        ...
+
+    async def update(self) -> tuple[StoredToken, ...]:
+        """Return the tokens, read again only if they may have changed. Raises as `refresh` does."""
         ...
 
     async def add(self, token: StoredToken) -> None:
@@ -69,6 +74,9 @@ class FileTokens:
     async def refresh(self) -> tuple[StoredToken, ...]:
         return self._file.read()
 
+    async def update(self) -> tuple[StoredToken, ...]:
+        return self._file.read()
+
     async def add(self, token: StoredToken) -> None:
         self._file.add(token)
 
@@ -90,12 +98,19 @@ class SharedTokens:
         self,
         rows: "KeptRows",
         seals: "Seals",
+        changes: "Announcements | None" = None,
         *,
         min_pause_s: float = MIN_PAUSE_S,
         generation: "Generation | None" = None,
     ) -> None:
-        """Accept changed rows only while `generation` finds that the database was not restored from a backup."""
+        """Use `rows`, whose changes are announced as `changes`. Without these, `update` always reads.
+
+        Changed rows are accepted only while `generation` finds that the database was not restored from a backup.
+        """
         self._rows = rows
+        self._changes = changes
+        self._current_at = float("-inf")
+        """When these tokens were those of the database, as far as is known."""
         self._generation = generation
         self._removed: list[tuple[str, str]] = []
         self._min_pause_s = min_pause_s
@@ -108,8 +123,8 @@ class SharedTokens:
         self._turn = asyncio.Lock()
 
     async def read(self) -> tuple[StoredToken, ...]:
-        """Return the tokens of the last `refresh`. Raises StoreUnavailable if that was more than `MAX_AGE_S` ago."""
-        if time.monotonic() - self._read_at <= MAX_AGE_S:
+        """Return the tokens as they are known. Raises StoreUnavailable if there was no news for `MAX_AGE_S`."""
+        if time.monotonic() - max(self._read_at, self._current_at) <= MAX_AGE_S:
             return self._tokens
         if self._problem is not None:
             raise self._problem
@@ -135,6 +150,15 @@ class SharedTokens:
                 self._problem = None
                 self._read_at = began
             return self._tokens
+
+    async def update(self) -> tuple[StoredToken, ...]:
+        """Return the tokens, read again if a change was announced, or none could be. Raises StoreUnavailable."""
+        if self._changes is None:
+            return await self.refresh()
+        if self._changes.due_s == 0:
+            await self._changes.read(self.refresh)
+        self._current_at = self._changes.current_at
+        return self._tokens
 
     async def _adopt(self, rows: "list[KeptRow]", began: float) -> None:
         """Use changed rows. Raises StoreUnavailable in a restored database: then what has not changed still counts."""
@@ -224,10 +248,14 @@ def _list_removed(before: "list[KeptRow]", after: "list[KeptRow]") -> list[tuple
 
 
 def open_shared_tokens(
-    database: "Database", cluster: "ClusterSettings", generation: "Generation | None" = None
+    database: "Database",
+    cluster: "ClusterSettings",
+    changes: "Announcements | None" = None,
+    generation: "Generation | None" = None,
 ) -> SharedTokens:
     """Return the tokens of a database. Raises ConfigurationError if the keys of the settings cannot be read."""
     from paddock.cluster.kept import KeptRows
     from paddock.cluster.seals import open_seals
 
-    return SharedTokens(KeptRows(database, KIND, MAX_ROW_CHARS), open_seals(cluster), generation=generation)
+    rows = KeptRows(database, KIND, MAX_ROW_CHARS)
+    return SharedTokens(rows, open_seals(cluster), changes, generation=generation)
