@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from paddock.model.errors import StoreUnavailable
 
 RENEW_S = 2.5
-"""Time from one renewal to the next, in seconds. Two of them may fail before requests are cancelled."""
+"""Time from one renewal to the next, in seconds. Later ones follow sooner if it fails: see decision 61."""
 RETRY_S = 0.5
 """Time from a renewal that failed to the next, in seconds."""
 FENCE_S = 7.0
