@@ -188,7 +188,7 @@ class Generation:
             if row.fence != self._reported:
                 self._want(row)
         elif row.id != self.id and (self.id or row.number > 1):
-            self._restored(
+            self._note_restored(
                 "This server has not yet entered what it knows into the restored database of cluster.url. "
                 "It does so now: send the request again."
             )
@@ -197,7 +197,7 @@ class Generation:
             if row.id != self.id:
                 await self._adopt(row)
             self.beat, self.is_doubtful = beat, False
-            self._restored("")
+            self._note_restored("")
 
     async def confirm(self) -> None:
         """Raise StoreUnavailable unless the database is sound now: what was read before this call counts only then."""
@@ -242,7 +242,7 @@ class Generation:
             if await self._enter(row, known):
                 if row.fence is None:
                     await self._adopt(row)
-                    self._restored("")
+                    self._note_restored("")
                 else:
                     self._reported = row.fence
         self._wake.clear()
@@ -287,9 +287,9 @@ class Generation:
         return "it lacks requests that were started" if missing else ""
 
     def _refuse(self, why: str) -> None:
-        self._restored(_explain_restore(why))
+        self._note_restored(_explain_restore(why))
 
-    def _restored(self, text: str) -> None:
+    def _note_restored(self, text: str) -> None:
         """Refuse requests with effects for a reason, or with "" accept them; log that once."""
         if text and text != self.restored:
             _log.error("safe mode: %s", text)

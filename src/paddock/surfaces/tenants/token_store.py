@@ -235,16 +235,16 @@ class SharedTokens:
 def _list_removed(before: "list[KeptRow]", after: "list[KeptRow]") -> list[tuple[str, str]]:
     from paddock.cluster.generation import hash_token_entry
 
-    gone: list[tuple[str, str]] = []
+    removed: list[tuple[str, str]] = []
     for row in before:
         if row not in after:
             with suppress(ValueError):
                 match row.parse():
                     case {"token": str() as text}:
-                        gone.append((row.name, hash_token_entry(text)))
+                        removed.append((row.name, hash_token_entry(text)))
                     case _:
                         pass
-    return gone
+    return removed
 
 
 def open_shared_tokens(
