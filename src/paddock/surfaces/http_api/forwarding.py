@@ -70,7 +70,7 @@ class Forwarding:
         self._relay = StreamRelay()
         self._missed: set[str] = set()
         """Marks of replicas that could not be reached, which the log has been told."""
-        self._results = Counter(dict.fromkeys(_RESULTS, 0))
+        self._results: Counter[str] = Counter(dict.fromkeys(_RESULTS, 0))
 
     async def close(self) -> None:
         """Close the connections to other replicas."""
