@@ -33,6 +33,7 @@ PACKAGES_OF_TESTS = {
     "python3-pip": "/usr/lib/python3/dist-packages/pip",
     "postgresql": "/usr/lib/postgresql",
     "haproxy": "/usr/sbin/haproxy",
+    "nginx": "/usr/sbin/nginx",
     "prometheus": "/usr/bin/promtool",
 }
 """Packages of the distribution that tests use, and a path of each."""

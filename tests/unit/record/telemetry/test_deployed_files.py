@@ -145,6 +145,7 @@ FIRING: Mapping[str, Mapping[str, str]] = {
     "PaddockEndsPending": {'paddock_cluster_pending_ends{job="paddock", instance="a"}': "1x60"},
     "PaddockRecordBehind": {'paddock_cluster_ship_lag_seconds{job="paddock", instance="a"}': "0+60x60"},
     "PaddockRequestsLost": {'paddock_cluster_lost_total{job="paddock", instance="a"}': "0x20 1x40"},
+    "PaddockDatabaseRestored": {'paddock_cluster_safe_mode{job="paddock", instance="a"}': "0x20 1x40"},
     "PaddockForwardsFail": {
         'paddock_cluster_forwards_total{job="paddock", instance="a", result="lost"}': "0+60x60"
     },
@@ -161,6 +162,7 @@ QUIET = {
     'paddock_cluster_pending_ends{job="paddock", instance="a"}': "0x60",
     'paddock_cluster_ship_lag_seconds{job="paddock", instance="a"}': "1x60",
     'paddock_cluster_lost_total{job="paddock", instance="a"}': "1x60",
+    'paddock_cluster_safe_mode{job="paddock", instance="a"}': "0x60",
     'paddock_cluster_forwards_total{job="paddock", instance="a", result="answered"}': "0+60x60",
 }
 
