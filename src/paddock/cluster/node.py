@@ -3,6 +3,7 @@
 import hashlib
 from typing import NamedTuple
 
+from paddock.cluster.clock import ClockCheck
 from paddock.cluster.database import Database
 from paddock.cluster.generation import ROW, Generation, GenerationRow
 from paddock.cluster.migrate import check_tables
@@ -28,7 +29,8 @@ on conflict (id) do update set
     others_until = case when node.boot = excluded.boot or node.state = 'ended' then node.others_until
         else greatest(node.others_until, node.seen + interval '{LEASE_S} s') end
 where node.boot = excluded.boot or %s or node.beat < %s
-returning beat, (select before.beat from node as before where before.id = node.id), {ROW}"""
+returning beat, (select before.beat from node as before where before.id = node.id), {ROW},
+    extract(epoch from clock_timestamp())::float8"""
 _END = "update node set state = 'ended', seen = now() where id = %s and boot = %s"
 
 
@@ -69,6 +71,8 @@ class NodeLease:
         self._generation = generation
         self._seal = None if node.url is None else seals.seal(PURPOSE, node.id, node.boot, node.url)
         self._begun = False
+        self.clock = ClockCheck()
+        """Compares the clocks at each renewal."""
 
     async def renew(self) -> bool:
         """Renew the lease, and return False if another process has the name of this one now.
@@ -82,10 +86,12 @@ class NodeLease:
             await check_durability(self._database)
         own = (self._node.id, self._node.boot, self._node.url, self._seal)
         values = (*own, not self._begun, 0 if known is None else known.beat)
+        sent = self.clock.now()
         try:
             rows = await self._database.fetch(_RENEW, values, timeout_s=_STATEMENT_S)
-            for beat, before, row in rows:
+            for beat, before, row, at in rows:
                 self._begun = True
+                self.clock.compare(sent, at, self.clock.now())
                 if known is not None:
                     await known.judge(beat, before, None if row is None else GenerationRow(**row))
         except StoreUnavailable:

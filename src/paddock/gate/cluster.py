@@ -12,6 +12,7 @@ from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
+    from paddock.cluster.clock import ClockCheck
     from paddock.cluster.database import Database
     from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
@@ -34,14 +35,16 @@ _log = logging.getLogger("paddock.cluster")
 class Cluster:
     """What this server shares with others: the database, and its own place among them."""
 
-    def __init__(  # noqa: PLR0917 - its parts
+    def __init__(
         self,
         database: "Database",
         node: "ClusterNode",
         runs: "StoredRuns",
         lease: "Lease",
         shipper: "Shipper",
+        *,
         generation: "Generation",
+        clock: "ClockCheck",
     ) -> None:
         self.database = database
         self.node = node
@@ -51,6 +54,8 @@ class Cluster:
         self.lease = lease
         self.shipper = shipper
         """Copies the ledger of this server to the database."""
+        self.clock = clock
+        """Compares the clock of this machine with that of the database."""
         self.queue = DatabaseQueue()
         self.lost = 0
         """Number of requests of dead replicas that this one found and marked as lost."""
@@ -83,6 +88,8 @@ class Cluster:
         """Yield the metrics of this server as a replica. Any thread may call it."""
         from paddock.record.telemetry.observed_sink import Reading
 
+        about = "Seconds by which the clock is ahead of that of the database; behind it if negative."
+        yield Reading("paddock_cluster_clock_skew_seconds", about, self.clock.skew_s)
         about = "Claims of requests with effects, by what came of them."
         yield Reading("paddock_cluster_claims_total", about, dict(self.runs.results), "result")
         about = "Ends and withdrawn claims that wait for the database."
@@ -149,7 +156,9 @@ async def open_cluster(
             bucket = None if settings.artifacts.url is None else CheckpointBucket(settings.artifacts.url)
             key = SigningKey.read(own.checkpoint_key_file, own.name)
             signer = CheckpointSigner(database, key, settings.audit.directory, bucket)
-        cluster = Cluster(database, node, StoredRuns(store), lease, shipper, generation)
+        cluster = Cluster(
+            database, node, StoredRuns(store), lease, shipper, generation=generation, clock=entry.clock
+        )
 
         async def find_lost() -> None:
             for request, of in await store.lose_expired():
