@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ApprovalError,
         ArtifactError,
         ArtifactTooLarge,
+        AskerEnded,
         ConfigurationError,
         EngineError,
         FlagError,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
     from paddock.model.program import CapturedStream, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
     from paddock.model.sandbox import TierReport
-    from paddock.model.session import Result, SessionEnd, SessionInfo
+    from paddock.model.session import OpenSessions, Result, SessionEnd, SessionInfo
     from paddock.model.status import Status
     from paddock.model.tool import ToolEnd, ToolTerms
     from paddock.model.work_files import OutputFile
@@ -91,6 +92,7 @@ __all__ = [
     "ArtifactError",
     "ArtifactStore",
     "ArtifactTooLarge",
+    "AskerEnded",
     "AuditRecord",
     "AuditSink",
     "BlockingPaddock",
@@ -121,6 +123,7 @@ __all__ = [
     "LedgerUnusable",
     "LineRange",
     "NotASecret",
+    "OpenSessions",
     "Outcome",
     "OutcomeError",
     "OutputFile",
@@ -187,6 +190,7 @@ _MODULES = {
     "ArtifactError": "paddock.model.errors",
     "ArtifactStore": "paddock.record.output.backends",
     "ArtifactTooLarge": "paddock.model.errors",
+    "AskerEnded": "paddock.model.errors",
     "AuditRecord": "paddock.record.ledger.sink",
     "AuditSink": "paddock.record.ledger.sink",
     "BlockingPaddock": "paddock.surfaces.client.blocking",
@@ -217,6 +221,7 @@ _MODULES = {
     "LedgerUnusable": "paddock.model.errors",
     "LineRange": "paddock.model.artifact",
     "NotASecret": "paddock.model.errors",
+    "OpenSessions": "paddock.model.session",
     "Outcome": "paddock.model.outcome",
     "OutcomeError": "paddock.model.outcome",
     "OutputFile": "paddock.model.work_files",

@@ -1,7 +1,7 @@
 """Replicas of one server on loopback, with one database, and HAProxy before them."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -25,13 +25,24 @@ class ReplicaSet:
     """Replicas that run, and those that a test starts anew. Each has a workspace, a home and a ledger of its own."""
 
     def __init__(
-        self, root: Path, database: str, settings: str = "", count: int = 3, hosts: Sequence[str] = ()
+        self,
+        root: Path,
+        database: str,
+        settings: str = "",
+        count: int = 3,
+        *,
+        reach: Callable[[int], int] = lambda port: port,
+        hosts: Sequence[str] = (),
     ) -> None:
-        """Make the tables, and the settings of all replicas, which also accept the names `hosts`."""
+        """Make the tables, and the settings of all replicas, which also accept the names `hosts`.
+
+        Others reach the port P of a replica at `reach(P)`.
+        """
         self.database = database
         self._root = root
         self._settings = settings
         self._hosts = hosts
+        self._reach = reach
         self._key_file = write_keys(root)
         self._stack = ExitStack()
         self.servers: list[ApiServer] = []
@@ -53,7 +64,7 @@ class ReplicaSet:
         place = ApiPlace(root)
         place.settings(
             f'[cluster]\nurl = "{self.database}"\nnode = "r{number}"\nkey_file = "{self._key_file}"\n'
-            f'node_url = "http://127.0.0.1:{port}"\n{self._settings}'
+            f'node_url = "http://127.0.0.1:{self._reach(port)}"\n{self._settings}'
         )
         return place
 

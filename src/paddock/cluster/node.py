@@ -5,6 +5,7 @@ import hashlib
 from typing import Any, NamedTuple
 
 from paddock._version import __version__
+from paddock.cluster.clock import ClockCheck
 from paddock.cluster.database import Statements
 from paddock.cluster.generation import ROW, Generation, GenerationRow
 from paddock.cluster.migrate import check_tables, list_migrations
@@ -33,7 +34,8 @@ with renewed as (
     where node.boot = excluded.boot or %s or node.beat < %s returning id, beat)
 select exists (select from node where state = 'serving' and seen <= now() - interval '{LEASE_S} s'
     and id <> renewed.id), exists (select from chain where seq > signed),
-    renewed.beat, (select before.beat from node as before where before.id = renewed.id), {ROW} from renewed"""
+    renewed.beat, (select before.beat from node as before where before.id = renewed.id), {ROW},
+    extract(epoch from clock_timestamp())::float8 from renewed"""
 _END = "update node set state = 'ended', seen = now() where id = %s and boot = %s"
 
 
@@ -71,6 +73,8 @@ class Renewal(NamedTuple):
     """Number of the renewal before it of a process with this name."""
     generation: dict[str, Any] | None
     """Fields of `GenerationRow`."""
+    at: float
+    """Time of the database, in seconds since the epoch."""
 
 
 class NodeLease:
@@ -94,6 +98,8 @@ class NodeLease:
         self._generation = generation
         self._seal = None if node.url is None else seals.seal(PURPOSE, node.id, node.boot, node.url)
         self._begun = False
+        self.clock = ClockCheck()
+        """Compares the clocks at each renewal."""
 
     async def renew(self) -> bool:
         """Renew the lease, and return False if another process has the name of this one now.
@@ -114,12 +120,15 @@ class NodeLease:
             not self._begun,
             0 if known is None else known.beat,
         )
+        sent = self.clock.now()
         try:
             rows = await self._database.fetch(_RENEW, values, timeout_s=_STATEMENT_S)
             if not rows:
                 return False
             self._begun = True
-            await self._note(Renewal(*rows[0]))
+            renewal = Renewal(*rows[0])
+            self.clock.compare(sent, renewal.at, self.clock.now())
+            await self._note(renewal)
         except StoreUnavailable:
             if known is not None:
                 known.doubt()

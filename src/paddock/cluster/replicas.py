@@ -118,6 +118,10 @@ class Replicas:
         """Return all other living replicas."""
         return [*self._known.values()]
 
+    def is_living(self, mark: str) -> bool:
+        """Return whether another replica has a lease, as far as this one knows."""
+        return mark in self._known
+
     async def wait_for_end(self, mark: str) -> None:
         """Wait until a replica has ended, or its lease has."""
         while mark in self._known:

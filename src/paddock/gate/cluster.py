@@ -13,6 +13,7 @@ from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
+    from paddock.cluster.clock import ClockCheck
     from paddock.cluster.database import Database
     from paddock.cluster.generation import Generation
     from paddock.cluster.lease import Lease
@@ -36,16 +37,17 @@ _log = logging.getLogger("paddock.cluster")
 class Cluster:
     """What this server shares with others: the database, and its own place among them."""
 
-    def __init__(  # noqa: PLR0917 - its parts
+    def __init__(
         self,
         database: "Database",
         node: "ClusterNode",
         runs: "StoredRuns",
         lease: "Lease",
         shipper: "Shipper",
-        generation: "Generation",
         *,
+        generation: "Generation",
         listener: "Listener",
+        clock: "ClockCheck",
     ) -> None:
         self.database = database
         self.listener = listener
@@ -57,6 +59,8 @@ class Cluster:
         self.lease = lease
         self.shipper = shipper
         """Copies the ledger of this server to the database."""
+        self.clock = clock
+        """Compares the clock of this machine with that of the database."""
         self.queue = DatabaseQueue()
         self.lost = 0
         """Number of requests of dead replicas that this one found and marked as lost."""
@@ -89,6 +93,8 @@ class Cluster:
         """Yield the metrics of this server as a replica. Any thread may call it."""
         from paddock.record.telemetry.observed_sink import Reading
 
+        about = "Seconds by which the clock is ahead of that of the database; behind it if negative."
+        yield Reading("paddock_cluster_clock_skew_seconds", about, self.clock.skew_s)
         about = "Claims of requests with effects, by what came of them."
         yield Reading("paddock_cluster_claims_total", about, dict(self.runs.results), "result")
         about = "Ends and withdrawn claims that wait for the database."
@@ -158,7 +164,10 @@ async def open_cluster(
             key = SigningKey.read(own.checkpoint_key_file, own.name)
             unsigned = entry.records_unsigned
             signer = CheckpointSigner(database, key, settings.audit.directory, bucket, unsigned=unsigned)
-        cluster = Cluster(database, node, StoredRuns(store), lease, shipper, generation, listener=listener)
+        shared = StoredRuns(store), lease, shipper
+        cluster = Cluster(
+            database, node, *shared, generation=generation, listener=listener, clock=entry.clock
+        )
         cleaner = Cleaner(database)
 
         async def find_lost() -> None:

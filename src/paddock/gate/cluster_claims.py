@@ -129,6 +129,7 @@ class RequestClaim:
             return None
         wait_ms = _find_wait_ms(watchers, self._settings)
         try:
+            self._cluster.clock.check()
             self._cluster.lease.check()  # it need not wait for its turn without a lease
             taken = await self._send(watchers, wait_ms)
         except StoreUnavailable as error:

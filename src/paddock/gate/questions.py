@@ -37,6 +37,7 @@ class AnswerableQuestions(Protocol):
     ) -> None:
         """Answer a question. Raises ApprovalError if it has an answer already or no longer waits; StoreUnavailable.
 
+        Raises AskerEnded if the process that asked has ended, where that can be known.
         No actor answers its own question. A person `at_terminal` may answer every question, because requests of the
         command line ask on their own terminal instead.
         """

@@ -21,6 +21,7 @@ PaddockError
 ├── ToolNotFound          no script tool has that id
 ├── ToolError             raised by a function that is a tool, to say why it failed
 ├── ApprovalError         a question to a person cannot be stored, read or answered
+│   └── AskerEnded        the answer reaches no process: the replica that asked has ended
 ├── EngineError           a worker, the fork server or the transpiler failed: a fault of Paddock
 └── ServerError           an upstream MCP server failed; `sent` says whether it may have acted
     ├── UnknownServer
@@ -89,6 +90,10 @@ class LedgerError(PaddockError):
 
 class ApprovalError(PaddockError):
     """A question to a person cannot be stored, read or answered; then nothing is allowed."""
+
+
+class AskerEnded(ApprovalError):
+    """An answer reaches no process: the one that asked has ended, and with it what it would have run."""
 
 
 class ToolNotFound(PaddockError):

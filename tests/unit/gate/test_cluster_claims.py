@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paddock.cluster.clock import ClockCheck
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.runs import Claim, OnSend, RunRow, Started, StoredEnd, StoredRuns
 from paddock.foundation.fair_slots import Bound, FairSlots, Slot
@@ -79,6 +80,7 @@ class Server:
     def __init__(self, runs: Any = None, **settings: int) -> None:
         self.runs: Any = runs or Runs()
         self.lease = Lease()
+        self.clock = ClockCheck()
         self.queue = DatabaseQueue()
         self.slots, self.bound = FairSlots(), Bound(1)
         given = SimpleNamespace(
@@ -87,6 +89,7 @@ class Server:
             node=ClusterNode("a", "boot"),
             queue=self.queue,
             generation=SimpleNamespace(check=lambda: None),
+            clock=self.clock,
         )
         cluster: Any = given
         self.claims = PaddockClaims(cluster, Settings.model_validate({"runtimes": settings}))
@@ -372,3 +375,19 @@ def test_what_waits_for_the_same_request_elsewhere_keeps_neither_slot_nor_place(
         assert order == []
 
     run(main())
+
+
+def test_nothing_is_claimed_while_the_clock_is_wrong() -> None:
+    async def work() -> None:
+        server = Server()
+        server.clock.compare(1000.0, 1060.0, 1000.0)
+        refused = await server.execute(None, [])
+        assert refused.error is not None
+        assert (refused.status, refused.error.message, server.runs.asked) == (
+            Status.UNAVAILABLE,
+            "The clock of this machine is 60 s behind that of the database of cluster.url; at most 10 s are allowed. "
+            "Set it, for example by NTP.",
+            0,
+        )
+
+    run(work())

@@ -96,7 +96,11 @@ class HttpService:
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
-        api_entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._server.forwarding)
+        cluster = self._server.cluster
+        clock = None if cluster is None else cluster.clock
+        api_entry = ApiEntry(
+            api, self._mcp, self._tenants, self._requests, self._server.forwarding, clock=clock
+        )
         entry = HttpEntry(
             api_entry,
             api_entry,

@@ -146,6 +146,7 @@ FIRING: Mapping[str, Mapping[str, str]] = {
     "PaddockRecordBehind": {'paddock_cluster_ship_lag_seconds{job="paddock", instance="a"}': "0+60x60"},
     "PaddockRequestsLost": {'paddock_cluster_lost_total{job="paddock", instance="a"}': "0x20 1x40"},
     "PaddockDatabaseRestored": {'paddock_cluster_safe_mode{job="paddock", instance="a"}': "0x20 1x40"},
+    "PaddockClockWrong": {'paddock_cluster_clock_skew_seconds{job="paddock", instance="a"}': "-8x60"},
     "PaddockForwardsFail": {
         'paddock_cluster_forwards_total{job="paddock", instance="a", result="lost"}': "0+60x60"
     },
@@ -163,6 +164,7 @@ QUIET = {
     'paddock_cluster_ship_lag_seconds{job="paddock", instance="a"}': "1x60",
     'paddock_cluster_lost_total{job="paddock", instance="a"}': "1x60",
     'paddock_cluster_safe_mode{job="paddock", instance="a"}': "0x60",
+    'paddock_cluster_clock_skew_seconds{job="paddock", instance="a"}': "1x60",
     'paddock_cluster_forwards_total{job="paddock", instance="a", result="answered"}': "0+60x60",
 }
 
