@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`, and a problem once the server ends, or another one has its name in the cluster.
+         * @description Return `ok`, and a problem if nothing runs here: the server ends, lost its name or cannot write its record.
          */
         get: operations["check_health"];
         put?: never;
@@ -73,7 +73,7 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`, and a problem once the server ends, or another one has its name in the cluster.
+         * @description Return `ok`, and a problem if nothing runs here: the server ends, lost its name or cannot write its record.
          */
         get: operations["check_readyz"];
         put?: never;

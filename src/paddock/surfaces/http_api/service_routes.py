@@ -43,7 +43,7 @@ async def check_liveness() -> Response:
 
 
 async def check_readiness(server: ThisServer) -> Response:
-    """Return `ok`, and a problem once the server ends, or another one has its name in the cluster.
+    """Return `ok`, and a problem if nothing runs here: the server ends, lost its name or cannot write its record.
 
     In safe mode it returns the reason: the server still takes requests without effects.
     """
@@ -54,6 +54,12 @@ async def check_readiness(server: ThisServer) -> Response:
             UNAVAILABLE,
             "Another server has the name of this one. Send requests to another one, and restart this one under another "
             "name.",
+        )
+    if not server.can_run():
+        raise Problem(
+            UNAVAILABLE,
+            "The record of this server cannot be written, and nothing runs without it. Send requests to another one. "
+            "The log has the cause.",
         )
     restored = "" if server.cluster is None else server.cluster.generation.restored
     text = f"safe mode: {restored}\n" if restored else "ok\n"
