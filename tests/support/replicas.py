@@ -105,6 +105,13 @@ class ReplicaSet:
             while client.get("/livez").headers.get("x-served-by") != f"s{self.ports[number]}":
                 pass
 
+    def await_unbalanced(self, number: int) -> None:
+        """Wait until the balancer sends no requests to a replica, and some to each of the others."""
+        others = {f"s{port}" for port in self.ports} - {f"s{self.ports[number]}"}
+        with self.front.client(None) as client:
+            while {client.get("/livez").headers.get("x-served-by") for _ in range(2 * len(others))} != others:
+                pass
+
 
 def make_token_settings(*names: str, approve: str = "") -> tuple[str, dict[str, str]]:
     """Return settings with tokens, and the tokens by name. `approve` may answer questions."""

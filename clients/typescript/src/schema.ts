@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`; a problem if the server ends, another one has its name in the cluster, or its clock is wrong.
+         * @description Return `ok`; a problem if the server ends, or may not run anything: for its name, its clock or its record.
          *
          *     In safe mode it returns the reason: the server still takes requests without effects.
          */
@@ -75,7 +75,7 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`; a problem if the server ends, another one has its name in the cluster, or its clock is wrong.
+         * @description Return `ok`; a problem if the server ends, or may not run anything: for its name, its clock or its record.
          *
          *     In safe mode it returns the reason: the server still takes requests without effects.
          */

@@ -34,11 +34,17 @@ _PLACE = re.compile(
     r"""connection to server .*? failed: |connection failed: |FATAL: +| (?:"[^"]*"|'[^']*')"""
 )
 """What texts of libpq say about the address, the user and the name of the database."""
+_UNVERIFIED: Final = "Set sslrootcert in cluster.url to the certificate of its authority."
 _REMEDIES: Final = (
     ("password", "Set the variable PGPASSWORD, or PGPASSFILE to a file with the password."),
+    ("does not match host name", "Use a name in cluster.url that the certificate of the database has."),
+    ("certificate", _UNVERIFIED),
+    ("SSL error", _UNVERIFIED),
+    ("does not support SSL", "Turn TLS on in the database: ssl = on, with a certificate."),
+    ("no encryption", "Add sslmode=verify-full to cluster.url."),
     ("does not exist", "Create it, or correct cluster.url."),
-    ("certificate", "Set sslrootcert in cluster.url to the certificate of its authority."),
 )
+"""Parts of texts of libpq, the special ones first, and what to do about them."""
 _REMEDY = "Check that it runs and can be reached."
 """What to do about any other failure."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError, Slot
 from paddock.model.canonical import in_order
-from paddock.model.errors import ArtifactError
+from paddock.model.errors import ArtifactError, ArtifactStoreError
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, signal_name
@@ -365,9 +365,11 @@ class ProgramService:
 
 
 def _refuse_program(error: Exception) -> RawResult:
-    return RawResult(
-        status=Status.INVALID, error=ErrorInfo(name="Invalid", message=str(error), phase="decide")
-    )
+    if isinstance(error, ArtifactStoreError):  # the same request may run later
+        name, status = "StoreUnavailable", Status.UNAVAILABLE
+    else:
+        name, status = "Invalid", Status.INVALID
+    return RawResult(status=status, error=ErrorInfo(name=name, message=str(error), phase="decide"))
 
 
 def _tee(record: "ByteSink", also: "ByteSink | None") -> "ByteSink":

@@ -11,6 +11,7 @@ PaddockError
 ├── ArtifactError         stored output cannot be written or read
 │   ├── InvalidHandle
 │   ├── UnknownArtifact
+│   ├── ArtifactStoreError  the store of output cannot be used now
 │   └── ArtifactTooLarge
 ├── ScriptNotFound        a named script does not exist
 ├── SdkError              a program's call of the SDK is not valid
@@ -186,6 +187,10 @@ class InvalidHandle(ArtifactError):
 
 class UnknownArtifact(ArtifactError):
     """The caller has no such artifact: it was never written, has expired, or belongs to another workspace."""
+
+
+class ArtifactStoreError(ArtifactError):
+    """The store of output cannot be used now: its bucket, its directory or the disk is at fault."""
 
 
 class ArtifactTooLarge(ArtifactError):

@@ -74,7 +74,10 @@ class HttpService:
         self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         own = workspace, self._requests, self._executions
         forwarding = self._make_forwarding(settings, cluster)
-        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster, forwarding)
+        shared = metrics, cluster, forwarding
+        self._server = ServerContext(
+            *own, BodyBuffer(), Downloads(), *shared, can_run=lambda: tenants.can_run
+        )
         for each in (cluster, forwarding):
             if metrics is not None and each is not None:
                 metrics.watch(each.read_metrics)

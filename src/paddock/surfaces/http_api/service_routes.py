@@ -43,7 +43,7 @@ async def check_liveness() -> Response:
 
 
 async def check_readiness(server: ThisServer) -> Response:
-    """Return `ok`; a problem if the server ends, another one has its name in the cluster, or its clock is wrong.
+    """Return `ok`; a problem if the server ends, or may not run anything: for its name, its clock or its record.
 
     In safe mode it returns the reason: the server still takes requests without effects.
     """
@@ -58,6 +58,12 @@ async def check_readiness(server: ThisServer) -> Response:
     if server.cluster is not None and server.cluster.clock.problem:
         raise Problem(
             UNAVAILABLE, f"{server.cluster.clock.problem} Send requests to another server until then."
+        )
+    if not server.can_run():
+        raise Problem(
+            UNAVAILABLE,
+            "The record of this server cannot be written, and nothing runs without it. Send requests to another one. "
+            "The log has the cause.",
         )
     restored = "" if server.cluster is None else server.cluster.generation.restored
     text = f"safe mode: {restored}\n" if restored else "ok\n"
