@@ -6,6 +6,7 @@ database. Many clients at once: each sends requests one after the other, and the
 
 import asyncio
 import json
+import random
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -46,7 +47,7 @@ _OVERDUE_S = 1.0
 _DELAYS_S = 0.0, 0.3, 1.0
 """Delays of the database, in seconds."""
 _EFFECTS_S = 0.1
-"""Time between two requests with effects, in seconds."""
+"""Mean time between two requests with effects, in seconds."""
 _CLIENTS = 200
 _PURE = GuestRun(source="emit(1)", profile="compute")
 _SETTLE_S = 10.0
@@ -101,7 +102,7 @@ class _Shared(TenantsRunner):
             effect = asyncio.create_task(self.owner.execute(self.make_request(work)))
             self._effects.add(effect)
             effect.add_done_callback(self._effects.discard)
-            await asyncio.sleep(_EFFECTS_S)
+            await asyncio.sleep(random.uniform(0, 2 * _EFFECTS_S))
 
             async def compute() -> None:
                 assert (await self.owner.execute(self.make_request(_PURE))).ok
