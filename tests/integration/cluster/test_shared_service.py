@@ -220,7 +220,7 @@ def test_the_question_of_a_replica_that_was_killed_is_gone(users: Users, service
         assert question["id"] not in list_questions(users.boss_b)
         for boss in (users.boss_a, users.boss_b):
             late = boss.problem("POST", f"/v1/approvals/{question['id']}", json={"verdict": "once"})
-            assert late[:2] == (404, "not-found")
+            assert late[:2] == (410, "execution-lost")
 
 
 def test_a_revoked_token_ends_what_runs_on_all_replicas(service: Service) -> None:
