@@ -117,7 +117,7 @@ async def _plan(connection: "AsyncConnection[tuple[Any, ...]]", seals: Seals) ->
     [(number, fence, noticed, why)] = await cursor.fetchall()
     cursor = await connection.execute(
         "select id, seen, seen > now() - make_interval(secs => %s), report from node "
-        "where state = 'serving' order by id",
+        "where state <> 'ended' order by id",
         (LEASE_S,),
     )
     reports = [_read_report(*row) for row in await cursor.fetchall()]
