@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory() as top:
 
     def sleeper(group):
         leaf = cgroup.JobCgroup(str(group), "leaf")
-        child = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.write(leaf.procs_path, b"0"))
+        child = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.write(leaf.procs_file, b"0"))
         return leaf, child
 
     leaf, left = sleeper(dead)
