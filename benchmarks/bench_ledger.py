@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import Line, Scale, interleaved, ratio
-from paddock.model.ids import new_id
+from paddock.model.ids import mint_id, new_id
 from paddock.record.ledger.verify import verify
 from paddock.record.ledger.writer import Ledger
 
@@ -47,6 +47,7 @@ def measure(scale: Scale) -> list[Line]:
         for name, floor in (
             ("append", write),
             ("claim", write),
+            ("claim of an id that a caller brought", write),
             ("append, two ledgers taking turns", write),
             ('append, sync="always"', synced),
         )
@@ -74,7 +75,10 @@ def _records(directory: Path, scale: Scale) -> tuple[dict[str, list[float]], int
         contenders = {
             "write": lambda: _p50_us(lambda: os.write(floor, line), times),
             "append": lambda: _p50_us(lambda: batch.append("finished", request, _FIELDS), times),
-            "claim": lambda: _p50_us(lambda: batch.claim(new_id(), _FIELDS), times),
+            "claim": lambda: _p50_us(lambda: batch.claim(mint_id(), _FIELDS), times),
+            "claim of an id that a caller brought": lambda: _p50_us(
+                lambda: batch.claim(new_id(), _FIELDS), times
+            ),
             "append, two ledgers taking turns": lambda: _p50_us(
                 lambda: next(two).append("finished", request, _FIELDS), times
             ),

@@ -146,7 +146,9 @@ def _memory(directory: Path, scale: Scale) -> float:
 
         def claim() -> None:
             for _ in range(count):
-                ledger.claim(mint_id(), {"kind": "server"})
+                request = mint_id()
+                ledger.claim(request, {"kind": "server"})
+                ledger.append("finished", request, {})
 
         claim()
         tracemalloc.start()

@@ -3,7 +3,7 @@
 Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
 
     who is alive          node, lease -> replicas, which finds the one of a mark; hops: proofs of
-                          passed-on requests (peers: this pair)
+                          passed-on requests; peers: `replicas` and `hops` together
     what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
     what all share        kept (pins, definitions, schedules), json_row, questions, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket

@@ -4,22 +4,22 @@
       |
     decide (`policy/decisions/decision.py`: grants, rules); refine (may ask the server for its list
       |  of tools), and decide again                                     `_decide_and_run`
-      |--denied--> audit "decided" -> Outcome(denied)                     `_end_without_run`
+      |--denied--> record "decided" -> Outcome(denied)                     `_end_without_run`
       |
     where a rule says so: check name, definition and arguments (`kind.check`), then ask a person (`approvals`)
       |
-    admit: wait for a slot           a rehearsal (dry_run) ends here: audit "decided" -> a stub
+    admit: wait for a slot           a rehearsal (dry_run) ends here: record "decided" -> a stub
       |
     claim among the machines of a cluster, if the request may have effects (`cluster_claims.py`)
-      |--ran before--> audit "decided" -> the stored Outcome
-    claim: audit "started" is written before anything runs              `_run_decided`
+      |--ran before--> record "decided" -> the stored Outcome
+    claim: record "started" is written before anything runs              `_run_decided`
       |
     run -> RawResult                 may still refuse: a program by its types (`type_check.py`); in `engines/`, a tool
       |                              by `servers/calls/call_checks.py` (listed, pinned, schema), a script tool by
       |                              `script_tools/inputs.py`, an SDK method by `sdk/service.py`; a process by
       |                              `confinement/sandbox/spec.py`. Removes secrets from streams
       |                              (`record/output/recording.py`)
-    redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
+    redact the other texts (only of the outermost request) -> record "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
 gate records the end. "decided" is written only for what does not run: the other decisions are in "started". The gate

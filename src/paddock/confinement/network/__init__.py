@@ -2,7 +2,7 @@
 
 A broker outside of the job's network carries out connect(2) on a copy of the job's socket; a socket keeps its network
 (`sandbox/child/socket_broker`). The listening socket was made by the shim (`loopback`), and came here by supervisor,
-`sandbox/process` and `gate/host_access`.
+`sandbox/process` (`Streams.on_proxy_socket`) and `gate/host_access` (`HostTurn.serve`).
 
     job                               Paddock
     HTTPS_PROXY=127.0.0.1:PORT  --->  proxy      accepts on the listening socket of the job; the first byte tells

@@ -11,8 +11,8 @@ _BUNDLE_VARIABLES = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"),
 )
-"""Each names a file with the only certificates that a client trusts. Which ones of Paddock's own environment servers
-inherit is another question: `policy.decisions.environment.TRUST`."""
+"""Each names a file with the only certificates that a client trusts. Which variables of Paddock's own environment
+reach servers is another question: `policy.decisions.environment.TRUST`."""
 _RETRIES = ("PIP_RETRIES", "UV_HTTP_RETRIES", "CARGO_NET_RETRY", "npm_config_fetch_retries")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 

@@ -63,7 +63,7 @@ async def open_tls(
         host.attempt.refusal = str(problem)
         await _send_alert(client, timer)
         return
-    assert connector.certificates is not None, "rules that look at requests come with an authority"
+    assert connector.certificates is not None, "rules that look at requests come with a certificate authority"
     plain = TlsStream(client, connector.certificates.make_context(authority.host))
     try:
         await plain.shake_hands()

@@ -68,7 +68,7 @@ class Streams:
     """The end of a pipe that takes the place of standard output, which is then neither kept nor limited. The caller
     closes it."""
     on_proxy_socket: OnProxySocket | None = None
-    """Receives, with the grant `hosts`, the socket at which the process connects to its proxy."""
+    """Receives, with the grant `hosts`, the listening socket of the proxy of this process."""
 
 
 class HostProxy(Protocol):

@@ -7,6 +7,7 @@ from paddock.engines.packages.interface import PackagesError
 from paddock.engines.packages.registries import DEFAULT
 from paddock.model.host_names import find_common_pattern, read_host
 from paddock.model.network import HTTP_PORT, HTTPS_PORT, HostGrant, NetworkRule
+from paddock.policy.decisions.network import ORIGINS_THAT_GRANT
 
 _DEFAULT_HOSTS = {"uv": ("pypi.org", "files.pythonhosted.org"), "npm": ("registry.npmjs.org",)}
 """Hosts of the registries that the installers have by default. PyPI keeps its files on a separate host."""
@@ -18,24 +19,24 @@ _ANYWHERE = ("0.0.0.0/0", "::/0")
 def grant_registries(installer: str, names: Iterable[str], rules: Sequence[NetworkRule]) -> HostGrant:
     """Return the hosts for an installation from the registries with these `names` (addresses without credentials).
 
-    The hosts that `rules` of the user or the system allow, or ask about, are added. Denials and questions of any file,
-    also of a workspace's, apply to all of these. Raises PackagesError for an address without a host.
+    The hosts that `rules` of the user or the system allow, or ask about, are added. Denials and questions of all sources
+    apply to all of these, also those of a workspace or a token. Raises PackagesError for an address without a host.
     """
     found: list[NetworkRule] = []
     for name in names:
         found += _list_rules(installer, name.partition("=")[2] if name.startswith("@") else name)
     # One file for all: files are judged separately, and the rules of the user need not name the registries.
-    granted = (rule for rule in rules if rule.effect != "deny" and rule.origin != "workspace")
+    granted = (rule for rule in rules if rule.effect != "deny" and rule.origin in ORIGINS_THAT_GRANT)
     found += [rule.replace(origin="") for rule in granted]
     found += _narrow_questions(rules, found)
     return HostGrant(rules=(*found, *(rule for rule in rules if rule.effect == "deny")))
 
 
 def _narrow_questions(rules: Sequence[NetworkRule], granted: Sequence[NetworkRule]) -> list[NetworkRule]:
-    """Return the questions of a workspace about hosts and ports that are granted. They add no others."""
+    """Return the questions of a workspace or a token about hosts and ports that are granted. They add no others."""
     found: list[NetworkRule] = []
     for rule in rules:
-        if rule.effect != "ask" or rule.origin != "workspace":
+        if rule.effect != "ask" or rule.origin in ORIGINS_THAT_GRANT:
             continue
         for each in granted:
             host = find_common_pattern(rule.host, each.host)

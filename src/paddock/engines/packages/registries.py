@@ -3,8 +3,8 @@
     uv    UV_* variables, uv.toml of user and system; where they name no index, pip's: PIP_* variables, pip.conf
     npm   npm_config_registry, .npmrc of user and system
 
-Addresses may contain credentials. Only `environment`, `npmrc` and `secrets` have them; everything else that leaves this
-module is without.
+Addresses may contain credentials. The installer gets them, by `make_environment` and `make_npmrc`, and redaction, by
+`secrets`. Nothing else may leave this module with them.
 """
 
 import configparser

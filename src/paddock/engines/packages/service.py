@@ -1,10 +1,11 @@
 """The one entrance: `Packages.provide` yields an environment with the packages of a program.
 
     remembered and undamaged -> in use
-    otherwise                -> resolve to a lock -> check every name -> the same lock is there? -> install -> in use
+    otherwise                -> resolve to a lockfile -> check every name -> the same lockfile is there?
+                             -> install -> in use
 
-The lock of an entry is shared while it is in use, so that no sweep removes it. Whoever makes an environment holds the
-lock of its requirements; others wait for it and then find it.
+The file lock of an entry is shared while it is in use, so that no sweep removes it. Whoever makes an environment holds
+the file lock of its requirements; others wait for it and then find it.
 """
 
 import asyncio

@@ -7,6 +7,7 @@ The output contains text of strangers: it is cut, and positions are clamped to t
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from paddock.model.invisible import spell_invisible
@@ -55,7 +56,7 @@ def read_findings(printed: str, source: str, *, in_session: bool = False) -> lis
     """
     found: list[Finding] = []
     for each, block in _split_errors(_ESCAPE_PATTERN.sub("", printed)):
-        chain = [line.strip() for line in block.partition("\n\n")[0].splitlines()]
+        chain = [line.strip() for line in takewhile(str.strip, block.split("\n"))]
         if _counts(each, chain, block, source, in_session=in_session):
             found.append(each._replace(message=_word_message(each, chain)))
     return found

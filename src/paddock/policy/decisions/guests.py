@@ -37,7 +37,7 @@ def judge_program_or_call(
 ) -> GuestTerms:
     """Return the terms of a program in V8, or of a call of a server's tool or an SDK method, whoever makes the call.
 
-    Its default limits are `profile`, which the settings call `group`. `servers` are the servers that a
+    Its default limits are `profile`; `group` is their key in the settings. `servers` are the servers that a
     program may call, if they differ from those of the grants.
     """
     limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}

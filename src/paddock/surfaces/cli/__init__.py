@@ -3,13 +3,14 @@
 Read in this order: `main` below, `prestart` (run and compute only), `root`, whose table names the file of each command,
 and a command such as `run`. It opens Paddock with `run_request.carry_out` or `opening.open_for_command`. Shared files:
 
-    in       options, program_options, server_options, variables, line_input, completions, opening, prestart
+    in       options, program_options, server_options, variables, line_input, opening, prestart
     run      run_request, signals, interrupts
     out      stream_output, streams, terminal, output_files, table, folding, help, failure
 
-Files of commands: run, exec, repl, compute, batch, tool, scripts, sequence, temporal, serve, sessions, tokens, servers,
-servers_tools, servers_login, install, completions, vault, webhook, policy, approve, config, doctor, runtimes, packages,
-output, audit, cluster, cluster_record. `clients` edits the configuration files of MCP clients.
+Files of commands, by name (but `script` is in `scripts`, and `completion` in `completions`): run, exec, repl, compute,
+batch, tool, scripts, sequence, temporal, serve, sessions, tokens, servers, servers_tools, servers_login, install,
+completions, vault, webhook, policy, approve, config, doctor, runtimes, packages, output, audit, cluster,
+cluster_record. `clients` edits the configuration files of MCP clients.
 """
 
 import gc

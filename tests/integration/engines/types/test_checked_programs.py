@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import BaseModel
 from tests.support.command import PADDOCK, run_command, run_paddock
 from tests.support.servers import make_entry, write_servers
 
@@ -20,6 +21,10 @@ return await servers.local.add({ a: first, bb: 2 });
 """
 
 
+class Sum(BaseModel):
+    sum: int
+
+
 @pytest.fixture
 def called():
     """The arguments of every call."""
@@ -31,9 +36,9 @@ def adding(opened, called):
     """An open Paddock with a function whose types are known."""
 
     @opened.tool
-    def add(a: int, b: int = 0) -> dict[str, int]:
+    def add(a: int, b: int = 0) -> Sum:
         called.append((a, b))
-        return {"sum": a + b}
+        return Sum(sum=a + b)
 
     return opened
 

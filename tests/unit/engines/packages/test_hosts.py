@@ -19,7 +19,7 @@ def test_without_rules_only_the_registry_is_granted():
     assert find_effects(places=places) == ["allow", "deny", "deny"]
 
 
-@pytest.mark.parametrize("origin", ["system", "user", "workspace"])
+@pytest.mark.parametrize("origin", ["system", "user", "workspace", "token"])
 @pytest.mark.parametrize(
     ("host", "effect"), [("registry.example", "ask"), ("*.example", "ask"), ("*.registry.example", "allow")]
 )
@@ -27,7 +27,7 @@ def test_a_question_of_any_file_holds_for_a_registry(origin, host, effect):
     assert find_effects(NetworkRule(host=host, effect="ask", origin=origin)) == [effect]
 
 
-@pytest.mark.parametrize("origin", ["system", "user", "workspace"])
+@pytest.mark.parametrize("origin", ["system", "user", "workspace", "token"])
 def test_a_denial_of_any_file_beats_a_question(origin):
     rules = [
         NetworkRule(host="registry.example", effect="ask", origin="user"),
@@ -37,8 +37,10 @@ def test_a_denial_of_any_file_beats_a_question(origin):
 
 
 @pytest.mark.parametrize("effect", ["allow", "ask"])
-@pytest.mark.parametrize(("origin", "added"), [("user", True), ("system", True), ("workspace", False)])
-def test_a_workspace_adds_neither_hosts_nor_ports(effect, origin, added):
+@pytest.mark.parametrize(
+    ("origin", "added"), [("user", True), ("system", True), ("workspace", False), ("token", False)]
+)
+def test_a_workspace_or_a_token_adds_neither_hosts_nor_ports(effect, origin, added):
     rules = [
         NetworkRule(host="files.example.com", effect=effect, origin=origin),
         NetworkRule(host="registry.example", effect=effect, ports=(22,), origin=origin),
@@ -47,8 +49,9 @@ def test_a_workspace_adds_neither_hosts_nor_ports(effect, origin, added):
     assert find_effects(*rules, places=places) == [effect if added else "deny"] * 2
 
 
-def test_a_question_of_a_workspace_does_not_widen_the_networks_of_a_host():
+@pytest.mark.parametrize("origin", ["workspace", "token"])
+def test_such_a_question_does_not_widen_the_networks_of_a_host(origin):
     allowed = NetworkRule(host="*.example.com", effect="allow", origin="user")
-    asked = NetworkRule(host="files.example.com", effect="ask", addresses=["10.0.0.0/8"], origin="workspace")
+    asked = NetworkRule(host="files.example.com", effect="ask", addresses=["10.0.0.0/8"], origin=origin)
     decision = decide_host(grant_registries("uv", [REGISTRY], [allowed, asked]), "files.example.com", 443)
     assert (decision.effect, decision.networks) == ("ask", ((),))

@@ -61,7 +61,7 @@ class JobCgroup:
         """Make the group `name`. Raises OSError."""
         self._path = f"{group}/{name}"
         os.mkdir(self._path)
-        self.procs_path = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        self.procs_file = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         """A process that writes `0` to it joins the group, with everything that it starts from then on."""
 
     def limit(self, *, memory_bytes: int, processes: int) -> None:
@@ -97,7 +97,7 @@ class JobCgroup:
 
     def remove(self) -> None:
         """Remove the group, whose processes must all have ended."""
-        os.close(self.procs_path)
+        os.close(self.procs_file)
         _remove_group(self._path)
 
 

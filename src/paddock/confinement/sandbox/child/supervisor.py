@@ -214,7 +214,7 @@ class Supervisor:
             self._leaf = JobCgroup(self._spec.group, os.urandom(8).hex())
         handles = {"ruleset": ruleset} if ruleset >= 0 else {}
         if self._leaf is not None:
-            handles["cgroup"] = self._leaf.procs_path
+            handles["cgroup"] = self._leaf.procs_file
         waits = self._shim is not None or root is not None
         if self._shim is None:  # as late as possible: memory written after a fork is copied
             self._shim = Shim(self._spec, root, None if waits else handles)
