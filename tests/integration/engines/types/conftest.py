@@ -2,11 +2,14 @@ import asyncio
 import os
 
 import pytest
+from tests.support.processes import PATIENCE_S
 from tests.support.type_compiler import install_compiler
 
 from paddock.confinement.sandbox import tiers
 from paddock.engines.programs import directories
+from paddock.engines.types import compiler as runs
 from paddock.engines.types.check import TypeChecker
+from paddock.gate import type_check
 
 
 @pytest.fixture(scope="session")
@@ -17,8 +20,12 @@ def compiler_root():
 
 @pytest.fixture
 def compiler(compiler_root, monkeypatch):
-    """Let Paddock find the pinned compiler."""
+    """Let Paddock find the pinned compiler, and wait for it however busy the machine is."""
     monkeypatch.setattr(directories, "list_search_directories", lambda _user: (compiler_root,))
+    limits = runs._LIMITS.replace(timeout_ms=600_000, cpu_ms=600_000)
+    monkeypatch.setattr(runs, "_LIMITS", limits)
+    monkeypatch.setattr(type_check, "_LISTING_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(type_check, "_LAST_WAIT_S", PATIENCE_S)
 
 
 @pytest.fixture
