@@ -1,5 +1,5 @@
 # The server, over HTTP: docs/docker.md says how to run it.
-FROM node:24-bookworm-slim AS build
+FROM node:24.18.0-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b1270fd37b7e9a7285cf83b6951452d AS build
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv \
@@ -18,7 +18,7 @@ RUN UV_PROJECT_ENVIRONMENT=/opt/paddock .venv/bin/uv sync --frozen --quiet --all
 
 # With Node.js and npx, for most servers of a `.mcp.json` are started with it.
 # Docker denies the namespaces that bubblewrap makes; gVisor has them, and no Landlock.
-FROM node:24-bookworm-slim
+FROM node:24.18.0-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b1270fd37b7e9a7285cf83b6951452d
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends bubblewrap ca-certificates python3 \

@@ -202,8 +202,8 @@ capability.
 
 ### What `landlock` leaves open
 
-Some risks are left. `paddock doctor`, and the outcome of each program, list those that hold on the machine. Only the
-tier `landlock` has these:
+Besides the differences in the table above, some risks are left. `paddock doctor`, and the outcome of each program, list
+those that hold on the machine. Only the tier `landlock` has these:
 
 @LANDLOCK@
 @OWNED@

@@ -32,7 +32,9 @@ PACKAGES_OF_TESTS = {
     "r-cran-irkernel": "/usr/lib/R/site-library/IRkernel",
     "python3-pip": "/usr/lib/python3/dist-packages/pip",
     "postgresql": "/usr/lib/postgresql",
+    "pgbouncer": "/usr/sbin/pgbouncer",
     "haproxy": "/usr/sbin/haproxy",
+    "nginx": "/usr/sbin/nginx",
     "prometheus": "/usr/bin/promtool",
 }
 """Packages of the distribution that tests use, and a path of each."""

@@ -21,6 +21,7 @@ EVENTS = {
     "connected": "a connection of a program or confined server to a host has ended, or was refused; `parent` is the "
     "program",
     "finished": "the request has ended, with this result",
+    "revoked": "a replica of [several machines](cluster.md) found that the entry of a token was removed or changed",
     "recovered": "the ledger dropped an incomplete record, left by a crash or a full disk",
     "repaired": "Paddock corrected the mode of one of its own files or directories",
     "archived": "the file of a day was moved to an archive by `paddock audit archive`",
@@ -79,6 +80,8 @@ FACTS = {
     "code": "the status as an error code of computations",
     "ms": "wall time in milliseconds",
     "queue_ms": "time that it waited for its turn, in milliseconds; missing below 1 ms",
+    "claim_sha256": "hash of the caller and the key that were claimed in a cluster",
+    "token_sha256": "of `revoked`: hash of the entry, which contains no token",
     "claim_ms": "time that it waited for its claim in a cluster, in milliseconds; missing below 1 ms",
     "cpu_ms": "processor time in milliseconds",
     "peak_bytes": "peak memory in bytes",

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
         AlreadyClaimed,
         ApprovalError,
         ArtifactError,
+        ArtifactStoreError,
         ArtifactTooLarge,
+        AskerEnded,
         ConfigurationError,
         EngineError,
         FlagError,
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
     from paddock.model.program import CapturedStream, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
     from paddock.model.sandbox import TierReport
-    from paddock.model.session import Result, SessionEnd, SessionInfo
+    from paddock.model.session import OpenSessions, Result, SessionEnd, SessionInfo
     from paddock.model.status import Status
     from paddock.model.tool import ToolEnd, ToolTerms
     from paddock.model.work_files import OutputFile
@@ -90,7 +92,9 @@ __all__ = [
     "ApprovalError",
     "ArtifactError",
     "ArtifactStore",
+    "ArtifactStoreError",
     "ArtifactTooLarge",
+    "AskerEnded",
     "AuditRecord",
     "AuditSink",
     "BlockingPaddock",
@@ -121,6 +125,7 @@ __all__ = [
     "LedgerUnusable",
     "LineRange",
     "NotASecret",
+    "OpenSessions",
     "Outcome",
     "OutcomeError",
     "OutputFile",
@@ -186,7 +191,9 @@ _MODULES = {
     "ApprovalError": "paddock.model.errors",
     "ArtifactError": "paddock.model.errors",
     "ArtifactStore": "paddock.record.output.backends",
+    "ArtifactStoreError": "paddock.model.errors",
     "ArtifactTooLarge": "paddock.model.errors",
+    "AskerEnded": "paddock.model.errors",
     "AuditRecord": "paddock.record.ledger.sink",
     "AuditSink": "paddock.record.ledger.sink",
     "BlockingPaddock": "paddock.surfaces.client.blocking",
@@ -217,6 +224,7 @@ _MODULES = {
     "LedgerUnusable": "paddock.model.errors",
     "LineRange": "paddock.model.artifact",
     "NotASecret": "paddock.model.errors",
+    "OpenSessions": "paddock.model.session",
     "Outcome": "paddock.model.outcome",
     "OutcomeError": "paddock.model.outcome",
     "OutputFile": "paddock.model.work_files",

@@ -294,8 +294,8 @@ def pass_on(app: App, settings: Settings, cluster: Cluster) -> App:
         if scope["type"] == "lifespan":
             await app(scope, receive, send)
         else:
-            known = {HOP_KEY: forwarding.accept_hop(scope), TENANT_KEY: None}
-            await forwarded({**scope, **known}, receive, send)
+            with forwarding.accept_hop(scope) as hop:
+                await forwarded({**scope, HOP_KEY: hop, TENANT_KEY: None}, receive, send)
 
     return answer
 

@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 import socket
+import time
 import zlib
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -15,11 +16,14 @@ from typing import IO
 
 import obstore
 import pytest
+from tests.support.bucket import Bucket
+from tests.support.late_proxy import LateProxy
 
 from paddock.model.artifact import Handle, RunFacts
 from paddock.model.errors import InvalidHandle, UnknownArtifact
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
+from paddock.record.output import artifacts as artifacts_module
 from paddock.record.output import backends
 from paddock.record.output.artifacts import Artifacts, SweepReport
 from paddock.record.output.backends import ObjectStoreBackend
@@ -359,3 +363,36 @@ def test_s42_a_bucket_that_never_answers_holds_nobody_up_for_long(monkeypatch: p
         recording.stdout(b"out")
         assert finished(recording) is None
         assert recording.refusal.startswith("output could not be kept: cannot write the artifact: ")
+
+
+def test_a_bucket_that_hangs_is_left_alone_for_a_while(
+    s3: Bucket, s3_environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "_RETRY_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr(artifacts_module, "_SLOW_S", 0.5)
+    monkeypatch.setattr(artifacts_module, "_PAUSE_S", 3600)
+    with LateProxy(s3.port) as late:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{late.port}")
+        monkeypatch.setenv("AWS_TIMEOUT", "1 s")
+        settings = ArtifactSettings(url=f"{s3_environment}/{secrets.token_hex(4)}")
+        artifacts = Artifacts(settings, Scanner(RedactionSettings()))
+
+        def try_to_store() -> str:
+            recording = artifacts.record()
+            recording.stdout(b"out")
+            handle = finished(recording)
+            return recording.refusal if handle is None else "stored"
+
+        assert try_to_store() == "stored"
+        late.swallowed = b"PUT "
+        hung, sent = try_to_store(), late.count("PUT ")
+        left_alone = try_to_store()
+        assert late.count("PUT ") == sent
+        artifacts._retry_at = time.monotonic()
+        late.swallowed = b""
+        assert [try_to_store(), try_to_store()] == ["stored", "stored"]
+    assert (hung, left_alone) == (
+        "output could not be kept: cannot write the artifact: the bucket of artifacts.url cannot be used (GenericError)",
+        "output could not be kept: cannot write the artifact: the store did not answer in time, and is tried again "
+        "within 3600 s",
+    )

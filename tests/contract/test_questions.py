@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.leases import hold_lease
+from tests.support.listening import open_listener
 from tests.support.postgres import Postgres
 
 from paddock.cluster.database import Database
+from paddock.cluster.listener import ANSWERS
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.questions import MAX_BODY_BYTES, SharedQuestions
@@ -63,10 +65,11 @@ def open_ends(request: pytest.FixtureRequest, tmp_path: Path) -> OpenEnds:
 
     @asynccontextmanager
     async def open_rows() -> AsyncGenerator[Ends]:
-        async with Database(url) as one, Database(url) as two:
+        async with Database(url) as one, Database(url) as two, open_listener(url) as listener:
             await migrate(one)
             hold_lease(url, "a", "boot")
-            asker = SharedQuestions(one, ClusterNode("a", "boot"), seals)
+            answers = listener.follow(ANSWERS)
+            asker = SharedQuestions(one, ClusterNode("a", "boot"), seals, answers=answers)
             yield Ends(asker.of_actor(ACTOR), SharedQuestions(two, None, seals).of_everybody())
 
     return open_rows

@@ -1,17 +1,24 @@
 """The manifests of deploy/k8s are valid, as far as that can be known without a cluster."""
 
+import hashlib
+import json
 import re
 import shutil
 import subprocess
+import textwrap
 
+import jsonschema_rs
 import pytest
 import yaml
+from tests.support.golden import WRITES
 from tests.support.manifests import (
     CORE_GROUPS,
     FOLDER,
     FOLDERS,
     PAGE,
+    ROOT,
     build,
+    build_monitoring,
     build_shipped,
     find,
     list_pods,
@@ -232,7 +239,8 @@ def test_the_overlay_of_the_page_builds_and_changes_what_it_says(kubernetes_tool
     documents = read_documents(built.read_text())
     assert {each["metadata"]["namespace"] for each in documents} == {"paddock"}
     pods = list(list_pods(documents))
-    assert {pod.container["image"] for pod in pods} == {"registry.example.com/paddock:1"}
+    [image] = {pod.container["image"] for pod in pods}
+    assert re.fullmatch(r"registry\.example\.com/paddock@sha256:[0-9a-f]{64}", image)
     server = next(pod for pod in pods if pod.owner["kind"] == "Deployment")
     base = find(read_documents(build_shipped(kubernetes_tools, "base")), "Deployment")
     names = [each["name"] for each in base["spec"]["template"]["spec"]["containers"][0]["env"]]
@@ -272,3 +280,78 @@ def test_a_runtime_class_is_all_that_an_overlay_adds(kubernetes_tools, folder, r
     assert "runtimeClassName" not in pod
     pod["runtimeClassName"] = runtime
     assert built == base
+
+
+SCHEMAS = ROOT / "tests" / "kubernetes" / "prometheus-operator.json"
+"""JSON Schemas of the resources of the Prometheus Operator; README.md beside it says where they come from."""
+
+
+def close_objects(schema):
+    """Return a schema with which an object has no other fields than those that are listed."""
+    if isinstance(schema, list):
+        return [close_objects(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: close_objects(each) for name, each in schema.items()}
+    return {"additionalProperties": False, **closed} if isinstance(schema.get("properties"), dict) else closed
+
+
+def find_operator_faults(document):
+    """Return what is wrong with a resource of the Prometheus Operator."""
+    schema = close_objects(json.loads(SCHEMAS.read_text())[document["kind"]])
+    errors = jsonschema_rs.validator_for(schema).iter_errors(document)
+    return [f"{'.'.join(map(str, each.instance_path))}: {each.message}" for each in errors]
+
+
+def test_the_schemas_of_the_operator_are_those_of_the_readme():
+    digest = hashlib.sha256(SCHEMAS.read_bytes()).hexdigest()
+    assert f"SHA-256 of `{SCHEMAS.name}`: `{digest}`" in SCHEMAS.with_name("README.md").read_text()
+
+
+def test_resources_of_the_operator_follow_its_definitions(kubernetes_tools, tmp_path):
+    documents = build_monitoring(kubernetes_tools, tmp_path)
+    custom = [each for each in documents if each["apiVersion"] not in CORE_GROUPS]
+    assert sorted(each["kind"] for each in custom) == ["PodMonitor", "PrometheusRule"]
+    for each in custom:
+        assert find_operator_faults(each) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "fault"),
+    [
+        (
+            "PodMonitor",
+            lambda spec: spec["podMetricsEndpoints"][0].update(intervall="30s"),
+            "spec.podMetricsEndpoints.0: Additional properties are not allowed ('intervall' was unexpected)",
+        ),
+        (
+            "PodMonitor",
+            lambda spec: spec["podMetricsEndpoints"][0].update(interval="half a minute"),
+            'spec.podMetricsEndpoints.0.interval: "half a minute" does not match ',
+        ),
+        ("PodMonitor", lambda spec: spec.pop("selector"), 'spec: "selector" is a required property'),
+        (
+            "PrometheusRule",
+            lambda spec: spec["groups"][0]["rules"][0].pop("expr"),
+            'spec.groups.0.rules.0: "expr" is a required property',
+        ),
+    ],
+)
+def test_a_fault_of_a_resource_of_the_operator_is_found(kubernetes_tools, tmp_path, kind, change, fault):
+    document = find(build_monitoring(kubernetes_tools, tmp_path), kind)
+    change(document["spec"])
+    [found] = find_operator_faults(document)
+    assert found.startswith(fault)
+
+
+def test_the_rules_of_the_operator_are_those_of_prometheus():
+    """`GOLDEN_FILES=write` writes them again."""
+    file = FOLDER / "components" / "monitoring" / "rules.yaml"
+    alerts = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text()
+    head, _, rules = file.read_text().partition("spec:\n")
+    _, _, groups = alerts.partition("\n")  # after the comment
+    expected = textwrap.indent(groups, "  ")
+    if WRITES:
+        file.write_text(f"{head}spec:\n{expected}")
+    else:
+        assert rules.splitlines() == expected.splitlines()

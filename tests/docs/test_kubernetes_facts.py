@@ -14,6 +14,7 @@ from tests.support.manifests import (
     PAGE,
     POD_FACTS,
     ROOT,
+    build_monitoring,
     build_shipped,
     find,
     list_peers,
@@ -29,7 +30,7 @@ from paddock.surfaces.cli.root import command as paddock_command
 from paddock.surfaces.http_api import service
 from paddock.surfaces.http_api.app import ROUTERS
 from paddock.surfaces.http_api.openapi import build_document
-from paddock.surfaces.http_api.service_routes import OPEN_PATHS
+from paddock.surfaces.http_api.service_routes import METRICS_PATH, OPEN_PATHS
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PORT = 8700
@@ -108,7 +109,8 @@ def test_settings_of_the_base_load_and_say_what_they_seem_to(kubernetes_tools, t
         f"http://{POD_FACTS['status.podIP']}:{PORT}",
     )
     assert settings.cluster.url == (
-        "postgresql://paddock@postgresql/paddock?sslmode=verify-full&sslrootcert=/secrets/database/ca.crt"
+        "postgresql://paddock@postgresql/paddock?service=paddock&sslmode=verify-full"
+        "&sslrootcert=/secrets/database/ca.crt"
     )
     assert settings.artifacts.url == "s3://paddock/artifacts"
     assert (settings.mcp.shutdown_grace_ms, settings.telemetry.metrics) == (30_000, True)
@@ -139,8 +141,9 @@ def test_a_pod_needs_no_variables_of_services(pods, tmp_path):
         load(tmp_path, environment={"PADDOCK_PORT": "tcp://10.0.0.1:8700"})
 
 
-def test_variables_for_paddock_are_settings_or_its_token(pods, tmp_path):
+def test_variables_for_paddock_are_settings_and_no_secret(pods, tmp_path):
     for pod in pods:
+        assert [each["name"] for each in pod.container.get("env", []) if "secretKeyRef" in str(each)] == []
         own = {name: value for name, value in pod.variables.items() if name.startswith("PADDOCK_")}
         load(tmp_path, environment=own, system=tmp_path / FILE_NAME)
         assert all("$(" not in value for value in pod.variables.values())
@@ -154,7 +157,8 @@ def test_settings_and_tokens_are_where_paddock_reads_them(server, monkeypatch):
         volume, mount, inside = find_source(server, user_file())
         assert volume["secret"]["optional"] is True
         assert (volume["secret"]["secretName"], str(inside)) == ("paddock-tokens", FILE_NAME)
-    assert server.variables[TOKEN_VARIABLE] == "paddock-owner/token"
+    assert TOKEN_VARIABLE not in server.variables
+    assert read_key(server, parse(server.arguments)[1]["token_file"]) == "paddock-owner/token"
 
 
 def test_files_that_settings_name_are_mounted(kubernetes_tools, tmp_path, monkeypatch):
@@ -172,7 +176,10 @@ def test_files_that_settings_name_are_mounted(kubernetes_tools, tmp_path, monkey
     for path, key in expected.items():
         assert read_key(server, path) == key
     assert read_key(migrate, root) == expected[root]
-    assert server.variables["PGPASSWORD"] == migrate.variables["PGPASSWORD"] == "paddock-database/password"
+    for pod in (server, migrate):
+        assert read_key(pod, Path(pod.variables["PGSERVICEFILE"])) == "paddock-database/service.conf"
+    assert cluster.url.partition("?service=")[2].partition("&")[0] == "paddock"
+    assert "printf '[paddock]\\npassword=%s\\n'" in PAGE
 
 
 def read_key(pod, path):
@@ -195,7 +202,7 @@ def test_everything_that_is_mounted_exists(documents, pods):
         assert account is None or find(documents, "ServiceAccount", account)
 
 
-def test_the_page_makes_every_secret_and_no_other(kubernetes_tools):
+def test_the_page_makes_every_secret_and_no_other(kubernetes_tools, tmp_path):
     needed = set()
     for folder in FOLDERS:
         for pod in list_pods(read_documents(build_shipped(kubernetes_tools, folder))):
@@ -208,6 +215,11 @@ def test_the_page_makes_every_secret_and_no_other(kubernetes_tools):
             }
             needed |= {(each["secretRef"]["name"], "") for each in pod.container.get("envFrom", [])}
     needed.discard((POD_FACTS["metadata.name"],))
+    credentials = find(build_monitoring(kubernetes_tools, tmp_path), "PodMonitor")["spec"][
+        "podMetricsEndpoints"
+    ]
+    named = ["{name}/{key}".format_map(each["authorization"]["credentials"]) for each in credentials]
+    needed |= {tuple(each.split("/")) for each in named}
     made = set()
     for name, rest in re.findall(r"kubectl create secret generic (\S+)((?:\s+\\\n|\s+--from-\S+)+)", PAGE):
         made |= {(name, key) for key in re.findall(r"--from-file=([\w.]+)", rest)}
@@ -223,12 +235,12 @@ def test_commands_are_those_of_the_command_line(kubernetes_tools):
     assert parse(migrate.arguments)[0] == "migrate"
     name, given = parse(server.arguments)
     assert (name, given["address"], given["behind_proxy"]) == ("http", f"0.0.0.0:{PORT}", True)
-    assert given["hosts"] == ("paddock.example.com", "paddock")
+    assert given["hosts"] == ("paddock.example.com", "paddock", POD_FACTS["status.podIP"])
     assert given["hosts"][1] == find(documents, "Service")["metadata"]["name"]
     for line in re.findall(
         r"-- paddock (.+)$|`paddock (serve token new|cluster migrate)`", PAGE, re.MULTILINE
     ):
-        words = "".join(line).split()
+        words = re.split(r" [\\|]", "".join(line))[0].split()
         assert parse([*words, "alice"] if words[-1] == "new" else words)
 
 
@@ -326,6 +338,58 @@ def test_programs_fit_into_a_pod(folder, kubernetes_tools, tmp_path, monkeypatch
     assert paddocks * max(programs, guests) < int(limits["memory"].removesuffix("Gi")) * GIB
 
 
+def read_size(text):
+    """Return a quantity of Kubernetes in MiB."""
+    return int(text[:-2]) * {"Mi": 1, "Gi": 1024}[text[-2:]]
+
+
+def test_a_pod_may_use_less_disk_than_its_volumes_alone_would_need(pods):
+    for pod in pods:
+        resources = pod.container["resources"]
+        wanted, most = (read_size(resources[name]["ephemeral-storage"]) for name in ("requests", "limits"))
+        volumes = [each["emptyDir"] for each in pod.spec.get("volumes", []) if "emptyDir" in each]
+        assert wanted <= most
+        assert sum(read_size(each["sizeLimit"]) for each in volumes) < most
+
+
+def test_replicas_are_spread_over_zones_and_nodes(kubernetes_tools):
+    documents = read_documents(build_shipped(kubernetes_tools, "base"))
+    [pod] = [pod for pod in list_pods(documents) if pod.owner["kind"] == "Deployment"]
+    found = pod.spec["topologySpreadConstraints"]
+    assert [(each["topologyKey"], each["maxSkew"], each["whenUnsatisfiable"]) for each in found] == [
+        ("topology.kubernetes.io/zone", 1, "ScheduleAnyway"),
+        ("kubernetes.io/hostname", 1, "ScheduleAnyway"),
+    ]
+    assert all(selects(each["labelSelector"], pod.metadata["labels"]) for each in found)
+
+
+def test_the_migration_can_be_applied_before_the_replicas(kubernetes_tools):
+    [selector] = {*re.findall(r"^kubectl apply -k \. --selector '(.+)'$", PAGE, re.MULTILINE)}
+    label, _, value = selector.partition("!=")
+    documents = read_documents(build_shipped(kubernetes_tools, "base"))
+    first = [each for each in documents if each["metadata"].get("labels", {}).get(label) != value]
+    kinds = {each["kind"] for each in documents} - {each["kind"] for each in first}
+    assert kinds == {"Deployment", "Service"}
+    [migrate] = list_pods(first)
+    assert parse(migrate.arguments)[0] == "migrate"
+    named = {each["configMap"]["name"] for each in migrate.spec["volumes"] if "configMap" in each}
+    assert named == {each["metadata"]["name"] for each in first if each["kind"] == "ConfigMap"}
+    assert find(first, "ServiceAccount", migrate.spec["serviceAccountName"])
+    steps = re.findall(r"^kubectl (apply -k \.|wait|rollout)(?= |$)", PAGE, re.MULTILINE)
+    assert steps == ["apply -k .", "wait", "apply -k .", "rollout"] * 2
+
+
+def test_prometheus_finds_the_replicas_under_the_job_of_the_rules(kubernetes_tools, tmp_path):
+    documents = build_monitoring(kubernetes_tools, tmp_path)
+    [pod] = [pod for pod in list_pods(documents) if pod.owner["kind"] == "Deployment"]
+    monitor = find(documents, "PodMonitor")
+    assert selects(monitor["spec"]["selector"], pod.metadata["labels"])
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == (pod.container["ports"][0]["name"], METRICS_PATH)
+    jobs = set(re.findall(r'job="(\w+)"', str(find(documents, "PrometheusRule"))))
+    assert jobs == {pod.metadata["labels"][monitor["spec"]["jobLabel"]]}
+
+
 def test_selectors_select_the_pods_of_the_base(kubernetes_tools):
     documents = read_documents(build_shipped(kubernetes_tools, "base"))
     [server, migrate] = sorted(list_pods(documents), key=lambda pod: pod.owner["kind"])
@@ -354,7 +418,7 @@ def test_pods_of_the_base_reach_only_what_a_policy_names(kubernetes_tools):
     database = "app.kubernetes.io/name=postgresql:5432"
     expected = {
         "server": (
-            {"paddock-clients=allowed:http", server},
+            {"paddock-clients=allowed:http", "paddock-metrics=allowed:http", server},
             {dns, server, database, "192.0.2.10/32:443", "192.0.2.20/32:443"},
         ),
         "migrate": (set(), {dns, database}),

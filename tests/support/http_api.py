@@ -30,6 +30,8 @@ class ApiPlace:
         self.workspace.mkdir()
         self.home = root / "home"
         self.home.mkdir()
+        self.inside: tuple[str, ...] = ()
+        """Command that starts the server, for example in a namespace; its arguments are those of the server."""
         self.environment = make_environment(
             self.home,
             PADDOCK_SERVERS_SEMANTIC_SEARCH="off",
@@ -57,10 +59,12 @@ class ApiPlace:
         return json.loads(done.stdout)
 
     @contextmanager
-    def serve(self, *flags: str, address: str = "127.0.0.1:0") -> Iterator["ApiServer"]:
-        """Start the server."""
+    def serve(
+        self, *flags: str, address: str = "127.0.0.1:0", command: str = PADDOCK
+    ) -> Iterator["ApiServer"]:
+        """Start the server; `command` is Paddock, perhaps of another version."""
         process = subprocess.Popen(
-            [PADDOCK, "serve", "http", "--http", address, *flags],
+            [*self.inside, command, "serve", "http", "--http", address, *flags],
             cwd=self.workspace,
             env={**self.environment, "PADDOCK_TOKEN": TOKEN},
             stdin=subprocess.DEVNULL,

@@ -1,6 +1,7 @@
 """The manifests of deploy/k8s, built by kustomize and read as values."""
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -80,6 +81,17 @@ def build(tools: Path, folder: Path) -> str:
 def build_shipped(tools: Path, folder: str) -> str:
     """Return what `kubectl kustomize` prints for a directory of deploy/k8s. Each is built once."""
     return build(tools, FOLDER / folder)
+
+
+def build_monitoring(tools: Path, folder: Path) -> list[Document]:
+    """Return the documents of the base with the component for monitoring; `folder` is an empty directory for them."""
+    shutil.copytree(FOLDER, folder / "k8s")
+    own = folder / "own"
+    own.mkdir()
+    [component] = re.findall(r"^components:\n  - \.\./deploy/k8s/(.+)$", PAGE, re.MULTILINE)
+    text = f"resources:\n  - ../k8s/base\ncomponents:\n  - ../k8s/{component}\n"
+    (own / "kustomization.yaml").write_text(text)
+    return read_documents(build(tools, own))
 
 
 def read_documents(text: str) -> list[Document]:

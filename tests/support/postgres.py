@@ -1,4 +1,4 @@
-"""A PostgreSQL of a test's own, and HAProxy before several servers."""
+"""A PostgreSQL of a test's own, PgBouncer before it, and HAProxy before several servers."""
 
 import os
 import pwd
@@ -26,16 +26,20 @@ def find_free_port() -> int:
 class Postgres:
     """A database server on loopback, with its files in a directory of its own.
 
-    It can be killed and started again.
+    It can be killed and started again. With `tls`, a file with a certificate and its key, it accepts nothing else.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: Path | None = None, *, archives: bool = False) -> None:
+        """`archives` keeps its log (WAL), so that `recover` can go back to a named moment after `back_up`."""
         [found] = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
         self._programs = found
         # PostgreSQL does not run as root.
         self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
         self._root = Path(tempfile.mkdtemp(prefix="paddock-pg-"))
+        self._archives = archives
         self.port = find_free_port()
+        self._tls = tls
+        self._pooler = PgBouncer(self.port) if os.environ.get("TEST_CLUSTER_POOLER") else None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -44,8 +48,9 @@ class Postgres:
         return self.find_url("postgres")
 
     def find_url(self, database: str) -> str:
-        """Return the address of a database."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+        """Return the address of a database, through the pooler if all tests use one."""
+        port = self._pooler.port if self._pooler else self.port
+        return f"postgresql://postgres@127.0.0.1:{port}/{database}"
 
     def __enter__(self) -> Self:
         if self._user is not None:
@@ -58,14 +63,31 @@ class Postgres:
             "--no-sync",
             str(self._root / "data"),
         )
+        if self._tls is not None:
+            self._require_tls(self._tls)
         self.start()
+        if self._pooler is not None:
+            self._pooler.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._pooler is not None:
+            self._pooler.__exit__(kind, error, trace)
         self.kill()
         shutil.rmtree(self._root, ignore_errors=True)
+
+    def _require_tls(self, file: Path) -> None:
+        data = self._root / "data"
+        own = data / "server.pem"
+        shutil.copy(file, own)
+        own.chmod(0o600)
+        if self._user is not None:
+            shutil.chown(own, self._user)
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write("ssl = on\nssl_cert_file = 'server.pem'\nssl_key_file = 'server.pem'\n")
+        (data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
 
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
@@ -75,6 +97,18 @@ class Postgres:
             *("-D", str(self._root / "data"), "-p", str(self.port), "-c", "listen_addresses=127.0.0.1"),
             *("-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "shared_buffers=32MB"),
         ]
+        if self._archives:
+            (self._root / "log").mkdir(exist_ok=True)
+            shutil.chown(self._root / "log", self._user or os.geteuid())
+            keep = f"archive_command=cp %p {self._root}/log/%f"
+            command += [
+                "-c",
+                "archive_mode=on",
+                "-c",
+                keep,
+                "-c",
+                f"restore_command=cp {self._root}/log/%f %p",
+            ]
         self._process = subprocess.Popen(
             command,
             user=self._user,
@@ -106,10 +140,71 @@ class Postgres:
         """Be a standby from the next start on, which answers, and changes nothing."""
         (self._root / "data" / "standby.signal").touch()
 
+    def dump(self, database: str) -> None:
+        """Back a database up with pg_dump."""
+        self._run("pg_dump", *self._place(), "-Fc", "-f", str(self._root / f"{database}.dump"), database)
+
+    def restore(self, database: str) -> None:
+        """Replace a database by its backup."""
+        self._run("dropdb", *self._place(), "--force", database)
+        self._run("createdb", *self._place(), database)
+        self._run(
+            "pg_restore",
+            *self._place(),
+            "--single-transaction",
+            "-d",
+            database,
+            str(self._root / f"{database}.dump"),
+        )
+
+    def back_up(self) -> None:
+        """Copy the files of the server, as the beginning for `recover`."""
+        self._run("pg_basebackup", *self._place(), "-D", str(self._root / "base"), "-c", "fast", "-X", "none")
+
+    def recover(self, moment: str) -> None:
+        """Go back to a moment after `back_up` that `pg_create_restore_point` has named."""
+        self.query("select pg_switch_wal()")
+        while self.query(
+            "select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver"
+        ) != ["t"]:
+            pass
+        self.kill()
+        (self._root / "data").rename(self._root / "lost")
+        shutil.copytree(self._root / "base", self._root / "data", copy_function=shutil.copy)
+        (self._root / "data").chmod(0o700)
+        with (self._root / "data/postgresql.auto.conf").open("a") as file:
+            file.write(f"recovery_target_name = '{moment}'\nrecovery_target_action = 'promote'\n")
+        (self._root / "data/recovery.signal").touch()
+        for path in [self._root / "data", *(self._root / "data").rglob("*")]:
+            shutil.chown(path, self._user or os.geteuid())
+        self.start()
+        while self.query("select pg_is_in_recovery()") != ["f"]:
+            pass
+
+    def _place(self) -> tuple[str, ...]:
+        return ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres")
+
     def make_database(self, name: str) -> str:
         """Make an empty database and return its address."""
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)
         return self.find_url(name)
+
+    def demand_password(self, user: str, password: str, *, owns: str) -> None:
+        """Make a user who needs a password, and who owns a database."""
+        self.query(f"create role {user} login password '{password}'")
+        self.query(f"alter database {owns} owner to {user}")
+        access = self._root / "data" / "pg_hba.conf"
+        access.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{access.read_text()}")
+        self.query("select pg_reload_conf()")
+        # The next connections may still get the old rules.
+        while "no password supplied" not in self._connect_without_password(user, owns):
+            pass
+
+    def _connect_without_password(self, user: str, database: str) -> str:
+        """Return what psql reports on standard error."""
+        url = self.find_url(database).replace("postgres@", f"{user}@")
+        command = [str(self._programs / "psql"), "--no-password", "-c", "select 1", url]
+        return subprocess.run(command, cwd="/", capture_output=True, text=True, check=False).stderr
 
     def query(self, statement: str, database: str = "postgres") -> list[str]:
         """Return the lines that psql prints for a statement."""
@@ -148,6 +243,61 @@ class Postgres:
         done = subprocess.run(command, user=self._user, cwd="/", capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+class PgBouncer:
+    """PgBouncer on loopback, which shares a few connections to a database server between transactions."""
+
+    def __init__(self, port: int, *, connections: int = 5) -> None:
+        """Pass on to a server at a port of loopback, with at most so many `connections` to each database."""
+        self.port = find_free_port()
+        self._root = Path(tempfile.mkdtemp(prefix="paddock-pgbouncer-"))
+        # As it refuses to run as root, it runs as the user of PostgreSQL.
+        self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
+        self._root.chmod(0o755)
+        users = self._root / "users"
+        users.write_text("".join(f'"{name}" ""\n' for name in ("postgres", "guest", "stranger")))
+        self._file = self._root / "pgbouncer.ini"
+        self._file.write_text(
+            f"""\
+[databases]
+* = host=127.0.0.1 port={port}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {self.port}
+unix_socket_dir =
+auth_type = trust
+auth_file = {users}
+pool_mode = transaction
+default_pool_size = {connections}
+max_client_conn = 1000
+server_login_retry = 0.1
+"""
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def find_url(self, database: str) -> str:
+        """Return the address of a database behind it."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", "/usr/sbin/pgbouncer", "--quiet", str(self._file)],
+            user=self._user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _await_port(self.port, self._process)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._root, ignore_errors=True)
 
 
 class HaProxy:
@@ -204,11 +354,7 @@ backend replicas
             str(self._root / "haproxy.cfg"),
         ]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE_S
-        while not self._accepts():
-            assert self._process.poll() is None, "HAProxy ended"
-            assert time.monotonic() < deadline, "HAProxy does not start"
-            time.sleep(0.05)
+        _await_port(self.port, self._process)
         return self
 
     def __exit__(
@@ -219,9 +365,16 @@ backend replicas
         self._process.wait()
         shutil.rmtree(self._root, ignore_errors=True)
 
-    def _accepts(self) -> bool:
+
+def _await_port(port: int, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a server accepts connections at a port of loopback."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
         try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
-            return False
-        return True
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < deadline, "the server does not start"
+            time.sleep(0.05)
+        else:
+            return

@@ -21,16 +21,16 @@ SOURCE = str(Path(paddock.__file__).parents[1])
 SCENARIOS = ROOT / "tests" / "integration" / "surfaces" / "client_ray" / "scenarios.py"
 
 
-def install_ray() -> Path:
+def install_ray(group: str = "ray") -> Path:
     """Install Ray beside the dependencies of Paddock, once, below the user's cache directory; return its Python.
 
-    The versions are those of uv.lock. Several processes may ask at the same time.
+    The versions are those of a group in uv.lock. Several processes may ask at the same time.
     """
     beside = Path(sys.executable).with_name("uv")
     uv = str(beside) if beside.exists() else shutil.which("uv") or "uv"
     own = getattr(sys, "_base_executable", sys.executable)
     locked = ["--quiet", "--frozen", "--project", str(ROOT), "--python", own]
-    locked += ["--no-default-groups", "--group", "ray", "--extra", "ray"]
+    locked += ["--no-default-groups", "--group", group, "--extra", "ray"]
     wanted = subprocess.run([uv, "export", *locked, "--no-emit-project"], stdout=subprocess.PIPE, check=True)
     digest = hashlib.sha256(wanted.stdout + sys.version.encode()).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -72,7 +72,7 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster(folder: Path, path: str) -> Iterator[Cluster]:
+def open_cluster(folder: Path, path: str, *, dashboard: bool = False) -> Iterator[Cluster]:
     """Start a cluster, whose nodes keep what is their own below a directory; end all of its processes."""
     own = {name: str(folder / name) for name in OWN_PLACES}
     environment = {
@@ -82,7 +82,8 @@ def open_cluster(folder: Path, path: str) -> Iterator[Cluster]:
         "PYTHONPATH": SOURCE,
         "PADDOCK_RUNTIMES_TIMEOUT_MS": "120000",
     }
-    command = [*CONTAINED, "--net", str(install_ray()), str(SCENARIOS), str(folder)]
+    python = install_ray("ray-dashboard" if dashboard else "ray")
+    command = [*CONTAINED, "--net", str(python), str(SCENARIOS), str(folder), *["dashboard"] * dashboard]
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(

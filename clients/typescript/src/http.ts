@@ -39,6 +39,11 @@ export class TryAgain extends Error {
   ) {
     super(error.message);
   }
+
+  /** Whether the request may have started, which no later attempt makes untrue. */
+  get unknown(): boolean {
+    return this.error.type === "outcome-unknown";
+  }
 }
 
 export interface RequestOptions {
@@ -121,14 +126,16 @@ export class Connection {
 /** Return what an attempt returns; make further ones after TryAgain if a second one is safe. */
 export async function repeat<T>(attempt: () => Promise<T>, safe: boolean, signal?: AbortSignal): Promise<T> {
   let reached = false;
+  let unknown: PaddockError | null = null;
   for (let number = 0; ; number++) {
     try {
       return await attempt();
     } catch (error) {
       if (!(error instanceof TryAgain)) throw error;
       reached ||= error.reached;
+      if (error.unknown) unknown = error.error;
       const waitMs = error.afterMs ?? FIRST_WAIT_MS * 2 ** number;
-      if (!safe || !reached || number === MAX_ATTEMPTS - 1 || waitMs > MAX_WAIT_MS) throw error.error;
+      if (!safe || !reached || number === MAX_ATTEMPTS - 1 || waitMs > MAX_WAIT_MS) throw unknown ?? error.error;
       await new Promise((resolve) => setTimeout(resolve, waitMs * (1 + Math.random() / 4)));
       signal?.throwIfAborted();
     }

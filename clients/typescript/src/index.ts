@@ -37,6 +37,9 @@ export type ExecutionEvent =
   | { name: "question"; data: Question }
   | { name: "dropped"; data: { events: number } };
 
+/** The open sessions of a caller; `partial` names the replicas of the server that did not answer. */
+export type OpenSessions = SessionInfo[] & { partial: string[] };
+
 export interface ExecutionOptions {
   /** Called with each event of the execution. An exception ends the execution. */
   onEvent?: (event: ExecutionEvent) => void;
@@ -72,8 +75,11 @@ export class Paddock {
   }
 
   /** Return the open sessions of this caller, the oldest first. */
-  async sessions(): Promise<SessionInfo[]> {
-    return listOf(await fetchJson(this.#connection, "GET", "/v1/sessions"), "sessions") as SessionInfo[];
+  async sessions(): Promise<OpenSessions> {
+    const answer = await fetchJson(this.#connection, "GET", "/v1/sessions");
+    const sessions = listOf(answer, "sessions") as SessionInfo[];
+    const partial = isObject(answer) && "partial" in answer ? listOf(answer, "partial") : [];
+    return Object.assign(sessions, { partial: partial.map(String) });
   }
 
   /** Return a stored file or stored output, by the handle in an outcome. */

@@ -13,7 +13,9 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`, and a problem once the server ends, or another one has its name in the cluster.
+         * @description Return `ok`; a problem if the server ends, or may not run anything: for its name, its clock or its record.
+         *
+         *     In safe mode it returns the reason: the server still takes requests without effects.
          */
         get: operations["check_health"];
         put?: never;
@@ -73,7 +75,9 @@ export interface paths {
         };
         /**
          * Check that the server takes requests
-         * @description Return `ok`, and a problem once the server ends, or another one has its name in the cluster.
+         * @description Return `ok`; a problem if the server ends, or may not run anything: for its name, its clock or its record.
+         *
+         *     In safe mode it returns the reason: the server still takes requests without effects.
          */
         get: operations["check_readyz"];
         put?: never;
@@ -196,6 +200,8 @@ export interface paths {
         /**
          * Answer a question
          * @description Answer a question of another caller. The first answer counts; the record has the name of this caller.
+         *
+         *     With several replicas, the answer comes when the one that asked has taken it.
          */
         post: operations["answer_v1_approvals__id__post"];
         delete?: never;
@@ -931,6 +937,8 @@ export interface components {
         ExecutionList: {
             /** Executions */
             executions: components["schemas"]["ExecutionSummary"][];
+            /** Partial */
+            partial: string[];
         };
         /**
          * ExecutionState
@@ -2059,6 +2067,8 @@ export interface components {
          * @description The open sessions of a caller.
          */
         SessionList: {
+            /** Partial */
+            partial: string[];
             /** Sessions */
             sessions: components["schemas"]["SessionInfo"][];
         };
@@ -2915,6 +2925,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `execution-lost`: The server that ran it has ended. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description `body-too-large`: The body is too large. */
             413: {
                 headers: {
@@ -3310,6 +3329,15 @@ export interface operations {
             };
             /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `outcome-unknown`: Whether it was done is not known; ask again. */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3862,6 +3890,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `outcome-unknown`: Whether it was done is not known; ask again. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
         };
     };
     show_session_v1_sessions__id__get: {
@@ -4229,6 +4266,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `outcome-unknown`: Whether it was done is not known; ask again. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
         };
     };
     list_files_v1_sessions__id__files_get: {
@@ -4556,6 +4602,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description `outcome-unknown`: Whether it was done is not known; ask again. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
         };
     };
     remove_file_v1_sessions__id__files__path__delete: {
@@ -4755,6 +4810,15 @@ export interface operations {
             };
             /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `outcome-unknown`: Whether it was done is not known; ask again. */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

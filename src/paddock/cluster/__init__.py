@@ -2,8 +2,11 @@
 
 Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
 
+    a restored database   generation: noticed in each renewal, entered from the ledgers -> restore: accepted
     who is alive          node, lease -> replicas, which finds the one of a mark; hops: proofs of
-                          passed-on requests; peers: `replicas` and `hops` together
+                          passed-on requests; peers: `replicas` and `hops` together; clock: is this one right
+    what has changed      listener: the connection of the lease, which hears announcements; cleaner: what is over
+    which versions run    migrate: tables expand -> contract, once no older replica is alive
     what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
     what all share        kept (pins, definitions, schedules), json_row, questions, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket

@@ -8,18 +8,18 @@ import select
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 from paddock.model.texts import install_command
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     from psycopg import AsyncConnection, BaseConnection
 
-MAX_CONNECTIONS = 8
-"""Maximum number of connections of one process."""
+MAX_CONNECTIONS = 2
+"""Maximum number of connections of one process, beside that of its lease."""
 CONNECT_S = 5.0
 """Maximum time until a connection is there, in seconds."""
 STATEMENT_S: Final = 5.0
@@ -34,11 +34,17 @@ _PLACE = re.compile(
     r"""connection to server .*? failed: |connection failed: |FATAL: +| (?:"[^"]*"|'[^']*')"""
 )
 """What texts of libpq say about the address, the user and the name of the database."""
+_UNVERIFIED: Final = "Set sslrootcert in cluster.url to the certificate of its authority."
 _REMEDIES: Final = (
     ("password", "Set the variable PGPASSWORD, or PGPASSFILE to a file with the password."),
+    ("does not match host name", "Use a name in cluster.url that the certificate of the database has."),
+    ("certificate", _UNVERIFIED),
+    ("SSL error", _UNVERIFIED),
+    ("does not support SSL", "Turn TLS on in the database: ssl = on, with a certificate."),
+    ("no encryption", "Add sslmode=verify-full to cluster.url."),
     ("does not exist", "Create it, or correct cluster.url."),
-    ("certificate", "Set sslrootcert in cluster.url to the certificate of its authority."),
 )
+"""Parts of texts of libpq, the special ones first, and what to do about them."""
 _REMEDY = "Check that it runs and can be reached."
 """What to do about any other failure."""
 
@@ -49,6 +55,16 @@ def explain_missing_extra() -> ConfigurationError:
         "cluster.url is set, and the packages that it needs are not installed; "
         f"run: {install_command('cluster')}"
     )
+
+
+class Statements(Protocol):
+    """Runs single statements: a pool of connections, or one connection."""
+
+    async def fetch(
+        self, query: str, values: tuple[object, ...] = (), *, timeout_s: float = MAX_STATEMENT_S
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows of one statement, which is committed. Raises StoreUnavailable, also after `timeout_s`."""
+        ...
 
 
 class Database:
@@ -127,7 +143,7 @@ class Database:
                 # https://github.com/python/cpython/issues/86296
                 if _count_cancellations() > cancelled:
                     raise asyncio.CancelledError
-                with _break_off_after(connection, timeout_s):
+                with break_off_after(connection, timeout_s):
                     try:
                         yield connection
                     except standby:
@@ -151,31 +167,6 @@ class Database:
             if snapshot:
                 await connection.execute("set transaction isolation level repeatable read, read only")
             yield connection
-
-    @asynccontextmanager
-    async def listen(self, channel: str) -> "AsyncGenerator[Callable[[float], Awaitable[None]]]":
-        """Yield a function that waits for a notification on a channel, up to some seconds.
-
-        It has a separate connection. Through a pooler that shares connections between transactions, such as PgBouncer
-        by default, no notification arrives. Raises StoreUnavailable, also for errors in the block.
-        """
-        import psycopg
-        from psycopg import sql
-
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                connection = await psycopg.AsyncConnection.connect(self._url, **self._given)
-            async with connection:
-                with _break_off_after(connection, CONNECT_S):
-                    await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-
-                async def wait(seconds: float) -> None:
-                    async for _ in connection.notifies(timeout=seconds, stop_after=1):
-                        pass
-
-                yield wait
-        except (psycopg.Error, TimeoutError) as error:
-            raise StoreUnavailable(describe_failure(error)) from None
 
     async def fetch(
         self, query: str, values: tuple[object, ...] = (), *, timeout_s: float = MAX_STATEMENT_S
@@ -201,7 +192,7 @@ async def _check_idle(connection: "AsyncConnection[tuple[Any, ...]]") -> None:
 
 
 @contextmanager
-def _break_off_after(
+def break_off_after(
     connection: "AsyncConnection[tuple[Any, ...]]", timeout_s: float | None
 ) -> "Generator[None]":
     """Shut down the socket of a connection after some time, so that what waits for it fails.

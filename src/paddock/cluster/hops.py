@@ -18,6 +18,8 @@ from typing import NamedTuple
 from paddock.cluster.seals import Seals
 
 HEADER = b"paddock-hop"
+OFFSET_HEADER = "paddock-hop-offset"
+"""In an answer: the proof was refused for its time; its value is that of `ProofTimeError`."""
 MAX_AGE_S = 30.0
 """Maximum age of a proof, in seconds. The clocks of two replicas may differ by less than that."""
 MAX_NONCES = 100_000
@@ -34,6 +36,15 @@ class HopRequest(NamedTuple):
     """Path and query, as they are sent."""
     authorization: bytes
     """Value of the header, which has the token of the caller."""
+
+
+class ProofTimeError(Exception):
+    """A proof of another replica has a time that is not accepted."""
+
+    def __init__(self, offset_s: int) -> None:
+        """`offset_s` tells how many seconds it is ahead of the clock of this replica; behind it if negative."""
+        super().__init__()
+        self.offset_s = offset_s
 
 
 class Hops:
@@ -55,22 +66,32 @@ class Hops:
         assert mac is not None, "replicas have keys"
         return f"{at} {nonce} {mac.hex()}".encode()
 
-    def accept(self, header: bytes, request: HopRequest) -> bool:
-        """Return whether a header proves that this replica was the target, not long ago, and for the first time."""
+    def accept(self, header: bytes, request: HopRequest) -> str:
+        """Return the nonce of a proof that this replica was the target, for the first time; else an empty text.
+
+        Raises ProofTimeError if only the time of the proof is wrong.
+        """
         found = _PROOF.fullmatch(header.decode("latin-1"))
         if found is None:
-            return False
+            return ""
         at, nonce, mac = found.groups()
         fields, now = _list_fields(self._mark, request, at, nonce), self._clock()
-        if not self._seals.accepts(bytes.fromhex(mac), _PURPOSE, *fields) or abs(now - int(at)) > MAX_AGE_S:
-            return False
+        if not self._seals.accepts(bytes.fromhex(mac), _PURPOSE, *fields):
+            return ""
+        if abs(now - int(at)) > MAX_AGE_S:
+            raise ProofTimeError(round(int(at) - now))
         while self._ends and self._ends[0][0] < now:
             self._seen.remove(heappop(self._ends)[1])
         if nonce in self._seen or len(self._seen) >= MAX_NONCES:
-            return False
+            return ""
         self._seen.add(nonce)
         heappush(self._ends, (int(at) + MAX_AGE_S, nonce))
-        return True
+        return nonce
+
+
+def read_nonce(proof: bytes) -> str:
+    """Return the nonce of a proof of this replica."""
+    return proof.split()[1].decode()
 
 
 def _list_fields(target: str, request: HopRequest, at: str, nonce: str) -> tuple[str, ...]:

@@ -21,8 +21,10 @@ from contextlib import contextmanager
 
 from paddock.model.errors import StoreUnavailable
 
-RENEW_S = 1.0
-"""Time between two renewals, in seconds."""
+RENEW_S = 2.5
+"""Time from one renewal to the next, in seconds. Later ones follow sooner if it fails: see decision 61."""
+RETRY_S = 0.5
+"""Time from a renewal that failed to the next, in seconds."""
 FENCE_S = 7.0
 """Time without a renewal after which requests with effects are cancelled, in seconds."""
 KILL_S = 8.5
@@ -96,9 +98,12 @@ class Lease:
         renew: Callable[[], Awaitable[bool]],
         clock: Callable[[], float] | None = None,
         killer: KillTimer | None = None,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`clock` returns seconds, `killer` ends this process at a time of that clock."""
+        """`clock` returns seconds, `killer` ends this process at a time of that clock. `pause` waits for seconds."""
         self._renew = renew
+        self._pause = pause
         # It counts while the machine is suspended, too.
         self._clock = clock or (lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
         self._sent_at = float("-inf")
@@ -108,25 +113,34 @@ class Lease:
         self.is_replaced = False
         """Whether another process has the name of this one: it gets no further lease."""
         self._problem = "This server has not reached the database of cluster.url yet."
+        self._breaks = 0
+        """How often the lease was renewed too late."""
 
     @property
     def age_s(self) -> float:
         """Time since the last renewal was sent, in seconds."""
         return self._clock() - self._sent_at
 
-    def check(self) -> None:
-        """Raise StoreUnavailable unless a request with effects may be claimed now: the last renewal succeeded."""
+    def check(self) -> int:
+        """Return what `hold` needs for a claim that is made now. Raises StoreUnavailable if the last renewal failed."""
         if self._problem:
             raise StoreUnavailable(self._problem)
         self._check_age()
+        return self._breaks
 
     def _check_age(self) -> None:
         if self.age_s >= FENCE_S:
             raise StoreUnavailable(self._problem or "This server was stopped for too long to keep its lease.")
 
     @contextmanager
-    def hold(self) -> Generator[asyncio.Event]:
-        """Yield what is set when the request that runs in the context must end at once. Raises StoreUnavailable."""
+    def hold(self, claimed: int) -> Generator[asyncio.Event]:
+        """Yield what is set when the request that runs in the context must end at once.
+
+        `claimed` is what `check` returned before the claim. Raises StoreUnavailable, also if there was no lease at any
+        moment since then: other machines may have called the request lost.
+        """
+        if claimed != self._breaks:
+            raise StoreUnavailable("This server lost its lease while the request waited for its start.")
         self._check_age()
         fenced = asyncio.Event()
         self._held.add(fenced)
@@ -151,6 +165,8 @@ class Lease:
             return
         if self._problem and self._sent_at > float("-inf"):
             _log.warning("the database of cluster.url can be used again")
+        if self.age_s >= FENCE_S:
+            self._breaks += 1
         self._problem = ""
         self._sent_at = sent_at
         self._arm()
@@ -165,11 +181,14 @@ class Lease:
     async def keep(self) -> None:
         """Renew the lease forever."""
         while True:
+            sent_at, wait_s = self._clock(), RENEW_S
             try:
                 await self.renew_once()
             except Exception as error:  # noqa: BLE001 - whatever it was, the next one may succeed
                 self._fail(str(error))
-            await asyncio.sleep(RENEW_S)
+                wait_s = RETRY_S
+            # A renewal that took long has used the time before the next one.
+            await self._pause(max(0.0, sent_at + wait_s - self._clock()))
 
     def _fail(self, problem: str) -> None:
         if problem != self._problem:

@@ -3,32 +3,34 @@
 from typing import Any
 
 from paddock.cluster.database import STATEMENT_S, Database
+from paddock.cluster.generation import Generation
 from paddock.cluster.node import ClusterNode
-from paddock.cluster.runs import Claim, OnSend, RunRow, Started, StoredEnd
+from paddock.cluster.runs import KEY_PREFIX, Claim, OnSend, RunRow, Started, StoredEnd, hash_key
 from paddock.cluster.status import LEASE_S
 
-_ALIVE = f"""exists (select from node where node.id = run.node and case when node.boot = run.boot
+ALIVE = f"""exists (select from node where node.id = run.node and case when node.boot = run.boot
     then node.state <> 'ended' and node.seen + interval '{LEASE_S} s' > now() else node.others_until > now() end)"""
-"""Whether the process that started a run may still be alive."""
+"""Whether the process that started a row of `run` may still be alive."""
 _NAME = "tenant = %s and key = %s and attempt = %s"
 
-# It makes no row for a process that another one of the same name has replaced.
+# It makes no row for a process that another one of the same name has replaced, for a key that a ledger knows to have
+# run, and in a database that was restored: the check must be in the same statement.
 _INSERT = """
 insert into run (tenant, key, attempt, request, digest, pure, node, boot, state)
-select %s, %s, %s, %s, %s, %s, node.id, node.boot, 'started' from node where id = %s and boot = %s
+select %s, %s, %s, %s, %s, %s, node.id, node.boot, 'started' from node where id = %s and boot = %s and beat >= %s
+    and (%s::text is null or exists (select from generation where id = %s and fence is null))
+    and not exists (select from run where tenant = %s and key = %s)
 on conflict do nothing returning 1"""
 _READ = f"""
-select attempt, request, digest, epoch, coalesce(node, ''), pure, state, status, outcome, {_ALIVE} from run
-where tenant = %s and key = %s and (%s::int is null or attempt = %s::int) order by attempt desc limit 1"""
+select attempt, request, digest, epoch, coalesce(node, ''), pure, state, status, outcome, {ALIVE} from run
+where tenant = %s and ((key = %s and (%s::int is null or attempt = %s::int)) or key = %s)
+order by key = %s desc, attempt desc limit 1"""
 _TAKE_OVER = f"""
 update run set epoch = epoch + 1, request = %s, node = %s, boot = %s, started = now()
-where {_NAME} and epoch = %s and state = 'started' and pure and not {_ALIVE} returning epoch"""
+where {_NAME} and epoch = %s and state = 'started' and pure and not {ALIVE} returning epoch"""
 _LOSE = f"""
 update run set state = 'lost', ended = now()
-where {_NAME} and epoch = %s and state = 'started' and not pure and not {_ALIVE} returning 1"""
-_LOSE_ALL = f"""
-update run set state = 'lost', ended = now()
-where state = 'started' and not pure and not {_ALIVE} returning request, coalesce(node, '')"""
+where {_NAME} and epoch = %s and state = 'started' and not pure and not {ALIVE} returning 1"""
 _FINISH = f"""
 update run set state = 'finished', status = %s, outcome = %s, ended = now()
 where {_NAME} and epoch = %s and node = %s and boot = %s
@@ -37,32 +39,32 @@ _FENCE = """
 insert into run (tenant, key, attempt, request, digest, state, ended) values (%s, %s, %s, %s, %s, 'fenced', now())
 on conflict (tenant, key, attempt) do update set state = 'fenced', ended = now()
 where run.state = 'fenced' or (run.state = 'started' and run.request = excluded.request) returning 1"""
-# Without an earlier attempt, the key would be new: what is fenced off stays until the attempt after it is forgotten.
-_FORGET = """
-delete from run where (state = 'finished' and ended < now() - interval '24 h')
-    or (state = 'lost' and ended < now() - interval '30 days')
-    or (state = 'fenced' and ended < now() - interval '24 h' and not exists (select from run as later
-        where later.tenant = run.tenant and later.key = run.key and later.attempt > run.attempt))"""
 
 
 class PostgresRunStore:
     """Rows in the table `run`, for the runs of one process."""
 
-    def __init__(self, database: Database, node: ClusterNode) -> None:
+    def __init__(self, database: Database, node: ClusterNode, generation: Generation | None = None) -> None:
+        """Claim nothing in a database that is not the one that `generation` knows."""
         self._database = database
         self._node = node
+        self._generation = generation
 
     async def insert(self, claim: Claim, attempt: int, on_send: OnSend) -> bool:
         """Follow `RunStore`."""
+        known = self._generation
+        beat, generation = (0, None) if known is None else (known.beat, known.id)
         values = (
             *(claim.tenant, claim.key, attempt, claim.request, claim.digest, claim.pure),
-            *(self._node.id, self._node.boot),
+            *(self._node.id, self._node.boot, beat, generation, generation),
+            *(claim.tenant, KEY_PREFIX + claim.sha256),
         )
         return bool(await self._send(_INSERT, values, on_send))
 
     async def read(self, tenant: str, key: str, attempt: int | None) -> RunRow | None:
         """Follow `RunStore`."""
-        rows = await self._send(_READ, (tenant, key, attempt, attempt))
+        entered = KEY_PREFIX + hash_key(tenant, key)
+        rows = await self._send(_READ, (tenant, key, attempt, attempt, entered, entered))
         if not rows:
             return None
         [(number, request, digest, epoch, node, pure, state, status, outcome, alive)] = rows
@@ -90,15 +92,6 @@ class PostgresRunStore:
         """Follow `RunStore`."""
         values = (claim.tenant, claim.key, attempt, claim.request, claim.digest)
         return bool(await self._send(_FENCE, values))
-
-    async def lose_expired(self) -> list[tuple[str, str]]:
-        """Mark all requests with effects as lost whose leases have expired; return their ids and nodes."""
-        return [(request, node) for request, node in await self._send(_LOSE_ALL, ())]
-
-    async def forget_old(self) -> None:
-        """Delete what ended long ago. Keys are remembered for 24 hours, lost requests and dead nodes for 30 days."""
-        await self._database.fetch(_FORGET)
-        await self._database.fetch("delete from node where seen < now() - interval '30 days'")
 
     async def _send(
         self, query: str, values: tuple[object, ...], on_send: OnSend | None = None

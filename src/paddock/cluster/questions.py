@@ -1,7 +1,9 @@
 """Questions that wait for a person, as rows that all replicas share: asked on one machine, answered on any.
 
-    asker      inserts the row, and deletes it when the wait ends        -> listens for answers, and polls
-    answerer   reads the row, shows it, and sets `verdict` where it is null and `sha256` is that of what it showed
+    asker      inserts the row, and deletes it when it has read an answer, or the wait ends: follows announced answers,
+               and polls
+    answerer   reads the row, shows it, and sets `verdict` where it is null and `sha256` is that of what it showed;
+               then it waits until the asker has deleted the row, or its lease has ended
 
 A user of the database is not trusted with what a person sees: the asker keeps its question in memory, and
 accepts an answer only if it repeats the hash of that question. With `cluster.key_file`, answers also have a seal.
@@ -20,14 +22,16 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from paddock.cluster.database import STATEMENT_S, Database
+from paddock.cluster.listener import ANSWERS, Announcements, Listener
 from paddock.cluster.node import ClusterNode
-from paddock.cluster.seals import Seals
+from paddock.cluster.seals import Seals, open_seals
 from paddock.cluster.status import LEASE_S
 from paddock.foundation.cancellation import run_shielded
 from paddock.model.approval import Answer, Question, Verdict, WaitingQuestion
-from paddock.model.errors import ApprovalError, PaddockError, StoreUnavailable
+from paddock.model.errors import ApprovalError, AskerEnded, PaddockError, StoreUnavailable
 from paddock.model.ids import is_id
 from paddock.model.printable import make_printable
+from paddock.policy.settings.cluster import ClusterSettings
 
 MAX_BODY_BYTES = 256 * 1024
 """Maximum size of one question, in bytes."""
@@ -39,8 +43,10 @@ POLL_S = 1.0
 """Time between two looks for answers, in seconds. A notification comes earlier, except through some poolers."""
 _MIN_PAUSE_S = 0.01
 """Minimum time between two looks, in seconds, however often something is announced."""
-CHANNEL = "paddock_answer"
-"""Channel of the notifications about answers (LISTEN, NOTIFY)."""
+TAKEN_S = LEASE_S + 5.0
+"""Maximum time until the asker takes an answer, in seconds: by then its lease is renewed or over."""
+_TAKEN_PAUSES_S = (0.02, 0.5)
+"""Shortest and longest time between two looks whether an answer was taken, in seconds."""
 LOCAL = ""
 """Tenant of questions of clients on a machine itself. Only a person at a terminal sees them."""
 
@@ -60,7 +66,12 @@ _ANSWER = (
     "with answered as (update question set verdict = %s, by = %s, seal = %s, answered = now() "
     "where id = %s and sha256 = %s and verdict is null"
 )
-_TELL = "returning id) select pg_notify(%s, id) from answered"
+_TELL = "returning id, node, boot) select node, boot, pg_notify(%s, id) from answered"
+_IS_TAKEN = (
+    "select not exists (select from question where id = %s), exists (select from node where id = %s and boot = %s "
+    "and state <> 'ended' and seen > now() - make_interval(secs => %s))"
+)
+_WITHDRAW = f"delete from question where id = %s and not {_ALIVE} returning id"
 _log = logging.getLogger("paddock.cluster")
 
 
@@ -75,9 +86,19 @@ class SharedQuestions:
     """All questions in a database. One object for each process: it looks for all of its answers at once."""
 
     def __init__(
-        self, database: Database, node: ClusterNode | None, seals: Seals, *, poll_s: float = POLL_S
+        self,
+        database: Database,
+        node: ClusterNode | None,
+        seals: Seals,
+        *,
+        answers: Announcements | None = None,
+        poll_s: float = POLL_S,
     ) -> None:
-        """Ask as `node`, whose lease must last; without it, questions can only be listed and answered."""
+        """Ask as `node`, whose lease must last; without it, questions can only be listed and answered.
+
+        `answers` are announced answers. Without them, an answer is found within `poll_s` seconds.
+        """
+        self._answers = answers
         self._poll_s = poll_s
         self.database = database
         self.node = node
@@ -121,7 +142,7 @@ class SharedQuestions:
             if watching is None or watching.done() or watching.cancelling():
                 self._watching = asyncio.create_task(self._watch())
             else:
-                await self._look_without_notices()  # the answer may have been announced before
+                await self._try_to_look()  # the answer may have been announced before
             return await future
         finally:
             del self._waiting[id_]
@@ -133,25 +154,24 @@ class SharedQuestions:
         return await self.database.fetch(query, values, timeout_s=STATEMENT_S)
 
     async def _watch(self) -> None:
-        """Look for answers when one is announced, and every `POLL_S`; also while the database is away."""
+        """Look for answers when one is announced, and every `poll_s`; also while the database is away."""
         while True:
             try:
-                async with self.database.listen(CHANNEL) as wait_for_notice:
-                    while True:
-                        await self._look_for_answers()
-                        await wait_for_notice(self._poll_s)
-                        await asyncio.sleep(_MIN_PAUSE_S)
-            except StoreUnavailable:
-                await self._look_without_notices()
+                if self._answers is None:
+                    await self._try_to_look()
+                    await asyncio.sleep(self._poll_s)
+                else:
+                    await self._answers.read(self._try_to_look)
+                    await self._answers.wait(self._poll_s)
             except Exception as error:  # noqa: BLE001 - the waiting requests get the error, and count as denied
                 for future in self._waiting.values():
                     if not future.done():
                         future.set_exception(ApprovalError(f"the answer cannot be read: {error}"))
                 return
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(_MIN_PAUSE_S)
 
-    async def _look_without_notices(self) -> None:
-        """Look once, through the pool: this also works where no connection can listen."""
+    async def _try_to_look(self) -> None:
+        """Look for answers once; a database that is away is tried again later."""
         try:
             await self._look_for_answers()
         except StoreUnavailable as error:
@@ -200,7 +220,8 @@ class QuestionView:
         try:
             yield
         finally:
-            await run_shielded(self._remove(question.id))
+            # An answer that was not read stays: who gave it waits until it is taken.
+            await run_shielded(self._remove(question.id, "verdict is null"))
 
     async def wait_for_answer(self, question: Question) -> Answer:
         """Wait for the answer to a kept question. Raises ApprovalError if the answer belongs to another question."""
@@ -209,6 +230,7 @@ class QuestionView:
             raise ApprovalError(
                 f"{question.id} no longer waits: the lease of this node ended, or its row was removed"
             )
+        await run_shielded(self._remove(question.id, "verdict is not null"))
         _, sha256, verdict, by, seal = row
         shown = _hash(_encode(question))
         if sha256 != shown or not self._shared.seals.accepts(
@@ -241,13 +263,16 @@ class QuestionView:
         )
         waiting = _read_row(rows[0]) if rows else None
         if waiting is None:
-            raise ApprovalError(_not_waiting_text(id_))
+            raise await self._explain_absence(id_)
         return waiting
 
     async def give_answer(
         self, waiting: WaitingQuestion, verdict: Verdict, by: str, *, at_terminal: bool = False
     ) -> None:
-        """Answer a question; see `AnswerableQuestions`. Raises ApprovalError and StoreUnavailable."""
+        """Answer a question, and wait until its asker takes the answer; see `AnswerableQuestions`.
+
+        Raises ApprovalError, AskerEnded and StoreUnavailable.
+        """
         question = waiting.question
         if by == question.actor and not at_terminal:
             raise ApprovalError(_own_question_text(question))
@@ -255,17 +280,43 @@ class QuestionView:
         seal = self._shared.seals.seal(_PURPOSE, question.id, shown.hex(), verdict, by)
         told = await self._shared.fetch(
             f"{_ANSWER} and {self._chosen.condition} and {_WAITS} {_TELL}",
-            (verdict, by, seal, question.id, shown, *self._chosen.values, LEASE_S, CHANNEL),
+            (verdict, by, seal, question.id, shown, *self._chosen.values, LEASE_S, ANSWERS),
         )
-        if told:
-            return
+        if not told:
+            raise await self._explain_absence(question.id)
+        [(node, boot, _)] = told
+        await self._wait_until_taken(question.id, node, boot)
+
+    async def _wait_until_taken(self, id_: str, node: str, boot: str) -> None:
+        """Wait until the asker has deleted the row of an answer. Raises ApprovalError and StoreUnavailable."""
+        loop = asyncio.get_running_loop()
+        until, (pause, max_pause) = loop.time() + TAKEN_S, _TAKEN_PAUSES_S
+        while loop.time() < until:
+            [(taken, lives)] = await self._shared.fetch(_IS_TAKEN, (id_, node, boot, LEASE_S))
+            if taken and lives:
+                return
+            if taken:
+                raise AskerEnded(f"{_explain_end(id_)}; whether it took the answer is not known")
+            if not lives and await self._shared.fetch(_WITHDRAW, (id_, LEASE_S)):
+                raise AskerEnded(f"{_explain_end(id_)}; the answer was withdrawn, and nothing was allowed")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, max_pause)
+        raise ApprovalError(f"the answer to {id_} is stored, and the replica that asked has not taken it yet")
+
+    async def _explain_absence(self, id_: str) -> ApprovalError:
+        """Return why a question does not wait for an answer. Raises StoreUnavailable."""
         rows = await self._shared.fetch(
-            f"select verdict from question where id = %s and {_WAITS}",
-            (question.id, LEASE_S),
+            f"select verdict is not null, expires > now(), {_ALIVE} from question "
+            f"where id = %s and {self._chosen.condition}",
+            (LEASE_S, id_, *self._chosen.values),
         )
-        if rows and rows[0][0] is not None:
-            raise ApprovalError(f"{question.id} already has an answer; the first answer counts")
-        raise ApprovalError(_not_waiting_text(question.id))
+        match rows:
+            case [(_, True, False)]:
+                return AskerEnded(_explain_end(id_))
+            case [(True, True, True)]:
+                return ApprovalError(f"{id_} already has an answer; the first answer counts")
+            case _:
+                return ApprovalError(_not_waiting_text(id_))
 
     async def remove_abandoned(self) -> None:
         """Remove the questions of processes that have ended. Raises ApprovalError."""
@@ -274,12 +325,19 @@ class QuestionView:
         except StoreUnavailable as error:
             raise ApprovalError(str(error)) from None
 
-    async def _remove(self, id_: str) -> None:
-        """Delete the row of a question whose wait is over. Without the database it stays until its lease is over."""
+    async def _remove(self, id_: str, condition: str) -> None:
+        """Delete the row of a question. Without the database it stays until its lease is over."""
         try:
-            await self._shared.fetch("delete from question where id = %s", (id_,))
+            await self._shared.fetch(f"delete from question where id = %s and {condition}", (id_,))
         except StoreUnavailable as error:
             _log.warning("the question %s is not removed: %s", id_, error)
+
+
+def open_questions(
+    settings: ClusterSettings, database: Database, node: ClusterNode, listener: Listener
+) -> SharedQuestions:
+    """Return the questions of a database for a server. Raises ConfigurationError if its keys cannot be read."""
+    return SharedQuestions(database, node, open_seals(settings), answers=listener.follow(ANSWERS))
 
 
 def _encode(question: Question) -> bytes:
@@ -313,6 +371,10 @@ def _read_row(row: tuple[Any, ...]) -> WaitingQuestion | None:
 
 def _own_question_text(question: Question) -> str:
     return f"{question.id} is a question of {question.actor}, which cannot answer its own questions"
+
+
+def _explain_end(id_: str) -> str:
+    return f"{id_} waits no longer: the replica that asked has ended"
 
 
 def _not_waiting_text(id_: str) -> str:

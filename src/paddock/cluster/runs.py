@@ -14,7 +14,9 @@ A store keeps the rows: in PostgreSQL, or, in tests, in a file. Each of its meth
 """
 
 import asyncio
-from collections import OrderedDict
+import hashlib
+import json
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -31,6 +33,8 @@ _FIRST_PAUSE_S = 0.02
 _MAX_PAUSE_S = 0.5
 """Pauses between two looks at a request that another replica runs, in seconds; each is twice as long as the last."""
 
+KEY_PREFIX = "sha256:"
+"""What the key of a row begins with that was entered from a ledger, which has only the hash of a key."""
 _MAX_UNFINISHED = 1000
 """Maximum number of ends that wait for the store. A request whose end is forgotten becomes lost."""
 
@@ -52,6 +56,11 @@ class Claim(NamedTuple):
     attempt: int | None = None
     """The attempt, from 1; None for the first one that is not fenced."""
 
+    @property
+    def sha256(self) -> str:
+        """Hash of the caller and the key, as the ledger has it."""
+        return hash_key(self.tenant, self.key)
+
 
 class RunRow(NamedTuple):
     """What a store knows of a key: its newest attempt, or the one that was asked for."""
@@ -59,6 +68,7 @@ class RunRow(NamedTuple):
     attempt: int
     request: str
     digest: bytes
+    """Empty if it was entered from a ledger, which does not have it."""
     epoch: int
     node: str
     pure: bool
@@ -107,6 +117,15 @@ class Fenced(NamedTuple):
 
 
 Taken = Started | Finished | Lost | KeyReused | Fenced
+_RESULTS = {
+    Started: "started",
+    Finished: "finished",
+    Lost: "lost",
+    KeyReused: "key_reused",
+    Fenced: "fenced",
+    type(None): "stopped",
+}
+"""What came of a claim, as the metrics name it; besides, `unavailable` for a store that did not answer."""
 
 
 class StoredEnd(NamedTuple):
@@ -149,6 +168,11 @@ class RunStore(Protocol):
         ...
 
 
+def hash_key(tenant: str, key: str) -> str:
+    """Return the hash of a caller's key, SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(json.dumps([tenant, key]).encode()).hexdigest()
+
+
 class StoredRuns:
     """Claims of one process, in a store."""
 
@@ -158,17 +182,38 @@ class StoredRuns:
         """Claims that did not start, and that may be in the store: perhaps the connection broke."""
         self._unfinished: OrderedDict[Started, StoredEnd] = OrderedDict()
         """Ends that could not be stored yet, the oldest first."""
+        self.results = Counter(dict.fromkeys((*_RESULTS.values(), "unavailable"), 0))
+        """Number of claims by what came of them."""
 
-    async def take(self, claim: Claim, stop: asyncio.Event | None = None) -> Taken | None:
+    @property
+    def pending(self) -> int:
+        """Number of ends, and of claims that did not start, that the store does not have yet."""
+        return len(self._unfinished) + len(self._unsettled)
+
+    async def take(
+        self, claim: Claim, stop: asyncio.Event | None = None, on_wait: Callable[[], None] = lambda: None
+    ) -> Taken | None:
         """Claim a request, or return what became of it. Waits for its end where it runs; None if `stop` is set.
 
-        Raises StoreUnavailable: nothing was claimed, or what was is fenced off later.
+        `on_wait` is called before that wait, which may take as long as the request. Raises StoreUnavailable: nothing
+        was claimed, or what was is fenced off later.
         """
+        try:
+            taken = await self._take(claim, stop, on_wait)
+        except StoreUnavailable:
+            self.results["unavailable"] += 1
+            raise
+        self.results[_RESULTS[type(taken)]] += 1
+        return taken
+
+    async def _take(
+        self, claim: Claim, stop: asyncio.Event | None, on_wait: Callable[[], None]
+    ) -> Taken | None:
         attempt = claim.attempt or 1
         while True:
             if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
                 return Started(claim, attempt, 1)
-            row = await self._wait_for_end(claim, stop)
+            row = await self._wait_for_end(claim, stop, on_wait)
             if row is None:
                 return None
             if row.state == "fenced":
@@ -177,7 +222,7 @@ class StoredRuns:
                 if row.attempt < attempt:  # no other process made it: the store accepts no claims of this one
                     raise _explain_unclaimed(claim)
                 attempt = row.attempt + 1
-            elif row.digest != claim.digest:
+            elif row.digest and row.digest != claim.digest:
                 return KeyReused(row.request)
             elif row.state == "finished":
                 return Finished(row.request, row.status or "", row.outcome)
@@ -186,7 +231,9 @@ class StoredRuns:
             elif (taken := await self._take_expired(claim, row)) is not None:
                 return taken
 
-    async def _wait_for_end(self, claim: Claim, stop: asyncio.Event | None) -> RunRow | None:
+    async def _wait_for_end(
+        self, claim: Claim, stop: asyncio.Event | None, on_wait: Callable[[], None]
+    ) -> RunRow | None:
         """Return the row of a key once its request does not run, or is another one; None if `stop` is set before.
 
         Once the request was seen to run, a store that is away is waited for: it would be wrong to tell the caller that
@@ -205,6 +252,7 @@ class StoredRuns:
                 runs = row.state == "started" and row.alive and row.digest == claim.digest
                 if not runs:
                     return row
+            on_wait()
             if stop is not None and stop.is_set():
                 return None
             await unless_stopped(asyncio.sleep(pause), stop)
@@ -243,8 +291,9 @@ class StoredRuns:
                 if len(self._unfinished) > _MAX_UNFINISHED:
                     self._unfinished.popitem(last=False)
                 raise
-        self._unsettled[run.claim.tenant, run.claim.key, run.attempt] = run.claim
-        await self.settle()
+        name = run.claim.tenant, run.claim.key, run.attempt
+        self._unsettled[name] = run.claim
+        await self._settle_claim(name, run.claim)
         return True
 
     async def fence(self, tenant: str, key: str, attempt: int) -> bool:
@@ -257,9 +306,12 @@ class StoredRuns:
             await self.store.finish(run, end)
             self._unfinished.pop(run, None)
         for name, claim in [*self._unsettled.items()]:
-            await self.store.fence(claim, name[2])
-            if self._unsettled.get(name) is claim:
-                del self._unsettled[name]
+            await self._settle_claim(name, claim)
+
+    async def _settle_claim(self, name: tuple[str, str, int], claim: Claim) -> None:
+        await self.store.fence(claim, name[2])
+        if self._unsettled.get(name) is claim:
+            del self._unsettled[name]
 
 
 def _explain_unclaimed(claim: Claim) -> StoreUnavailable:

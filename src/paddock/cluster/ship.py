@@ -14,6 +14,7 @@ number. Then nothing is shipped, and the row of the chain gets a `fault`, which 
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from paddock.cluster.database import Database, clean_text
+from paddock.cluster.generation import Generation
 from paddock.cluster.ledger_lines import ChainLine, LedgerLines, Position
 from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.record.ledger.sink import MAX_FIELD_CHARS, AuditRecord
@@ -49,20 +51,31 @@ class ChainFault(LedgerError):
 class Shipper:
     """Ships the ledger of a directory under the name of a node, while `run` runs."""
 
-    def __init__(self, database: Database, directory: Path, node: str) -> None:
+    def __init__(
+        self, database: Database, directory: Path, node: str, generation: Generation | None = None
+    ) -> None:
+        """Let `generation` compare a database that was away with the ledger, before lines are shipped to it."""
         self._database = database
         self._directory = directory
         self._node = node
+        self._generation = generation
         self._chain, self._node_of_chain = "", node
         self._lines = LedgerLines(directory)
         self._at: Position | None = None
         """The last record in the database; None if that has to be found out."""
         self.shipped = 0
         """Number of the last record that was in the database when it was read last."""
+        self._complete_at = time.monotonic()
+        """When the database had the whole ledger last."""
         self._wanted = asyncio.Event()
         self._waiting: dict[asyncio.Future[None], int] = {}
         """Numbers of the records that must be in the database before their waiters go on."""
         self._reported = ""
+
+    @property
+    def lag_s(self) -> float:
+        """Maximum age of a record that the database does not have, in seconds."""
+        return time.monotonic() - self._complete_at
 
     async def run(self) -> None:
         """Ship until cancelled. No failure of the database or the ledger ends it."""
@@ -71,6 +84,8 @@ class Shipper:
             try:
                 shipped = await self.ship_chunk()
             except (StoreUnavailable, LedgerError) as error:
+                if self._generation is not None and isinstance(error, StoreUnavailable):
+                    self._generation.doubt()
                 self._report(str(error))
                 self._fail_waiters(error)
                 wait = min(wait * 2, MAX_RETRY_S)
@@ -108,15 +123,19 @@ class Shipper:
 
     async def ship_chunk(self) -> bool:
         """Ship one chunk; return whether there may be more. Raises StoreUnavailable and LedgerError."""
+        began = time.monotonic()
         if self._at is None:
             self._at = await self._find_position()
         if self._at is None:  # the ledger is empty
+            self._complete_at = began
             self._free_waiters()
             return False
         chunk = await asyncio.to_thread(self._lines.read_chunk, MAX_CHUNK_BYTES)
         if not chunk:
             if await asyncio.to_thread(self._lines.went_back):
                 self._at, self.shipped = None, 0
+            else:
+                self._complete_at = began
             self._free_waiters()
             return False
         before, self._at = self._at, None
@@ -124,6 +143,10 @@ class Shipper:
         last = self._lines.position
         if await self._copy(rows, before, last):
             self._at, self.shipped = last, last.seq
+            if sum(len(line.data) for line in chunk) < MAX_CHUNK_BYTES:
+                self._complete_at = began
+            if self._generation is not None:
+                await self._generation.note_shipped(self._chain, last)
         self._free_waiters()
         return True
 
@@ -143,6 +166,8 @@ class Shipper:
 
     async def _find_position(self) -> Position | None:
         """Find the chain of the ledger in the database, and continue after its last record there."""
+        if self._generation is not None:
+            self._generation.check_compared()
         if not await asyncio.to_thread(self._lines.find_end):
             return None
         self._lines = LedgerLines(self._directory)

@@ -22,11 +22,15 @@ from paddock.model.errors import ArtifactError, LedgerError, StoreUnavailable
 from paddock.record.ledger.sink import timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from psycopg import AsyncConnection
 
     from paddock.cluster.bucket import CheckpointBucket
 
 INTERVAL_S: Final = 10.0
+_MAX_PAUSE_S: Final = 120.0
+"""Maximum time between two looks for records that are not signed, in seconds: renewals of the lease notice them."""
 MAX_HEADS: Final = 10_000
 """Maximum number of heads in one checkpoint; others follow in the next one."""
 ANCHOR_NAME: Final = "checkpoint"
@@ -61,24 +65,33 @@ class CheckpointSigner:
         key: SigningKey,
         directory: Path,
         bucket: "CheckpointBucket | None" = None,
+        *,
+        unsigned: asyncio.Event | None = None,
     ) -> None:
-        """Sign with `key`, whose name is that of the log; keep the anchor in `directory`; copy notes to `bucket`."""
+        """Sign with `key`, whose name is that of the log; keep the anchor in `directory`; copy notes to `bucket`.
+
+        `unsigned` is set while there may be something to sign. By default there always may.
+        """
+        self._unsigned = unsigned
         self._database = database
         self._key = key
         self._anchor_file = directory / ANCHOR_NAME
         self._bucket = bucket
-        self._reported = ""
+        self._reported: dict[str, str] = {}
+        """The last failure of each part of the work; empty after its end."""
 
     async def run(self) -> None:
         """Make a checkpoint every `INTERVAL_S`, until cancelled. No failure of the database or the bucket ends it."""
         while True:
-            try:
-                await self.make_checkpoint()
-                await self.upload_notes()
-            except (StoreUnavailable, LedgerError, ArtifactError) as error:
-                self._report(str(error))
-            else:
-                self._report("")
+            if self._unsigned is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_MAX_PAUSE_S):
+                        await self._unsigned.wait()
+                self._unsigned.clear()
+            made = await self._attempt("checkpoints are made", self.make_checkpoint)
+            stored = made and await self._attempt("checkpoints are put into the bucket", self.upload_notes)
+            if not stored and self._unsigned is not None:
+                self._unsigned.set()
             await asyncio.sleep(INTERVAL_S)
 
     async def make_checkpoint(self) -> int | None:
@@ -174,13 +187,19 @@ class CheckpointSigner:
         with suppress(OSError):  # the next checkpoint tries again
             replace_file(self._anchor_file, note.encode())
 
-    def _report(self, text: str) -> None:
-        """Log a failure once, and its end."""
-        if text and text != self._reported:
-            _log.warning("no checkpoint is made: %s", text)
-        elif self._reported and not text:
-            _log.warning("checkpoints are made again")
-        self._reported = text
+    async def _attempt(self, what: str, work: "Callable[[], Awaitable[object]]") -> bool:
+        """Do a part of the work, and return whether it succeeded. Log its failure once, and its end."""
+        text, reported = "", self._reported.get(what, "")
+        try:
+            await work()
+        except (StoreUnavailable, LedgerError, ArtifactError) as error:
+            text = str(error)
+        if text and text != reported:
+            _log.warning("no %s: %s", what, text)
+        elif reported and not text:
+            _log.warning("%s again", what)
+        self._reported[what] = text
+        return not text
 
 
 def read_anchor(path: Path) -> str | None:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from paddock.cluster.database import Database
-from paddock.cluster.migrate import list_migrations, read_applied
+from paddock.cluster.migrate import list_migrations, read_applied, select_missing
 from paddock.model.base import Value
 
 State = Literal["started", "finished", "lost", "fenced"]
@@ -16,6 +16,12 @@ LEASE_S = 10.0
 """Time after which a node that did not renew its lease is taken for dead, in seconds."""
 _RUN_S = 2.0
 """Maximum time of a look for one request, in seconds."""
+OWN_VERSION = "node.version_boot is not distinct from node.boot"
+"""Whether the process of a row of `node` has described itself. A process of an older version may have taken it over."""
+LIST_OLDER = f"""
+select id from node where state = 'serving' and seen + interval '{LEASE_S} s' > now()
+    and not ({OWN_VERSION} and coalesce(migration, 0) >= %s) order by id limit 100"""
+"""Selects the living replicas that do not have the migration of a number."""
 
 
 class NodeStatus(Value):
@@ -29,6 +35,8 @@ class NodeStatus(Value):
     """When it renewed its lease last, by the clock of the database."""
     running: int
     """Number of its requests that are claimed and have not ended."""
+    version: str | None = None
+    """Version of Paddock that it runs; None for one before versions were kept."""
 
 
 class ClusterStatus(Value):
@@ -38,6 +46,12 @@ class ClusterStatus(Value):
     """Number of the last applied migration; 0 for a database without tables."""
     newest: int
     """Number of the last migration that this version of Paddock has."""
+    missing: tuple[str, ...] = ()
+    """Migrations that this version needs and the tables lack."""
+    contracts: tuple[str, ...] = ()
+    """Contract steps that are not applied: older versions can use the tables until then."""
+    waits_for: tuple[str, ...] = ()
+    """Living replicas of older versions, at most 100. While there are any, no contract step can be applied."""
     nodes: tuple[NodeStatus, ...] = ()
     runs: Mapping[str, int] = Field(default_factory=dict)
     """Number of requests by state."""
@@ -45,6 +59,8 @@ class ClusterStatus(Value):
     """Number of shipped lines of ledgers."""
     checkpoint: int | None = None
     """Number of the last checkpoint."""
+    restored: str | None = None
+    """Why replicas call the database restored, until an operator accepts it."""
 
 
 class RunStatus(Value):
@@ -100,27 +116,37 @@ async def read_run(database: Database, tenant: str, request: str) -> EndedRun | 
 
 async def read_status(database: Database) -> ClusterStatus:
     """Return the state of the store. Raises StoreUnavailable."""
-    applied, newest = await read_applied(database), list_migrations()[-1].number
-    if applied < newest:
-        return ClusterStatus(applied=applied, newest=newest)
+    known = await read_applied(database)
+    applied, newest = max(known, default=0), list_migrations()[-1].number
+    lacking = select_missing(known)
+    missing = tuple(each.name for each in lacking if not each.is_contract)
+    steps = [each for each in lacking if each.is_contract]
+    contracts = tuple(each.name for each in steps)
+    if missing:
+        return ClusterStatus(applied=applied, newest=newest, missing=missing, contracts=contracts)
     nodes = await database.fetch(
         "select id, url, case when state <> 'ended' and seen < now() - make_interval(secs => %s) then 'expired' "
-        "else state end, seen, (select count(*) from run where run.node = node.id and run.state = 'started') "
-        "from node order by id",
+        "else state end, seen, (select count(*) from run where run.node = node.id and run.state = 'started'), "
+        f"case when {OWN_VERSION} then version end from node order by id",
         (LEASE_S,),
     )
+    older = await database.fetch(LIST_OLDER, (steps[-1].number,)) if steps else []
     runs = await database.fetch("select state, count(*) from run group by state order by state")
-    [[records, checkpoint]] = await database.fetch(
-        "select (select count(*) from record), (select max(n) from checkpoint)"
+    [[records, checkpoint, restored]] = await database.fetch(
+        "select (select count(*) from record), (select max(n) from checkpoint), "
+        "(select why from generation where fence is not null)"
     )
     return ClusterStatus(
         applied=applied,
         newest=newest,
+        contracts=contracts,
+        waits_for=tuple(id_ for (id_,) in older),
         nodes=tuple(
-            NodeStatus(id=id_, url=url, state=state, seen=seen, running=running)
-            for id_, url, state, seen, running in nodes
+            NodeStatus(id=id_, url=url, state=state, seen=seen, running=running, version=version)
+            for id_, url, state, seen, running, version in nodes
         ),
         runs=dict(runs),
         records=records,
         checkpoint=checkpoint,
+        restored=restored,
     )

@@ -7,7 +7,7 @@
 Work may have several bounds, such as those of a server, of one of its tokens and of its programs. It takes a slot of
 all of them at once. Therefore it waits once, and keeps no slot from others while it waits. A caller with a hundred
 programs waits for its own programs; another caller with a single one is next. While the own bound of a caller is full,
-its turn passes to the next caller.
+its turn passes to the next caller. Work that gave its slot back for a while comes before further work of its caller.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Slot:
         self._caller = caller
         self.bounds = bounds
         self.waited_ms = waited_ms
-        """How long the work waited for it, in milliseconds."""
+        """How long the work waited for it altogether, in milliseconds."""
         self._held = True
         self._ended = False
 
@@ -73,14 +73,29 @@ class Slot:
             self._held = False
             self._slots.leave(self.bounds)
 
-    async def take_again(self) -> None:
-        """Wait for the slot as long as necessary. Does nothing if it was not given back, or has ended."""
+    async def take_again(
+        self, *, stop: asyncio.Event | None = None, max_wait_ms: float | None = None
+    ) -> bool:
+        """Wait for the slot, before further work of its caller. Does nothing if it was not given back, or has ended.
+
+        Return false, without the slot, if `stop` is set during the wait. Raises NoSlotError after `max_wait_ms`.
+        """
         if self._held or self._ended:
-            return
-        await self._slots.wait(self._caller, self.bounds)
+            return True
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(None if max_wait_ms is None else max_wait_ms / 1000):
+                entered = await self._slots.wait(self._caller, self.bounds, stop, resumes=True)
+        except TimeoutError:
+            raise NoSlotError("time") from None
+        finally:
+            self.waited_ms = round(self.waited_ms + (time.perf_counter() - began) * 1000, 3)
+        if not entered:
+            return False
         if self._held or self._ended:  # in the meantime
             self._slots.leave(self.bounds)
         self._held = not self._ended
+        return True
 
     def take_now(self) -> None:
         """Take the slot again also where none is free: the work goes on at once. Does nothing after the end."""
@@ -98,6 +113,8 @@ class Slot:
 class _Waiter:
     bounds: tuple[Bound, ...]
     turn: asyncio.Future[None]
+    resumes: bool
+    """Whether it had a slot before."""
 
 
 class FairSlots:
@@ -151,13 +168,18 @@ class FairSlots:
         *,
         size: int = 0,
         patient: bool = True,
+        resumes: bool = False,
     ) -> bool:
-        """Wait for a slot of each bound and take it, until `leave`; return false, without it, if `stop` is set."""
+        """Wait for a slot of each bound and take it, until `leave`; return false, without it, if `stop` is set.
+
+        Work that `resumes` had a slot before: it comes before further work of `caller`.
+        """
         if all(bound.has_room for bound in bounds):
             self.take(bounds)
             return True
-        waiter = _Waiter(bounds, asyncio.get_running_loop().create_future())
-        self._lines.setdefault(caller, deque()).append(waiter)
+        waiter = _Waiter(bounds, asyncio.get_running_loop().create_future(), resumes)
+        line = self._lines.setdefault(caller, deque())
+        line.insert(sum(each.resumes for each in line) if resumes else len(line), waiter)
         counted = 0 if patient else size
         for bound in bounds:
             bound.waiting += 1

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from paddock.gate.host_access import ConnectionWatch, HostAccess, HostTurn
 from paddock.model.errors import ConfigurationError, EngineError, ServerUnavailable
 from paddock.model.host_names import quote_host
-from paddock.model.network import HTTPS_PORT, HostDecision, HostGrant, HttpRequest, NetworkRule
+from paddock.model.network import (
+    HTTPS_PORT,
+    ORIGINS_THAT_GRANT,
+    HostDecision,
+    HostGrant,
+    HttpRequest,
+    NetworkRule,
+)
 from paddock.model.process import ProcessGrants, ProcessResult
 from paddock.policy.decisions.environment import BASE, LOCALE, TRUST
-from paddock.policy.decisions.network import ORIGINS_THAT_GRANT, decide_host, spell_rule
+from paddock.policy.decisions.network import decide_host, spell_rule
 from paddock.policy.settings.schema import Settings
 
 if TYPE_CHECKING:

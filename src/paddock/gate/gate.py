@@ -10,7 +10,8 @@
       |
     admit: wait for a slot           a rehearsal (dry_run) ends here: record "decided" -> a stub
       |
-    claim among the machines of a cluster, if the request may have effects (`cluster_claims.py`)
+    claim among the machines of a cluster, if the request may have effects (`cluster_claims.py`); others use the slot
+      |                              while the database is slow
       |--ran before--> record "decided" -> the stored Outcome
     claim: record "started" is written before anything runs              `_run_decided`
       |
@@ -176,7 +177,11 @@ class Gate:
             if self._claims is None:
                 return self._make_outcome(request, await self._carry_out(request, watchers))
             async with self._claims.begin(request) as claim:
-                end = await self._carry_out(request, watchers._replace(claim=claim))
+                try:
+                    end = await self._carry_out(request, watchers._replace(claim=claim))
+                finally:
+                    if slot is not None:
+                        slot.give_back()  # what follows waits for the database
                 outcome = await claim.end(self._make_outcome(request, end))
                 await self._claims.confirm_record()  # what has run cannot be taken back
                 return outcome
@@ -255,7 +260,8 @@ class Gate:
             waits["queue_ms"] = round(waits.get("queue_ms", 0) + _count_ms(queued), 3)
             if isinstance(admitted, RawResult):
                 return self._end_without_run(request, decision, admitted, waits)
-            return await self._run_decided(request, admitted, watchers._replace(waits=waits))
+            admitted_watchers = watchers._replace(waits=waits, slot=admitted.slot or watchers.slot)
+            return await self._run_decided(request, admitted.decision, admitted_watchers)
 
     def _resolve(self, request: ExecutionRequest) -> ExecutionRequest:
         """Replace an alias by the tool's own name, which rules, questions and the record use."""
@@ -320,18 +326,20 @@ class Gate:
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
         waits: dict[str, float] = {} if watchers.waits is None else watchers.waits
+        watchers = watchers._replace(waits=waits)
         if watchers.claim is not None:
-            claiming = time.perf_counter()
-            known = await watchers.claim.take(request, decision, watchers.stop)
-            waits["claim_ms"] = _count_ms(claiming)
+            claiming, queued_ms = time.perf_counter(), waits.get("queue_ms", 0)
+            known = await watchers.claim.take(request, decision, watchers)
+            waits["claim_ms"] = round(_count_ms(claiming) - waits.get("queue_ms", 0) + queued_ms, 3)
             if known is not None:
                 return self._end_without_run(request, decision, known, waits)
+            facts |= watchers.claim.list_facts(request)
         sink.claim(request.id, facts, parent=request.parent)
         queued_before_ms, started = waits.get("queue_ms", 0), time.perf_counter()
         result = shown = CANCELLED
         written = b""
         try:
-            running = self._run_safely(request, decision, watchers._replace(waits=waits))
+            running = self._run_safely(request, decision, watchers)
             result = shown = await (running if watchers.claim is None else watchers.claim.run(running))
             if watchers.on_result is not None and not self._is_renamed(request, result):
                 watchers.on_result(result)
@@ -393,7 +401,7 @@ class Gate:
         self, request: ExecutionRequest, decision: Decision, watchers: Watchers
     ) -> RawResult:
         try:
-            unrecorded = None if self._claims is None else await self._claims.confirm_record()
+            unrecorded = None if self._claims is None else await self._claims.confirm_record(watchers)
             if unrecorded is not None:
                 return unrecorded
             return await kind_of(request).run(self._context, request, request.work, decision, watchers)

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError
+from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError, Slot
 from paddock.model.canonical import in_order
-from paddock.model.errors import ArtifactError
+from paddock.model.errors import ArtifactError, ArtifactStoreError
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, signal_name
@@ -41,7 +41,7 @@ BUSY_ERROR_NAME = "Busy"
 """Error of a program that got no slot."""
 MAX_WAITING_BYTES = 256 * MIB
 """Maximum size of all waiting programs together, with their arguments and standard input, in bytes."""
-_WITHDRAWN = ErrorInfo(
+WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
 
@@ -123,13 +123,13 @@ class ProgramService:
     @asynccontextmanager
     async def admit(
         self, actor: str, work: RuntimeRun, watchers: "Watchers"
-    ) -> AsyncGenerator[RawResult | None]:
-        """Wait for a slot for a program, unless its caller waited for one already.
+    ) -> AsyncGenerator[Slot | RawResult]:
+        """Wait for a slot for a program, unless its caller waited for one already; yield the slot.
 
-        Enters with its result if it was stopped or got no slot.
+        Enters with the result of the program if it was stopped or got no slot.
         """
         if watchers.slot is not None and self.bound in watchers.slot.bounds:
-            yield None
+            yield watchers.slot
             return
         asked_ms = watchers.max_wait_ms
         wait_ms = self._max_wait_ms if asked_ms is None else min(asked_ms, self._max_wait_ms)
@@ -149,10 +149,10 @@ class ProgramService:
             yield RawResult(status=Status.UNAVAILABLE, error=self._explain_busy(error, wait_ms))
             return
         if slot is None:
-            yield RawResult(status=Status.CANCELLED, error=_WITHDRAWN)
+            yield RawResult(status=Status.CANCELLED, error=WITHDRAWN)
             return
         try:
-            yield None
+            yield slot
         finally:
             slot.end()
 
@@ -365,9 +365,11 @@ class ProgramService:
 
 
 def _refuse_program(error: Exception) -> RawResult:
-    return RawResult(
-        status=Status.INVALID, error=ErrorInfo(name="Invalid", message=str(error), phase="decide")
-    )
+    if isinstance(error, ArtifactStoreError):  # the same request may run later
+        name, status = "StoreUnavailable", Status.UNAVAILABLE
+    else:
+        name, status = "Invalid", Status.INVALID
+    return RawResult(status=status, error=ErrorInfo(name=name, message=str(error), phase="decide"))
 
 
 def _tee(record: "ByteSink", also: "ByteSink | None") -> "ByteSink":

@@ -37,6 +37,7 @@ class AnswerableQuestions(Protocol):
     ) -> None:
         """Answer a question. Raises ApprovalError if it has an answer already or no longer waits; StoreUnavailable.
 
+        Raises AskerEnded if the process that asked has ended, where that can be known.
         No actor answers its own question. A person `at_terminal` may answer every question, because requests of the
         command line ask on their own terminal instead.
         """
@@ -117,8 +118,6 @@ def open_local_questions(settings: Settings, cluster: "Cluster | None") -> Quest
     """
     if cluster is None:
         return FileQuestions(QuestionDirectory(settings.approvals.directory))
-    from paddock.cluster.questions import LOCAL, SharedQuestions
-    from paddock.cluster.seals import open_seals
+    from paddock.cluster.questions import LOCAL, open_questions
 
-    seals = open_seals(settings.cluster)
-    return SharedQuestions(cluster.database, cluster.node, seals).of_actor(LOCAL)
+    return open_questions(settings.cluster, cluster.database, cluster.node, cluster.listener).of_actor(LOCAL)

@@ -1,6 +1,5 @@
 """The upstream servers of an opened Paddock. Everything here is created at its first use."""
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from platformdirs import user_cache_path
 
 from paddock.engines.servers.result import ToolInfo, ToolResult, find_wrapped
 from paddock.foundation.files import Kept, read_bounded
+from paddock.foundation.store_threads import run_in_store_thread
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SERVERS_FILE_BYTES, SHARED_SERVERS_FILE
@@ -165,7 +165,7 @@ class ServerService:
                 if self._all.cluster.url is None:
                     self.observed.learn_from_result(known, definition, result)
                 else:  # a database may let a thread wait, but not the other requests
-                    await asyncio.to_thread(self.observed.learn_from_result, known, definition, result)
+                    await run_in_store_thread(self.observed.learn_from_result, known, definition, result)
             if unchecked := self.call_checks.list_unchecked_by_definition(server, definition):
                 return result._replace(unchecked=unchecked)
         return result
@@ -207,7 +207,7 @@ class ServerService:
         """Ask a server for its tools. Return the pinned definitions. Raises ServerError."""
         await self._open_hub().ensure_listed(server)
         if self._all.cluster.url is not None:
-            await asyncio.to_thread(self.observed.load)
+            await run_in_store_thread(self.observed.load)
         return self.call_checks.list_pinned_tools(server)
 
     async def list_tools(self, server: str) -> list[ToolInfo]:
@@ -266,7 +266,7 @@ class ServerService:
         async def ask(server: str) -> "Sequence[CatalogTool]":
             await hub.list_tools(server)
             if self._all.cluster.url is not None:
-                await asyncio.to_thread(self.observed.load)
+                await run_in_store_thread(self.observed.load)
             return self.call_checks.list_pinned_tools(server)
 
         return Catalog(

@@ -11,6 +11,7 @@ PaddockError
 ├── ArtifactError         stored output cannot be written or read
 │   ├── InvalidHandle
 │   ├── UnknownArtifact
+│   ├── ArtifactStoreError  the store of output cannot be used now
 │   └── ArtifactTooLarge
 ├── ScriptNotFound        a named script does not exist
 ├── SdkError              a program's call of the SDK is not valid
@@ -21,6 +22,7 @@ PaddockError
 ├── ToolNotFound          no script tool has that id
 ├── ToolError             raised by a function that is a tool, to say why it failed
 ├── ApprovalError         a question to a person cannot be stored, read or answered
+│   └── AskerEnded        the answer reaches no process: the replica that asked has ended
 ├── EngineError           a worker, the fork server or the transpiler failed: a fault of Paddock
 └── ServerError           an upstream MCP server failed; `sent` says whether it may have acted
     ├── UnknownServer
@@ -89,6 +91,10 @@ class LedgerError(PaddockError):
 
 class ApprovalError(PaddockError):
     """A question to a person cannot be stored, read or answered; then nothing is allowed."""
+
+
+class AskerEnded(ApprovalError):
+    """An answer reaches no process: the one that asked has ended, and with it what it would have run."""
 
 
 class ToolNotFound(PaddockError):
@@ -183,6 +189,10 @@ class UnknownArtifact(ArtifactError):
     """The caller has no such artifact: it was never written, has expired, or belongs to another workspace."""
 
 
+class ArtifactStoreError(ArtifactError):
+    """The store of output cannot be used now: its bucket, its directory or the disk is at fault."""
+
+
 class ArtifactTooLarge(ArtifactError):
     """An artifact exceeds the size that may be read."""
 
@@ -214,6 +224,10 @@ class NotASecret(VaultError):
 
 class StoreUnavailable(PaddockError):
     """The database that the machines of a cluster share cannot be used now; nothing was claimed."""
+
+
+class DatabaseRestored(StoreUnavailable):
+    """That database was restored from a backup, and no operator has accepted it. The text is for callers, too."""
 
 
 class SignalError(PaddockError):

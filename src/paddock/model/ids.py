@@ -1,7 +1,10 @@
 """Ids of requests and records: ULIDs, which sort by their creation time in milliseconds.
 
-`mint_id` also keeps its ids in this process until they are spent. Its 80 random bits come from the kernel: neither a
-fork nor a process that saw earlier ids can create the same one. A minted id that is not spent is new.
+`mint_id` also keeps its ids in this process until they are spent. Its random bits come from the kernel: neither a fork
+nor a process that saw earlier ids can create the same one. A minted id that is not spent is new.
+
+In a cluster, the last 40 of the 80 random bits are the mark of the replica, so that others know whom to ask about an
+id. The form is the same, and 40 random bits within one millisecond of one replica remain.
 """
 
 import os
@@ -15,6 +18,8 @@ from ulid_transform import bytes_to_ulid, ulid_at_time, ulid_now, ulid_to_bytes,
 _ULID_PATTERN = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 MAX_UNSPENT = 16 * 1024
 """Maximum number of minted ids in memory; a forgotten one counts as spent."""
+ID_MARK_CHARS = 10
+"""Length of the mark in an id, in hexadecimal digits."""
 _serials = count(1)
 _unspent: OrderedDict[str, int] = OrderedDict()
 """Minted ids with their serial numbers, oldest first. Each operation on it is atomic."""
@@ -25,9 +30,26 @@ def new_id(at: float | None = None) -> str:
     return ulid_now() if at is None else ulid_at_time(at)
 
 
+class _Mark:
+    """What the ids of this process end with."""
+
+    data = b""
+
+
+def mark_ids(mark: str) -> None:
+    """Let the ids that this process mints end with the first digits of a mark, in hexadecimal; with none for ""."""
+    _Mark.data = bytes.fromhex(mark[:ID_MARK_CHARS])
+
+
+def find_id_mark(text: str) -> str:
+    """Return the mark in an id, in hexadecimal: random digits in an id that has none. `text` is an id."""
+    return ulid_to_bytes(text)[-ID_MARK_CHARS // 2 :].hex()
+
+
 def mint_id() -> str:
     """Return a new id for a request, and keep it until it is spent."""
-    minted = bytes_to_ulid((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10))
+    random = os.urandom(10 - len(_Mark.data))
+    minted = bytes_to_ulid((time.time_ns() // 1_000_000).to_bytes(6) + random + _Mark.data)
     _unspent[minted] = next(_serials)
     if len(_unspent) > MAX_UNSPENT:
         _unspent.popitem(last=False)

@@ -20,6 +20,8 @@ NETWORKS: tuple[Network, ...] = get_args(Network)
 the rules allow; all of it."""
 
 HTTP_PORT, HTTPS_PORT = 80, 443
+ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
+"""Origins of rules that allow hosts. Rules of a workspace or a token can only narrow."""
 
 
 def _check_network(text: str) -> str:

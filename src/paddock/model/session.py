@@ -6,9 +6,9 @@ import hashlib
 import re
 import reprlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -73,6 +73,19 @@ class SessionInfo(Value):
     """Its memory after the last execution."""
     expires_in_s: float
     """Seconds until it is closed if it is not used."""
+
+
+class OpenSessions(tuple[SessionInfo, ...]):  # noqa: SLOT001 - a tuple cannot have slots
+    """The open sessions of a caller, the oldest first: a tuple that knows what is missing in it."""
+
+    partial: tuple[str, ...]
+    """Names of the replicas of the server that did not answer; empty on one machine."""
+
+    def __new__(cls, sessions: Iterable[SessionInfo], partial: Iterable[str] = ()) -> Self:
+        """`partial` names replicas whose sessions are missing."""
+        made = super().__new__(cls, sessions)
+        made.partial = tuple(partial)
+        return made
 
 
 class SessionEnd(Value):

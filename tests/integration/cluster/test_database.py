@@ -16,6 +16,8 @@ from paddock.model.errors import ConfigurationError, StoreUnavailable
 from paddock.policy.settings.loader import user_file
 
 NEWEST = list_migrations()[-1].number
+EXPAND = [each.name for each in list_migrations() if not each.is_contract]
+CONTRACTS = [each.name for each in list_migrations() if each.is_contract]
 
 
 def run_paddock(*arguments: str, url: str | None) -> subprocess.CompletedProcess[str]:
@@ -45,21 +47,41 @@ def test_tables_are_made_once_by_two_processes_at_a_time(url: str) -> None:
             await check_tables(one)
             return sorted(len(each) for each in applied)
 
-    assert asyncio.run(run()) == [0, NEWEST]
+    assert asyncio.run(run()) == [0, len(EXPAND)]
 
 
-def test_a_newer_database_is_refused(url: str, postgres: Postgres) -> None:
+@pytest.mark.parametrize("name", ["later", "later.contract"])
+def test_tables_of_a_newer_version_are_used_until_it_contracts_them(url: str, name: str) -> None:
     async def run() -> None:
         async with Database(url) as database:
             await migrate(database)
-            await database.fetch("insert into paddock_migration (number, name) values (9999, 'later')")
+            await database.fetch("insert into paddock_migration (number, name) values (9999, %s)", (name,))
             await check_tables(database)
+            assert await migrate(database) == []
 
+    if name == "later":
+        asyncio.run(run())
+        return
     with pytest.raises(ConfigurationError) as newer:
         asyncio.run(run())
     assert str(newer.value) == (
-        f"the database of cluster.url was migrated by a newer version of Paddock (9999 > {NEWEST}); "
-        "use that version on every machine"
+        "the tables of cluster.url were changed for newer versions of Paddock (later.contract), and this one cannot use "
+        "them; use the version of the other machines"
+    )
+
+
+def test_tables_that_are_in_use_are_not_changed(tables_url: str) -> None:
+    """What waits for the lock of a table makes the renewals of all leases wait."""
+
+    async def run() -> None:
+        async with Database(tables_url) as database, database.begin() as using:
+            await using.execute("lock table paddock_migration in access exclusive mode")
+            await migrate(database)
+
+    with pytest.raises(StoreUnavailable) as used:
+        asyncio.run(run())
+    assert str(used.value) == (
+        "The tables are in use, and nothing was changed. End long queries of the database, and run it again."
     )
 
 
@@ -148,21 +170,37 @@ def test_migrate_and_status_tell_what_there_is(url: str) -> None:
     before = run_paddock("cluster", "status", url=url)
     assert (before.returncode, before.stderr) == (
         1,
-        f"the tables have version 0, and this Paddock needs {NEWEST}; run: paddock cluster migrate\n",
+        f"the tables lack {', '.join(EXPAND)}; run: paddock cluster migrate\n",
     )
-    names = [each.name for each in list_migrations()]
-    assert json.loads(run_paddock("cluster", "migrate", "--json", url=url).stdout) == {"applied": names}
+    assert json.loads(run_paddock("cluster", "migrate", "--json", url=url).stdout) == {"applied": EXPAND}
     assert run_paddock("cluster", "migrate", url=url).stdout == "the tables are up to date\n"
     after = run_paddock("cluster", "status", "--json", url=url)
     assert (after.returncode, json.loads(after.stdout)) == (
         0,
-        {"applied": NEWEST, "newest": NEWEST, "nodes": [], "runs": {}, "records": 0, "checkpoint": None},
+        {
+            "applied": int(EXPAND[-1][:4]),
+            "newest": NEWEST,
+            "missing": [],
+            "contracts": CONTRACTS,
+            "waits_for": [],
+            "nodes": [],
+            "runs": {},
+            "records": 0,
+            "checkpoint": None,
+            "restored": None,
+        },
     )
     shown = run_paddock("cluster", "status", url=url)
     assert (shown.stdout, shown.stderr) == (
-        "requests: none\nshipped records: 0\nlast checkpoint: none\n",
+        "requests: none\nshipped records: 0\nlast checkpoint: none\n"
+        f"contract steps: {', '.join(CONTRACTS)}; no replica runs an older version: paddock cluster migrate --contract\n",
         "no replica has used this database yet\n",
     )
+    contract = ("cluster", "migrate", "--contract")
+    assert json.loads(run_paddock(*contract, "--json", url=url).stdout) == {"applied": CONTRACTS}
+    assert run_paddock(*contract, url=url).stdout == "the tables are up to date\n"
+    shown = run_paddock("cluster", "status", url=url)
+    assert shown.stdout == "requests: none\nshipped records: 0\nlast checkpoint: none\n"
 
 
 def test_requests_are_listed_by_state(url: str, postgres: Postgres) -> None:

@@ -1,6 +1,7 @@
 """The commands of deploy/k8s run here, with the volumes of their pods laid out as a kubelet does."""
 
 import hashlib
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -11,11 +12,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support.command import PADDOCK, make_environment, run_paddock
 from tests.support.http_api import TOKEN, ApiServer
 from tests.support.manifests import FOLDER, POD_FACTS, build_shipped, list_pods, read_documents
-from tests.support.postgres import find_free_port
+from tests.support.postgres import Postgres, find_free_port
 
 from paddock.policy.settings.loader import FILE_NAME
 
 CI_TOKEN = "pdk_of-a-user-of-the-settings"
+PASSWORD = "only-in-the-service-file"
+POD_IP = "10.1.2.3"
 
 
 def lay_out(folder: Path, files: dict[str, bytes]) -> None:
@@ -43,15 +46,16 @@ def make_key() -> bytes:
 
 
 def test_the_commands_of_the_base_make_the_tables_and_serve(
-    kubernetes_tools: Path, url: str, tmp_path: Path
+    kubernetes_tools: Path, postgres: Postgres, url: str, tmp_path: Path
 ) -> None:
+    postgres.demand_password("paddock", PASSWORD, owns=url.rpartition("/")[2])
     documents = read_documents(build_shipped(kubernetes_tools, "base"))
     [server, migrate] = sorted(list_pods(documents), key=lambda pod: pod.owner["kind"])
     settings = replace_each(
         (FOLDER / "base" / FILE_NAME).read_text(),
         {
-            'url = "postgresql://paddock@postgresql/paddock?sslmode=verify-full'
-            '&sslrootcert=/secrets/database/ca.crt"': f'url = "{url}"',
+            "sslmode=verify-full&sslrootcert=/secrets/database/ca.crt": "sslmode=prefer",
+            "postgresql://paddock@postgresql/paddock": url.replace("postgres@", "paddock@"),
             'url = "s3://paddock/artifacts"': f'directory = "{tmp_path}/artifacts"',
             "/secrets/": f"{tmp_path}/secrets/",
         },
@@ -65,6 +69,8 @@ def test_the_commands_of_the_base_make_the_tables_and_serve(
         "vault": Fernet.generate_key(),
     }
     lay_out(tmp_path / "secrets/keys", keys)
+    lay_out(tmp_path / "secrets/owner", {"token": TOKEN.encode()})
+    lay_out(tmp_path / "secrets/database", {"service.conf": f"[paddock]\npassword={PASSWORD}\n".encode()})
     state, workspace = tmp_path / "state", tmp_path / "workspace"
     workspace.mkdir()
     state.mkdir()
@@ -77,16 +83,14 @@ def test_the_commands_of_the_base_make_the_tables_and_serve(
         XDG_STATE_HOME=str(state),
         XDG_CONFIG_HOME=f"{tmp_path}/secrets/config",
         XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
-        **{
-            **variables,
-            "PADDOCK_TOKEN": TOKEN,
-            "PADDOCK_CLUSTER_NODE_URL": node_url.replace("8700", str(port)),
-        },
+        PGSERVICEFILE=f"{tmp_path}{server.variables['PGSERVICEFILE']}",
+        **{**variables, "PADDOCK_CLUSTER_NODE_URL": node_url.replace("8700", str(port))},
     )
     made = run_paddock(workspace, *migrate.arguments, environment=environment)
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout.startswith("applied 0001_")
-    arguments = replace_each("\n".join(server.arguments), {"0.0.0.0:8700": f"127.0.0.1:{port}"}).split("\n")
+    places = {"0.0.0.0:8700": f"127.0.0.1:{port}", "/secrets/": f"{tmp_path}/secrets/"}
+    arguments = replace_each("\n".join(server.arguments), places).split("\n")
     process = subprocess.Popen(
         [PADDOCK, *arguments],
         cwd=workspace,
@@ -103,13 +107,25 @@ def test_the_commands_of_the_base_make_the_tables_and_serve(
         with running.client() as owner, running.client(CI_TOKEN) as user_of_settings:
             for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
                 path = server.container[probe]["httpGet"]["path"]
-                assert owner.get(path, headers={"Host": "10.1.2.3:8700"}).status_code == 200
+                assert owner.get(path, headers={"Host": f"{POD_IP}:8700"}).status_code == 200
             for name in ("paddock.example.com", f"paddock:{port}"):
                 assert owner.get("/v1/server", headers={"Host": name}).status_code == 200
             for client in (owner, user_of_settings):
                 once = {"Idempotency-Key": "once"}
                 assert client.run(headers=once, language="javascript", code="return 6 * 7")["value"] == 42
-            assert owner.get("/metrics").status_code == 200
+            made = run_paddock(
+                workspace,
+                *("serve", "token", "new", "prometheus", "--metrics-only", "--json"),
+                environment=environment,
+            )
+            scraper = {
+                "Authorization": f"Bearer {json.loads(made.stdout)['token']}",
+                "Host": f"{POD_IP}:{port}",
+            }
+            while (page := owner.get("/metrics", headers=scraper)).status_code == 401:
+                pass
+            assert page.status_code == 200
+            assert "paddock_cluster_lease_age_seconds " in page.text
         running.stop()
         assert running.wait() == 0
     finally:

@@ -264,7 +264,7 @@ def test_an_execution_belongs_to_its_token(replicas: ReplicaSet, apis: list[ApiC
     with replicas.servers[1].client(TOKENS["bob"]) as bob:
         assert bob.problem("GET", f"/v1/executions/{id_}")[:2] == (404, "not-found")
         assert bob.problem("DELETE", f"/v1/executions/{id_}")[:2] == (404, "not-found")
-        assert bob.get("/v1/executions").json() == {"executions": []}
+        assert bob.get("/v1/executions").json() == {"executions": [], "partial": []}
 
 
 def test_a_client_that_leaves_cancels_what_another_replica_runs(apis: list[ApiClient]) -> None:
@@ -388,14 +388,28 @@ def test_a_proof_holds_for_one_hop_of_one_request(
         "for another replica": sign(marks[2], interpreter),
         "for another path": sign(marks[1], "/v1/sessions"),
         "for another token": sign(marks[1], interpreter, token="x" * 32),
-        "old": sign(marks[1], interpreter, sender=MAX_AGE_S + 5),
-        "early": sign(marks[1], interpreter, sender=-MAX_AGE_S - 5),
         "garbage": {HEADER.decode(): "1 2 3"},
     }
     found = {
         what: apis[1].get(interpreter, headers=headers).status_code for what, headers in ordinary.items()
     }
     assert found == dict.fromkeys(ordinary, 200)
+
+
+@pytest.mark.parametrize(("sender", "side"), [(MAX_AGE_S + 60, "behind"), (-MAX_AGE_S - 60, "ahead of")])
+def test_a_proof_of_another_time_is_refused_and_says_so(
+    postgres: Postgres, apis: list[ApiClient], interpreter: str, sender: float, side: str
+) -> None:
+    """Not taken for an ordinary request: the replica that passed it on learns why."""
+    proof = sign(read_marks(postgres)[1], interpreter, sender=sender)
+    refused = apis[1].get(interpreter, headers=proof)
+    offset = int(refused.headers["paddock-hop-offset"])
+    assert (abs(offset) >= MAX_AGE_S, offset < 0) == (True, sender > 0)
+    assert read_problem(refused) == (
+        503,
+        "unavailable",
+        f"A request of another replica is refused: its clock is {abs(offset)} s {side} that of this one.",
+    )
 
 
 def test_a_proof_grants_nothing(

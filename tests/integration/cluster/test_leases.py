@@ -7,6 +7,7 @@ import pytest
 from tests.support.postgres import Postgres
 from tests.support.processes import PATIENCE_S
 
+from paddock.cluster.cleaner import BATCH_ROWS, Cleaner
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import ClusterNode, NodeLease
@@ -29,12 +30,11 @@ def run(url: str, check: Callable[[Database], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def open_process(database: Database, name: str) -> tuple[NodeLease, StoredRuns, PostgresRunStore]:
+async def open_process(database: Database, name: str) -> tuple[NodeLease, StoredRuns]:
     node = ClusterNode(name, new_id())
     lease = NodeLease(database, node)
     assert await lease.renew()
-    store = PostgresRunStore(database, node)
-    return lease, StoredRuns(store), store
+    return lease, StoredRuns(PostgresRunStore(database, node))
 
 
 def claim(key: str) -> Claim:
@@ -51,8 +51,8 @@ async def pass_time(database: Database, seconds: float) -> None:
 
 def test_a_process_that_was_replaced_renews_and_claims_nothing_more(url: str) -> None:
     async def check(database: Database) -> None:
-        first, runs, _ = await open_process(database, "a")
-        second, others, _ = await open_process(database, "a")
+        first, runs = await open_process(database, "a")
+        second, others = await open_process(database, "a")
         assert not await first.renew()
         with pytest.raises(StoreUnavailable) as refused:
             await runs.take(claim("k"))
@@ -67,7 +67,7 @@ def test_a_process_that_was_replaced_does_not_claim_further_attempts(url: str) -
     """It must tell the caller, and not ask the database again and again."""
 
     async def check(database: Database) -> None:
-        _, runs, _ = await open_process(database, "a")
+        _, runs = await open_process(database, "a")
         assert await runs.fence("t", "k", 1)
         await open_process(database, "a")
         with pytest.raises(StoreUnavailable) as refused:
@@ -80,29 +80,29 @@ def test_a_process_that_was_replaced_does_not_claim_further_attempts(url: str) -
 
 def test_requests_of_a_replaced_process_are_lost_when_its_own_lease_is_over(url: str) -> None:
     async def check(database: Database) -> None:
-        _, runs, _ = await open_process(database, "a")
+        _, runs = await open_process(database, "a")
         wanted = claim("k")
         started = await runs.take(wanted)
         assert isinstance(started, Started)
-        lease, _, store = await open_process(database, "a")
+        lease, others = await open_process(database, "a")
         await pass_time(database, LEASE_S - 2)
         assert await lease.renew()
-        assert await store.lose_expired() == []
+        assert await Cleaner(database).expire() == []
         await pass_time(database, 3)
-        assert await store.lose_expired() == [(wanted.request, "a")]
+        assert await Cleaner(database).expire() == [(wanted.request, "a")]
         assert not await runs.end(started, StoredEnd("ok", None))
-        assert await StoredRuns(store).take(claim("k")) == Lost(wanted.request, "a")
+        assert await others.take(claim("k")) == Lost(wanted.request, "a")
 
     run(url, check)
 
 
 def test_requests_of_a_process_that_ended_in_order_need_no_waiting(url: str) -> None:
     async def check(database: Database) -> None:
-        lease, runs, _ = await open_process(database, "a")
+        lease, runs = await open_process(database, "a")
         wanted = claim("k")
         await runs.take(wanted)
         await lease.end()
-        _, others, _ = await open_process(database, "b")
+        _, others = await open_process(database, "b")
         assert await others.take(claim("k")) == Lost(wanted.request, "a")
         states = {each.id: each.state for each in (await read_status(database)).nodes}
         assert states == {"a": "ended", "b": "serving"}
@@ -112,7 +112,7 @@ def test_requests_of_a_process_that_ended_in_order_need_no_waiting(url: str) -> 
 
 def test_old_requests_are_forgotten_and_lost_ones_later(url: str) -> None:
     async def check(database: Database) -> None:
-        _, runs, store = await open_process(database, "a")
+        _, runs = await open_process(database, "a")
         for key in ("finished", "lost", "running"):
             taken = await runs.take(claim(key))
             assert isinstance(taken, Started)
@@ -123,7 +123,7 @@ def test_old_requests_are_forgotten_and_lost_ones_later(url: str) -> None:
             await database.fetch(
                 f"update run set started = now() - interval '{age}', ended = now() - interval '{age}'"
             )
-            await store.forget_old()
+            await Cleaner(database).forget_old()
             assert {key for (key,) in await database.fetch("select key from run")} == left
 
     run(url, check)
@@ -134,26 +134,73 @@ def test_an_attempt_is_not_forgotten_before_the_next_one(url: str, state: str) -
     """Its caller sends the same key a day after the first attempt, and soon after the second one."""
 
     async def check(database: Database) -> None:
-        _, runs, store = await open_process(database, "a")
+        _, runs = await open_process(database, "a")
         assert await runs.fence("t", "k", 1)
         second = await runs.take(claim("k"))
         assert isinstance(second, Started)
         assert second.attempt == 2
-        await database.fetch("update run set ended = now() - interval '25 h' where attempt = 1")
+        await database.fetch(
+            "update run set started = now() - interval '25 h', ended = now() - interval '25 h' where attempt = 1"
+        )
         await database.fetch(
             "update run set state = %s, status = 'ok', ended = now() where attempt = 2", (state,)
         )
-        await store.forget_old()
+        await Cleaner(database).forget_old()
         stop = asyncio.Event()
         stop.set()
         again = await runs.take(claim("k"), stop)
         assert not isinstance(again, Started)
         await database.fetch(
-            "update run set state = 'finished', ended = now() - interval '31 days' where attempt = 2"
+            "update run set state = 'finished', started = now() - interval '31 days', "
+            "ended = now() - interval '31 days' where attempt = 2"
         )
         for _ in range(2):
-            await store.forget_old()
+            await Cleaner(database).forget_old()
         assert await database.fetch("select count(*) from run") == [(0,)]
+
+    run(url, check)
+
+
+def test_old_requests_are_deleted_in_batches_by_one_process_at_a_time(url: str) -> None:
+    async def check(database: Database) -> None:
+        await database.fetch(
+            "insert into run (tenant, key, request, digest, state, started, ended) "
+            "select 't', n::text, n::text, '', 'finished', now() - interval '25 h', now() - interval '25 h' "
+            "from generate_series(1, %s) as n",
+            (2 * BATCH_ROWS + 1,),
+        )
+        cleaner = Cleaner(database)
+        async with database.begin() as other:
+            await other.execute("select pg_advisory_xact_lock(%s)", (0x7061646432,))
+            await cleaner.forget_old()
+            assert await database.fetch("select count(*) from run") == [(2 * BATCH_ROWS + 1,)]
+        await asyncio.gather(*(cleaner.forget_old() for _ in range(2)))
+        await cleaner.forget_old()
+        assert await database.fetch("select count(*) from run") == [(0,)]
+
+    run(url, check)
+
+
+def test_an_expired_lease_is_noticed_by_the_next_renewal_and_noted_once(url: str) -> None:
+    async def check(database: Database) -> None:
+        lease, _ = await open_process(database, "a")
+        other, runs = await open_process(database, "b")
+        wanted = claim("k")
+        await runs.take(wanted)
+        assert await lease.renew()
+        assert not lease.others_expired.is_set()
+        await pass_time(database, LEASE_S)
+        assert await lease.renew()
+        assert lease.others_expired.is_set()
+        assert await Cleaner(database).expire() == [(wanted.request, "b")]
+        states = {each.id: each.state for each in (await read_status(database)).nodes}
+        assert states == {"a": "serving", "b": "expired"}
+        lease.others_expired.clear()
+        assert await lease.renew()
+        assert not lease.others_expired.is_set()
+        assert await other.renew()
+        states = {each.id: each.state for each in (await read_status(database)).nodes}
+        assert states == {"a": "serving", "b": "serving"}
 
     run(url, check)
 

@@ -2,22 +2,26 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
 from tests.support.leases import end_lease, execute, hold_lease
+from tests.support.listening import open_listener
 from tests.support.postgres import Postgres
 
+from paddock.cluster import questions
 from paddock.cluster.database import Database
+from paddock.cluster.listener import ANSWERS, Listener
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.questions import LOCAL, QuestionView, SharedQuestions
 from paddock.cluster.seals import Seals
 from paddock.gate.questions import ask_and_wait
 from paddock.model.approval import Answer, Question, WaitingQuestion
-from paddock.model.errors import ApprovalError, StoreUnavailable
+from paddock.model.errors import ApprovalError, AskerEnded, StoreUnavailable
 from paddock.model.ids import new_id
 
 ACTOR = "token:ada"
@@ -44,12 +48,12 @@ class Cluster(NamedTuple):
 
 @asynccontextmanager
 async def open_cluster(url: str, seals: Seals) -> AsyncGenerator[Cluster]:
-    async with Database(url) as one, Database(url) as two:
+    async with Database(url) as one, Database(url) as two, open_listener(url) as listener:
         await migrate(one)
         hold_lease(url, "a", "first")
         hold_lease(url, "b", "first")
         asker, other = (
-            SharedQuestions(database, ClusterNode(name, "first"), seals)
+            SharedQuestions(database, ClusterNode(name, "first"), seals, answers=listener.follow(ANSWERS))
             for database, name in ((one, "a"), (two, "b"))
         )
         yield Cluster(url, asker, other)
@@ -137,9 +141,8 @@ def test_the_question_of_a_machine_that_died_is_gone(url: str, death: Callable[[
         ):
             with pytest.raises(ApprovalError) as refused:
                 await late
-            assert str(refused.value) == (
-                f"{question.id} does not wait for an answer; `paddock approve` lists the waiting questions"
-            )
+            assert type(refused.value) is AskerEnded
+            assert str(refused.value) == f"{question.id} waits no longer: the replica that asked has ended"
         await cluster.other.remove_abandoned()
         with pytest.raises(ApprovalError) as gone:  # the process itself may live, behind a broken network
             await task
@@ -147,6 +150,86 @@ def test_the_question_of_a_machine_that_died_is_gone(url: str, death: Callable[[
             f"{question.id} no longer waits: the lease of this node ended, or its row was removed"
         )
         assert execute(url, "select count(*) from question") == [(0,)]
+
+    run(url, work)
+
+
+async def give_late(cluster: Cluster, question: Question) -> asyncio.Task[None]:
+    """Answer a question that its asker does not look at, and return when the answer is stored."""
+    waiting = await cluster.everybody.find_question(question.id)
+    giving = asyncio.create_task(cluster.everybody.give_answer(waiting, "once", "grace"))
+    while execute(cluster.url, "select verdict from question") != [("once",)]:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return giving
+
+
+def test_whoever_answers_a_machine_that_dies_is_told(url: str) -> None:
+    """The answer is withdrawn: a machine that was only cut off cannot take it afterwards."""
+
+    async def work(cluster: Cluster) -> None:
+        question = make_question()
+        async with cluster.own.keep_question(question):
+            giving = await give_late(cluster, question)
+            end_lease(url, "a")
+            with pytest.raises(AskerEnded) as told:
+                await giving
+            assert str(told.value) == (
+                f"{question.id} waits no longer: the replica that asked has ended; the answer was withdrawn, and nothing "
+                "was allowed"
+            )
+            assert execute(url, "select count(*) from question") == [(0,)]
+
+    run(url, work)
+
+
+def test_whether_a_machine_that_died_took_an_answer_is_not_known(url: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        question = make_question()
+        async with cluster.own.keep_question(question):
+            giving = await give_late(cluster, question)
+            execute(
+                url,
+                "with gone as (delete from question) update node set seen = now() - interval '1 minute' where id = 'a'",
+            )
+            with pytest.raises(AskerEnded) as told:
+                await giving
+            assert str(told.value) == (
+                f"{question.id} waits no longer: the replica that asked has ended; whether it took the answer is not "
+                "known"
+            )
+
+    run(url, work)
+
+
+def test_an_answer_that_nobody_reads_is_not_taken(url: str) -> None:
+    """The wait ended in the moment of the answer: its row stays until the lease is over."""
+
+    async def work(cluster: Cluster) -> None:
+        question = make_question()
+        async with cluster.own.keep_question(question):
+            giving = await give_late(cluster, question)
+        assert execute(url, "select count(*) from question") == [(1,)]
+        end_lease(url, "a")
+        with pytest.raises(AskerEnded):
+            await giving
+
+    run(url, work)
+
+
+def test_an_answer_that_is_not_taken_in_time_is_said_to_be_stored(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "TAKEN_S", 0.1)
+
+    async def work(cluster: Cluster) -> None:
+        question = make_question()
+        async with cluster.own.keep_question(question):
+            giving = await give_late(cluster, question)
+            with pytest.raises(ApprovalError) as told:
+                await giving
+        assert str(told.value) == (
+            f"the answer to {question.id} is stored, and the replica that asked has not taken it yet"
+        )
 
     run(url, work)
 
@@ -177,13 +260,14 @@ def test_an_answer_arrives_without_notifications(url: str) -> None:
     run(url, work)
 
 
+@pytest.mark.skipif("TEST_CLUSTER_POOLER" in os.environ, reason="no notification passes a transaction pooler")
 def test_an_answer_arrives_without_polls(url: str) -> None:
     """The notification finds it, also for a question that was asked while another one waited."""
 
-    async def work(cluster: Cluster) -> None:
-        asker = SharedQuestions(
-            cluster.asker.database, ClusterNode("a", "first"), KEYS, poll_s=3600
-        ).of_actor(ACTOR)
+    async def ask(cluster: Cluster, listener: Listener) -> None:
+        node, answers = ClusterNode("a", "first"), listener.follow(ANSWERS)
+        shared = SharedQuestions(cluster.asker.database, node, KEYS, answers=answers, poll_s=3600)
+        asker = shared.of_actor(ACTOR)
         asked = [make_question() for _ in range(4)]
         tasks = [asyncio.create_task(ask_and_wait(asker, each)) for each in asked]
         for each in asked:
@@ -193,6 +277,10 @@ def test_an_answer_arrives_without_polls(url: str) -> None:
             waiting = await cluster.everybody.find_question(each.id)
             await cluster.everybody.give_answer(waiting, "once", each.id)
         assert [answer.by for answer in await asyncio.gather(*tasks)] == [each.id for each in asked]
+
+    async def work(cluster: Cluster) -> None:
+        async with open_listener(url) as listener:
+            await ask(cluster, listener)
 
     run(url, work)
 

@@ -1,22 +1,28 @@
-"""Replicas that are replaced one after the other, under load: no request fails."""
+"""Replicas that are replaced one after the other, under load: no request fails.
 
+The long form has the times of the page about several machines: PADDOCK_BALANCER_TIMES=page.
+"""
+
+import os
 import threading
 from pathlib import Path
 
 from tests.integration.cluster.test_forwarding import call_stateless
+from tests.support.balancers import HOST, PageHaProxy
 from tests.support.http_api import TOKEN, ApiClient, Background
 from tests.support.replicas import ReplicaSet
 
-SETTINGS = "[serve]\ndrain_ms = 3000\n"
+OF_THE_PAGE = os.environ.get("PADDOCK_BALANCER_TIMES") == "page"
+INTER, DRAIN_MS = ("1s", 5000) if OF_THE_PAGE else ("200ms", 3000)
 
 
 class Load:
     """Clients that send short requests, one after the other, until it ends."""
 
-    def __init__(self, replicas: ReplicaSet) -> None:
+    def __init__(self, balancer: PageHaProxy) -> None:
         self.answers: list[object] = []
         self.errors: list[BaseException] = []
-        self._replicas = replicas
+        self._balancer = balancer
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(4)]
         for thread in self._threads:
@@ -24,7 +30,7 @@ class Load:
 
     def _send(self, number: int) -> None:
         try:
-            with self._replicas.front.client(TOKEN) as client:
+            with self._balancer.client(TOKEN) as client:
                 while not self._over.is_set():
                     self.answers.append(self._call(client, number))
         except BaseException as error:  # noqa: BLE001 - the test reports it
@@ -51,15 +57,15 @@ class Load:
 
 
 def test_no_request_fails_in_a_rolling_restart(url: str, tmp_path: Path) -> None:
-    replicas = ReplicaSet(tmp_path, url, SETTINGS)
-    with replicas.run():
-        load = Load(replicas)
+    replicas = ReplicaSet(tmp_path, url, f"[serve]\ndrain_ms = {DRAIN_MS}\n", hosts=(HOST,))
+    with replicas.run(), PageHaProxy(replicas.ports, inter=INTER) as balancer:
+        load = Load(balancer)
         for number in range(len(replicas.ports)):
             load.await_answers()
-            replicas.servers[number].stop()
-            assert replicas.servers[number].wait() == 0
+            replicas.stop(number)
             replicas.servers[number] = replicas.start(number)
-            replicas.await_balanced(number)
+            while not balancer.is_up(number):
+                pass
         load.await_answers()
         load.end()
     assert not load.errors, load.errors

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.leases import execute
+from tests.support.listening import open_listener
 from tests.support.postgres import Postgres
 
 from paddock.cluster.database import Database
 from paddock.cluster.kept import KeptRows
+from paddock.cluster.listener import TOKENS
 from paddock.cluster.migrate import migrate
 from paddock.cluster.seals import Seals
 from paddock.model.errors import ConfigurationError, StoreUnavailable
@@ -206,6 +208,27 @@ def test_known_tokens_count_while_the_database_is_away() -> None:
 
     with Postgres() as server:
         run(server.url, work)
+
+
+def test_tokens_are_read_when_they_change_and_current_as_long_as_the_lease_is_renewed(url: str) -> None:
+    async def work(store: Store) -> None:
+        await store.tokens.add(entry := make_entry("alice"))
+        async with open_listener(url) as listener:
+            rows = KeptRows(store.database, KIND, MAX_ROW_CHARS)
+            tokens = SharedTokens(rows, KEYS, listener.follow(TOKENS), min_pause_s=0)
+            assert await tokens.update() == (entry,)
+            execute(url, "alter table kept rename to gone")  # what reads it fails
+            assert await tokens.update() == (entry,)
+            tokens._read_at = time.monotonic() - 31
+            listener.received_at = time.monotonic()  # as after a renewal
+            assert await tokens.update() == await tokens.read() == (entry,)
+            execute(url, "alter table gone rename to kept")
+            await store.tokens.remove("alice")
+            while await tokens.update():  # noqa: ASYNC110 - its own loop looks once a second
+                await asyncio.sleep(0)
+            assert await tokens.read() == ()
+
+    run(url, work)
 
 
 class Replica:

@@ -10,12 +10,13 @@ from paddock.cluster.node import PURPOSE, compute_mark
 from paddock.cluster.replicas import Replica, Replicas
 from paddock.cluster.seals import Seals
 from paddock.model.errors import StoreUnavailable
+from paddock.model.ids import mark_ids, mint_id, new_id
 
 OWN = compute_mark("own")
 
 
 class Rows:
-    """Stands in for the database. Rows have id, address, boot, and perhaps a seal."""
+    """Stands in for the database. Rows have id, address, boot, perhaps a seal, and whether their ids have marks."""
 
     def __init__(self, *rows: tuple[Any, ...]) -> None:
         self.rows: list[tuple[Any, ...]] | None = [*rows]
@@ -26,11 +27,11 @@ class Rows:
         await asyncio.sleep(0)
         if self.rows is None:
             raise StoreUnavailable("away")
-        return [row if len(row) == 4 else (*row, None) for row in self.rows]
+        return [(*row, None, True)[:5] if len(row) == 3 else (*row, True)[:5] for row in self.rows]
 
 
 def make_replicas(rows: Rows) -> Replicas:
-    return Replicas(rows, OWN)  # pyright: ignore[reportArgumentType]
+    return Replicas(rows, OWN, min_pause_s=0)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_mark_selects_a_row() -> None:
@@ -148,11 +149,13 @@ class Clock:
 
 def test_leases_that_are_old_after_an_outage_are_not_taken_for_ended() -> None:
     async def find() -> list[int]:
-        rows, clock = Rows(("b", "http://10.0.0.2:8700", "boot")), Clock()
-        replicas = Replicas(rows, OWN, clock=clock)  # pyright: ignore[reportArgumentType]
+        rows = Rows(("b", "http://10.0.0.2:8700", "boot"))
+        replicas = Replicas(rows, OWN, clock=Clock())  # pyright: ignore[reportArgumentType]
         await replicas.refresh()
+        rows.rows = None
+        with pytest.raises(StoreUnavailable):
+            await replicas.refresh()
         rows.rows = []
-        clock.now += 100
         found: list[int] = []
         for _ in range(3):
             await replicas.refresh()
@@ -160,6 +163,43 @@ def test_leases_that_are_old_after_an_outage_are_not_taken_for_ended() -> None:
         return found
 
     assert asyncio.run(find()) == [1, 1, 0]
+
+
+def make_id(boot: str) -> str:
+    """Return the id of an execution of a replica."""
+    try:
+        mark_ids(compute_mark(boot))
+        return mint_id()
+    finally:
+        mark_ids("")
+
+
+def test_an_id_is_asked_of_its_replica_and_of_those_that_do_not_mark_ids() -> None:
+    url = "http://10.0.0.2:8700"
+    rows = Rows(("b", url, "b"), ("c", url, "c"), ("old", url, "old", None, False))
+
+    async def find() -> list[set[str]]:
+        replicas = make_replicas(rows)
+        await replicas.refresh()
+        ids = [make_id("b"), make_id("own"), make_id("ended"), new_id()]
+        found = [{each.id for each in await replicas.find_holders(id_)} for id_ in ids]
+        assert rows.looks == 3  # two of the marks were not known
+        return found
+
+    assert asyncio.run(find()) == [{"b", "old"}, set(), {"old"}, {"old"}]
+
+
+def test_an_id_of_an_unknown_replica_is_not_lost_while_the_database_is_away() -> None:
+    async def find() -> None:
+        rows = Rows(("b", "http://10.0.0.2:8700", "b"))
+        replicas = make_replicas(rows)
+        await replicas.refresh()
+        rows.rows = None
+        assert [each.id for each in await replicas.find_holders(make_id("b"))] == ["b"]
+        with pytest.raises(StoreUnavailable, match="away"):
+            await replicas.find_holders(make_id("c"))
+
+    asyncio.run(find())
 
 
 def test_waiting_for_the_end_of_a_replica() -> None:

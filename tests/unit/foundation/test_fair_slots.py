@@ -231,6 +231,64 @@ def test_a_slot_is_passed_on_whenever_its_work_is_cancelled(turns: int) -> None:
     asyncio.run(main())
 
 
+def test_work_that_had_a_slot_comes_before_further_work_of_its_caller_and_takes_turns_with_others() -> None:
+    async def main() -> list[str]:
+        server, order, started = Server(1), list[str](), asyncio.Event()
+
+        async def work(name: str, slot: Slot | None = None) -> None:
+            if slot is None:
+                slot = await server.enter(name[0])
+                assert slot is not None
+            else:
+                assert await slot.take_again()
+            order.append(name)
+            await started.wait()
+            slot.end()
+
+        lent: list[Slot] = []
+        for _ in range(2):
+            slot = await server.enter("a")
+            assert slot is not None
+            slot.give_back()
+            lent.append(slot)
+        tasks = [begin(work(name)) for name in ("b1", "a3", "b2", "a4")]
+        await settle()
+        tasks += [begin(work(name, slot)) for name, slot in zip(("a1", "a2"), lent, strict=True)]
+        await settle()
+        started.set()
+        await asyncio.gather(*tasks)
+        assert server.counts == (0, 0, 0, 0)
+        return order
+
+    assert asyncio.run(main()) == ["b1", "a1", "b2", "a2", "a3", "a4"]
+
+
+def test_work_that_had_a_slot_may_be_stopped_or_wait_too_long_for_it() -> None:
+    async def main() -> None:
+        server, stop = Server(1), asyncio.Event()
+        slot = await server.enter("a")
+        assert slot is not None
+        slot.give_back()
+        other = await server.enter("b")
+        assert other is not None
+        with pytest.raises(NoSlotError) as refused:
+            await slot.take_again(max_wait_ms=1)
+        assert refused.value.why == "time"
+        assert slot.waited_ms >= 1
+        again = begin(slot.take_again(stop=stop))
+        await settle()
+        stop.set()
+        assert await again is False
+        other.end()
+        assert server.counts == (0, 0, 0, 0)
+        assert await slot.take_again()
+        assert server.counts == (1, 0, 0, 0)
+        slot.end()
+        assert server.counts == (0, 0, 0, 0)
+
+    asyncio.run(main())
+
+
 class Users:
     """Users whose work ends, is given a pause, stopped, refused and cancelled by chance."""
 

@@ -34,8 +34,8 @@ async def place(
     service: ProgramService, who: str, watchers: Watchers = ALONE, work: RuntimeRun = WORK
 ) -> AsyncGenerator[tuple[str, str] | None]:
     """Give None for a slot, or the status of a program without one and the texts that say why."""
-    async with service.admit(who, work, watchers) as refused:
-        yield None if refused is None else describe(refused)
+    async with service.admit(who, work, watchers) as entered:
+        yield describe(entered) if isinstance(entered, RawResult) else None
 
 
 def describe(refused: RawResult) -> tuple[str, str]:

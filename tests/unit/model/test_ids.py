@@ -3,7 +3,18 @@
 import os
 
 from paddock.model import ids
-from paddock.model.ids import find_mint_time, is_unspent, mint_id, new_id, next_serial, sort_key, spend_id
+from paddock.model.ids import (
+    find_id_mark,
+    find_mint_time,
+    is_id,
+    is_unspent,
+    mark_ids,
+    mint_id,
+    new_id,
+    next_serial,
+    sort_key,
+    spend_id,
+)
 
 
 def test_a_minted_id_is_remembered_until_it_is_spent() -> None:
@@ -50,3 +61,16 @@ def test_ids_sort_by_their_moment() -> None:
     assert all(isinstance(key, int) and 0 <= key < 2**63 for key in keys)
     assert find_mint_time(new_id(7)) == 7
     assert [sort_key(text) for text in ("", "r1", "81ARZ3NDEKTSV4RRFFQ69G5FAV", "é" * 26)] == [None] * 4
+
+
+def test_ids_end_with_the_mark_of_their_replica() -> None:
+    mark = "0123456789abcdef"
+    try:
+        mark_ids(mark)
+        minted = [mint_id() for _ in range(100)]
+    finally:
+        mark_ids("")
+    assert {find_id_mark(each) for each in minted} == {mark[:10]}
+    assert all(map(is_id, minted))
+    assert len({*minted}) == 100
+    assert len({find_id_mark(mint_id()) for _ in range(100)}) == 100

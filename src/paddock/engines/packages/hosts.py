@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 from paddock.engines.packages.interface import PackagesError
 from paddock.engines.packages.registries import DEFAULT
 from paddock.model.host_names import find_common_pattern, read_host
-from paddock.model.network import HTTP_PORT, HTTPS_PORT, HostGrant, NetworkRule
-from paddock.policy.decisions.network import ORIGINS_THAT_GRANT
+from paddock.model.network import HTTP_PORT, HTTPS_PORT, ORIGINS_THAT_GRANT, HostGrant, NetworkRule
 
 _DEFAULT_HOSTS = {"uv": ("pypi.org", "files.pythonhosted.org"), "npm": ("registry.npmjs.org",)}
 """Hosts of the registries that the installers have by default. PyPI keeps its files on a separate host."""
@@ -19,8 +18,9 @@ _ANYWHERE = ("0.0.0.0/0", "::/0")
 def grant_registries(installer: str, names: Iterable[str], rules: Sequence[NetworkRule]) -> HostGrant:
     """Return the hosts for an installation from the registries with these `names` (addresses without credentials).
 
-    The hosts that `rules` of the user or the system allow, or ask about, are added. Denials and questions of all sources
-    apply to all of these, also those of a workspace or a token. Raises PackagesError for an address without a host.
+    The hosts that `rules` of the user or the system allow, or ask about, are added. Denials and questions of all
+    sources apply to all of these, also those of a workspace or a token. Raises PackagesError for an address without a
+    host.
     """
     found: list[NetworkRule] = []
     for name in names:

@@ -57,7 +57,7 @@ async def run_compiler(
 ) -> str:
     """Check files against each other, all in one run, and return what the compiler prints: nothing if all is well.
 
-    Names have no directory. Setting `stop` ends the run. Raises CompilerError if the compiler did not finish within 10 s,
+    Names have no directory. Setting `stop` ends the run. Raises CompilerError if it did not finish within 10 s,
     5 s of processor time and 512 MiB, and EngineError as sandboxes do.
     """
     grants = ProcessGrants(readable=(executable.parents[1],), environment=_ENVIRONMENT)

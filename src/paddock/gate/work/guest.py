@@ -223,8 +223,9 @@ async def _list_notes(
 def _add_notes(result: RawResult, notes: Sequence[str], on_console: OnConsole | None) -> RawResult:
     """Return a result with warnings at the end of its console."""
     lines = [ConsoleLine(level="warn", text=note) for note in notes]
-    for line in lines if on_console is not None else []:
-        on_console(line)
+    if on_console is not None:
+        for line in lines:
+            on_console(line)
     return result.replace(console=(*result.console, *lines)) if lines else result
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from paddock.engines.sdk.requests import MakeToolRun
     from paddock.engines.sdk.service import Services
     from paddock.engines.servers.person import Person
+    from paddock.foundation.fair_slots import Slot
     from paddock.gate.guest_service import GuestService
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
@@ -53,6 +54,15 @@ class Engines(NamedTuple):
     def guest(self) -> "GuestEngine":
         """The engine of JavaScript programs."""
         return self.guests.engine
+
+
+class Admitted(NamedTuple):
+    """Work that may run."""
+
+    decision: Decision
+    """The current decision; it may refuse."""
+    slot: "Slot | None" = None
+    """The slot that it has."""
 
 
 class Context(NamedTuple):
@@ -155,10 +165,10 @@ class Kind(WorkPolicy[W]):
 
     def admit(
         self, context: Context, request: ExecutionRequest, work: W, decision: Decision, watchers: Watchers
-    ) -> "AbstractAsyncContextManager[Decision | RawResult] | None":
+    ) -> "AbstractAsyncContextManager[Admitted | RawResult] | None":
         """Return a context that waits until allowed work may run; None if it need not wait.
 
-        Entering it gives the current decision, or the result of work that did not get a slot.
+        Entering it gives the admitted work, or the result of work that did not get a slot.
         """
         del context, request, work, decision, watchers
 

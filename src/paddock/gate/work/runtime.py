@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.kind import (
+    Admitted,
     Context,
     Engines,
     Kind,
@@ -221,13 +222,13 @@ class RuntimePrograms(Kind[RuntimeRun]):
         work: RuntimeRun,
         decision: Decision,
         watchers: Watchers,
-    ) -> AsyncGenerator[Decision | RawResult]:
+    ) -> AsyncGenerator[Admitted | RawResult]:
         """Wait for the slot of a program. Its working directory must exist within the workspace."""
         if refused := _check_cwd(context, request, work, decision):
-            yield refused
+            yield Admitted(refused)
             return
-        async with context.engines.programs.admit(request.actor, work, watchers) as refused:
-            yield refused or decision
+        async with context.engines.programs.admit(request.actor, work, watchers) as entered:
+            yield entered if isinstance(entered, RawResult) else Admitted(decision, entered)
 
     async def run(
         self,

@@ -19,6 +19,7 @@ from paddock.model.host_names import (
 )
 from paddock.model.network import (
     HTTPS_PORT,
+    ORIGINS_THAT_GRANT,
     HostDecision,
     HostGrant,
     HttpRequest,
@@ -31,8 +32,6 @@ from paddock.policy.settings.schema import Settings
 
 _USER = "the user's"
 _OWNERS = {"system": "the system's", "user": _USER, "workspace": "the workspace's"}
-ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
-"""Files that allow hosts. Rules of a workspace or a token can only narrow."""
 _ORDER = {"deny": 0, "ask": 1, "allow": 2}
 _MAX_NAMED = 5
 _MAX_PATH_CHARS = 100

@@ -52,6 +52,12 @@ class ClusterSettings(Value):
     """Address of the PostgreSQL database, such as `postgresql://paddock@db.example.com/paddock?sslmode=verify-full`.
     Without it, each machine has its own record and its own claims. The password is in the variable `PGPASSWORD`, or in
     the file of `PGPASSFILE`."""
+    listen_url: Annotated[Annotated[str, AfterValidator(_check_database)] | None, SAME, Mark.OWNERS_ONLY] = (
+        None
+    )
+    """Address of the same database for the one connection that renews the lease and listens (`LISTEN`). Needed if
+    `cluster.url` leads through a pooler that shares connections between transactions, such as PgBouncer by default. By
+    default `cluster.url`."""
     node: Annotated[str, Field(pattern=NODE_PATTERN), SAME, Mark.OWNERS_ONLY] = Field(
         default_factory=_name_node
     )

@@ -68,6 +68,7 @@ DEFAULT_HIDDEN = (
     ".kube/config",
     ".terraform.d/credentials.tfrc.json",
     ".vault-token",
+    ".ray/auth_token",
     ".vault_pass",
     ".vault_pass.txt",
     ".config/gh/hosts.yml",

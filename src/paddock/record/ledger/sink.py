@@ -34,6 +34,8 @@ REPAIRED = "repaired"
 """Event for a repaired mode of one of Paddock's own files; only the sink itself writes it."""
 ARCHIVED = "archived"
 """Event for a day whose file was moved to an archive; only the sink itself writes it."""
+REVOKED = "revoked"
+"""Event for a token that a replica of a cluster found removed or changed."""
 
 EVENTS = (
     "refused",
@@ -44,6 +46,7 @@ EVENTS = (
     "looked",
     "connected",
     FINISHED,
+    REVOKED,
     RECOVERED,
     REPAIRED,
     ARCHIVED,

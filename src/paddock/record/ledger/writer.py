@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Literal, Self, TypeVar, Unpack
 
 from paddock.foundation.own_files import ModeRepair, has_repairs, take_repairs
@@ -35,7 +36,13 @@ from paddock.model.errors import LedgerError
 from paddock.model.outcome import Status
 from paddock.record.ledger.chain import Chain
 from paddock.record.ledger.claims import ClaimSearch, LedgerClaims
-from paddock.record.ledger.line_format import LedgerEntry, explain_failed_call, new_entry, read_published_head
+from paddock.record.ledger.line_format import (
+    MAX_LINE_BYTES,
+    LedgerEntry,
+    explain_failed_call,
+    new_entry,
+    read_published_head,
+)
 from paddock.record.ledger.read import read
 from paddock.record.ledger.sink import (
     ARCHIVED,
@@ -84,6 +91,8 @@ class Ledger:
         """Fields and parent of each claim without a `finished` record."""
         self._closed = False
         self._failure: OSError | None = None
+        self._refused = False
+        """Whether the last attempt to write failed."""
         self._unsynced = False
         self._awake = threading.Event()
         self._closing = threading.Event()
@@ -185,6 +194,22 @@ class Ledger:
             self._failure = error
             raise explain_failed_call(error, self._directory, "synced") from error
 
+    def check_writable(self) -> None:
+        """Raise LedgerError if the last write failed, and another one would fail now, too.
+
+        Writes a file without a name to find that out, and nothing if the last write succeeded.
+        """
+        if self._refused:
+            self._run_alone(self._try_disk)
+        elif self._failure is not None:
+            self._check_usable()
+
+    def _try_disk(self) -> None:
+        with TemporaryFile(dir=self._directory) as file:
+            file.write(bytes(MAX_LINE_BYTES))
+            file.flush()
+        self._refused = False
+
     def close(self) -> None:
         """Sync and close; a second call does nothing."""
         with self._mutex:
@@ -235,6 +260,7 @@ class Ledger:
     def _put_entries(self, entries: list[LedgerEntry]) -> None:
         self._chain.put([*self._list_due(), *entries])
         self._pending.clear()
+        self._refused = False
 
     def _list_due(self) -> list[LedgerEntry]:
         """Return the records to write before the next one, including file repairs of this process."""
@@ -260,6 +286,7 @@ class Ledger:
             finally:
                 self._chain.unlock()
         except OSError as error:
+            self._refused = True
             raise explain_failed_call(error, self._directory, "written") from error
 
     def _check_usable(self) -> None:

@@ -5,8 +5,12 @@ reader ignores an artifact without a manifest, and one that has expired, even be
 """
 
 import contextlib
+import logging
 import os
+import re
 import secrets
+import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +23,7 @@ import orjson
 from paddock._version import __version__
 from paddock.foundation.own_files import NotOursError
 from paddock.model.artifact import STREAMS, ArtifactManifest, Handle, RunFacts, Stream, expiry, safe_name
-from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifact
+from paddock.model.errors import ArtifactError, ArtifactStoreError, ArtifactTooLarge, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.policy.redaction.scanner import Scanner
 from paddock.policy.settings.schema import ArtifactSettings, RedactionSettings
@@ -37,6 +41,12 @@ _FILE_FACTS = frozenset({"file_path", "media_type"})
 _UNREDACTED = Scanner(RedactionSettings(enabled=False))
 _ORPHAN_AGE = timedelta(days=1)
 _SWEEP_EVERY = timedelta(minutes=5)
+_SLOW_S = 3.0
+"""Time of a failed attempt to write, in seconds, from which on the store hangs."""
+_PAUSE_S = 15.0
+"""Time for which a store that hangs is left alone, in seconds."""
+_ADDRESS = re.compile(r"https?://[^\s()]+")
+_log = logging.getLogger("paddock.record.output")
 
 
 def _current_time() -> datetime:
@@ -76,6 +86,9 @@ class Artifacts:
         self._clock = clock
         self._last_sweep = datetime.min.replace(tzinfo=UTC)
         """The last known sweep; another process may have swept since."""
+        self._lock = threading.Lock()
+        self._retry_at = 0.0
+        """Monotonic time until which the store is left alone; 0 if it works."""
         self.store: ArtifactStore = store or (
             LocalBackend(settings.directory)
             if settings.url is None
@@ -149,24 +162,46 @@ class Artifacts:
 
     def put(self, handle: Handle, tracks: Mapping[Stream, RecordedStream]) -> None:
         """Write the streams of an artifact that was begun. On ArtifactError, nothing of it is left."""
+        began = self._begin_attempt()
         try:
             for stream in STREAMS:
                 self.store.put(str(handle), f"{stream}.gz", tracks[stream].finish_packed())
         except BaseException as error:
-            raise self._drop_unwritten(handle, error) from error
+            raise self._give_up(handle, error, began) from error
+        self._retry_at = 0.0
+
+    def _begin_attempt(self) -> float:
+        """Return the time. Raises ArtifactError for a while after a failure that took long.
+
+        Then one caller tries again. Programs that wait for a store that hangs would keep their slots from all others.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if now < self._retry_at:
+                raise ArtifactStoreError(
+                    f"cannot write the artifact: the store did not answer in time, and is tried again within "
+                    f"{_PAUSE_S:.0f} s"
+                )
+            if self._retry_at:
+                self._retry_at = now + _PAUSE_S
+        return now
 
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, RecordedStream]) -> None:
         """Write the manifest of an artifact after its streams. On ArtifactError, nothing of it is left."""
+        began = time.monotonic()
         try:
             text = self._manifest_of(handle, facts, tracks)
             self.store.put(str(handle), _MANIFEST_NAME, BytesIO(text), whole=True)
         except BaseException as error:
-            raise self._drop_unwritten(handle, error) from error
+            raise self._give_up(handle, error, began) from error
 
-    def _drop_unwritten(self, handle: Handle, error: BaseException) -> ArtifactError:
-        """Delete an artifact that could not be written, and return the error to raise."""
-        with contextlib.suppress(ArtifactError):
-            self._delete_artifact(handle)
+    def _give_up(self, handle: Handle, error: BaseException, began: float) -> ArtifactError:
+        """Return the error to raise for an attempt, and delete what it wrote, except in a store that hangs."""
+        if not self.store.is_near and time.monotonic() - began >= _SLOW_S:
+            self._retry_at = time.monotonic() + _PAUSE_S
+        else:
+            with contextlib.suppress(ArtifactError):
+                self._delete_artifact(handle)
         return _store_error("write the artifact", error)
 
     def drop(self, handle: Handle) -> None:
@@ -338,12 +373,18 @@ def _is_recent(now: datetime, sweep: datetime) -> bool:
     return abs(now - sweep) < _SWEEP_EVERY  # a clock may have been set back
 
 
-def _store_error(what: str, error: BaseException) -> ArtifactError:
-    """Return an ArtifactError for an error of the backend, whose text may have many lines."""
+def _store_error(what: str, error: BaseException) -> ArtifactStoreError:
+    """Return the error for an error of the backend, whose text may have many lines.
+
+    The texts of a bucket's client have its address, and times: the log gets them, without the address.
+    """
     why = str(error).partition(chr(10))[0]
+    if type(error).__module__.startswith("obstore"):
+        _log.warning("the bucket of artifacts.url cannot be used: %s", _ADDRESS.sub("...", why))
+        why = f"the bucket of artifacts.url cannot be used ({type(error).__name__})"
     if isinstance(error, NotOursError):
         why = f"{error.filename}: {error.strerror}"
     if isinstance(error, PermissionError) and error.filename:
         cure = f"make it accessible to user {os.geteuid()}, or set artifacts.directory"
         why = f"{error.filename}: {error.strerror}; {cure}"
-    return ArtifactError(f"cannot {what}: {why}")
+    return ArtifactStoreError(f"cannot {what}: {why}")

@@ -6,16 +6,16 @@ file.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from paddock.model.errors import ArtifactError
 from paddock.record.ledger.sink import Facts
-from paddock.record.telemetry.observed_sink import WAITS, Sources, call_of, find_language
+from paddock.record.telemetry.observed_sink import WAITS, Reading, Sources, call_of, find_language
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts
@@ -32,9 +32,6 @@ _HTTP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"})
 _OTHER_METHOD = "_OTHER"
 
-Reading = tuple[str, str, float]
-"""A gauge: its name, its help text and its present value."""
-
 
 class Metrics:
     """Counts the requests of all sessions of a process."""
@@ -42,7 +39,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.registry.register(_Readings(self._read_gauges))
+        self.watch(self._read_gauges)
         self.requests = Counter(
             "paddock_requests", "Requests that ended.", ("kind", "language", "status"), registry=self.registry
         )
@@ -103,6 +100,10 @@ class Metrics:
         """Remove a session; its counts stay."""
         self._sessions.remove(counting)
 
+    def watch(self, read: Callable[[], Iterable[Reading]]) -> None:
+        """Add what `read` returns to each page from now on. It is called in a separate thread."""
+        self.registry.register(_Readings(read))
+
     def observe_answer(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer over HTTP. `route` is that of a table, and empty for a path that has none."""
         known = method if method in _METHODS else _OTHER_METHOD
@@ -122,10 +123,13 @@ class Metrics:
     def _read_gauges(self) -> Iterator[Reading]:
         """Yield the gauges, summed over all sessions; called in a separate thread."""
         sources = [session.sources for session in tuple(self._sessions)]
-        yield "paddock_waiting", "Programs that wait for a slot.", sum(source.waiting() for source in sources)
+        about = "Programs that wait for a slot."
+        yield Reading("paddock_waiting", about, sum(source.waiting() for source in sources))
         about = "Live JavaScript workers, including spares."
-        yield "paddock_workers", about, sum(source.workers() for source in sources)
-        yield "paddock_servers", "Live upstream servers.", sum(source.servers() for source in sources)
+        yield Reading("paddock_workers", about, sum(source.workers() for source in sources))
+        yield Reading(
+            "paddock_servers", "Live upstream servers.", sum(source.servers() for source in sources)
+        )
         stored = {
             str(where.settings.url or where.settings.directory): where
             for where in map(_find_artifacts, sources)
@@ -134,7 +138,7 @@ class Metrics:
             size for name, where in stored.items() if (size := self._measure_store(name, where)) is not None
         ]
         if sizes:
-            yield "paddock_artifacts_bytes", "Bytes of stored output.", sum(sizes)
+            yield Reading("paddock_artifacts_bytes", "Bytes of stored output.", sum(sizes))
 
     def _measure_store(self, name: str, where: "Artifacts") -> int | None:
         """Return the size of all stored output, at most a minute old, because a bucket must be listed for it."""
@@ -187,14 +191,18 @@ def _find_artifacts(sources: Sources) -> "Artifacts":
 
 
 class _Readings(Collector):
-    """Gauges whose values are read when the page is rendered."""
+    """Numbers that are read when the page is rendered."""
 
     def __init__(self, readings: Callable[[], Iterable[Reading]]) -> None:
         self._readings = readings
 
     def collect(self) -> Iterator[Metric]:
-        for name, about, value in self._readings():
-            yield GaugeMetricFamily(name, about, value=value)
+        for name, about, value, label in self._readings():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(name, about, labels=[label] if label else [])
+            for of, each in value.items() if isinstance(value, Mapping) else [("", value)]:
+                family.add_metric([of] if label else [], each)
+            yield family
 
     def describe(self) -> Iterator[Metric]:
         """Register without reading any value."""

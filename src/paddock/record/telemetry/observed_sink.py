@@ -1,7 +1,7 @@
 """An audit sink that notifies observers."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.program import RUNTIMES
@@ -33,6 +33,17 @@ class Sources(NamedTuple):
     """Number of live upstream servers."""
     artifacts: "Callable[[], Artifacts]"
     """Returns the store of output."""
+
+
+class Reading(NamedTuple):
+    """A number that is read whenever metrics are: a counter if its name ends with `_total`, otherwise a gauge."""
+
+    name: str
+    about: str
+    value: float | Mapping[str, float]
+    """The number, or one for each value of a label."""
+    label: str = ""
+    """Name of that label."""
 
 
 class Observer(Protocol):

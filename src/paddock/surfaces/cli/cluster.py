@@ -15,10 +15,13 @@ from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 if TYPE_CHECKING:
+    from paddock.cluster.restore import RestorePlan
     from paddock.cluster.status import ClusterStatus, RunStatus, State
     from paddock.policy.settings.schema import Settings
 
 _STATES = ("started", "finished", "lost", "fenced")
+_REPORTS_S = 30.0
+"""Maximum time for the reports of the replicas that run, in seconds."""
 
 
 @click.group(
@@ -29,6 +32,7 @@ _STATES = ("started", "finished", "lost", "fenced")
         "paddock cluster status",
         "paddock cluster runs --state lost",
         "paddock cluster reseal",
+        "paddock cluster accept-restore --dry-run",
         "paddock cluster key /etc/paddock/checkpoint.pem",
     ),
 )
@@ -36,20 +40,33 @@ def command() -> None:
     """Prepare the database that several machines share (`cluster.url`), and show its state."""
 
 
-@command.command("migrate", epilog=render_examples("paddock cluster migrate"))
+@command.command(
+    "migrate", epilog=render_examples("paddock cluster migrate", "paddock cluster migrate --contract")
+)
+@click.option(
+    "--contract",
+    "contracts",
+    is_flag=True,
+    help="Remove what only older versions need. Refused while a replica runs one of them.",
+)
 @options.workspace
 @options.settings
 @options.as_json
-def migrate(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Make the tables, or change them to those of this version. Run it once before the replicas start."""
+def migrate(*, contracts: bool, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Make the tables, or extend them for this version. Run it once before the replicas start.
+
+    Replicas of the version before can use the tables until `--contract`.
+    """
+    from paddock.cluster.contract import contract
     from paddock.cluster.database import Database
-    from paddock.cluster.migrate import migrate as apply
+    from paddock.cluster.migrate import migrate as extend
 
     async def run() -> list[str]:
         async with Database(
             find_url(load(workspace, flags=flags).settings), name="paddock migrate"
         ) as database:
-            return [each.name for each in await apply(database)]
+            applied = await (contract if contracts else extend)(database)
+            return [each.name for each in applied]
 
     names = asyncio.run(run())
     if as_json:
@@ -124,12 +141,97 @@ def reseal(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         )
 
 
+@command.command(
+    "accept-restore",
+    epilog=render_examples(
+        "paddock cluster accept-restore --dry-run",
+        "paddock cluster accept-restore",
+        "paddock cluster accept-restore --without replica-3",
+    ),
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option(
+    "--without",
+    metavar="NODE",
+    multiple=True,
+    help="Replica that will not come back. Keys that it ran since the backup could start again. Can be repeated.",
+)
+@click.option(
+    "--unnoticed", is_flag=True, help="Treat the database as restored, although no replica has found that."
+)
+@options.workspace
+@options.settings
+@options.as_json
+def accept_restore(
+    *,
+    dry_run: bool,
+    without: tuple[str, ...],
+    unnoticed: bool,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Accept a database that was restored from a backup: requests with effects may start again.
+
+    Each replica that runs enters the keys and revocations that its ledger knows first. Requests that were running
+    become lost. Then the database gets a new generation. Exit code: 1 if a replica has not reported.
+    """
+    from paddock.cluster.database import Database
+    from paddock.cluster.generation import mark_restored
+    from paddock.cluster.migrate import check_tables
+    from paddock.cluster.restore import accept_restore as accept
+    from paddock.cluster.restore import await_reports, read_plan
+    from paddock.cluster.seals import open_seals
+
+    settings = load(workspace, flags=flags).settings
+    seals = open_seals(settings.cluster)
+
+    async def run() -> "RestorePlan":
+        async with Database(find_url(settings), name="paddock accept-restore") as database:
+            await check_tables(database)
+            plan = await read_plan(database, seals)
+            if dry_run:
+                return plan
+            if plan.fence is None:
+                if not unnoticed:
+                    raise CommandFailure(
+                        f"no replica has found that the database was restored: it has generation {plan.generation}; "
+                        "if you restored it, and no replica kept its ledger, run: paddock cluster accept-restore "
+                        "--unnoticed"
+                    )
+                await mark_restored(database, plan.generation, "an operator said so")
+            await await_reports(database, _REPORTS_S)
+            return await accept(database, seals, await read_plan(database, seals), without)
+
+    plan = asyncio.run(run())
+    if as_json:
+        print_json({"accepted": not dry_run, **plan.model_dump(mode="json")})
+        return
+    lists = (
+        ("reported", plan.reported),
+        ("silent", plan.silent),
+        ("tokens", plan.tokens),
+        ("tokens that were revoked, and are removed", plan.removed_tokens),
+        ("tokens without a valid seal", plan.damaged_tokens),
+    )
+    click.echo(
+        f"generation: {plan.generation}, then {plan.next}\nrestored: {make_printable(plan.why or 'not noticed')}"
+    )
+    for title, names in lists:
+        click.echo(f"{title}: {', '.join(map(make_printable, names)) or 'none'}")
+    click.echo(f"keys that ran since the backup: {plan.keys}\nrequests that become lost: {plan.running}")
+    click.echo("nothing was changed" if dry_run else f"accepted: the database has generation {plan.next}")
+
+
 @command.command("status", epilog=render_examples("paddock cluster status", "paddock cluster status --json"))
 @options.workspace
 @options.settings
 @options.as_json
 def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Show the replicas, their leases and the state of requests. Exit code: 1 if the tables are not up to date."""
+    """Show the replicas, their versions and leases, and the state of requests.
+
+    It also shows which contract steps of the tables may be applied. Exit code: 1 if the tables lack something.
+    """
     from paddock.cluster.database import Database
     from paddock.cluster.status import read_status
 
@@ -142,11 +244,14 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     found = asyncio.run(run())
     if as_json:
         print_json(found.model_dump(mode="json"))
-    elif found.applied == found.newest:
+    elif not found.missing:
         print_table(
-            ("node", "state", "running", "last seen", "url"),
+            ("node", "state", "version", "running", "last seen", "url"),
             [
-                (each.id, each.state, str(each.running), f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-")
+                (
+                    *(each.id, each.state, each.version or "-", str(each.running)),
+                    *(f"{each.seen:%Y-%m-%d %H:%M:%S%z}", each.url or "-"),
+                )
                 for each in found.nodes
             ],
             empty="no replica has used this database yet",
@@ -154,11 +259,21 @@ def status(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
         runs = ", ".join(f"{number} {state}" for state, number in found.runs.items()) or "none"
         checkpoint = "none" if found.checkpoint is None else str(found.checkpoint)
         click.echo(f"requests: {runs}\nshipped records: {found.records}\nlast checkpoint: {checkpoint}")
-    if found.applied < found.newest:
-        raise CommandFailure(
-            f"the tables have version {found.applied}, and this Paddock needs {found.newest}; "
-            "run: paddock cluster migrate"
-        )
+        if found.waits_for:
+            click.echo(
+                f"contract steps: {', '.join(found.contracts)}; waits for older replicas: {', '.join(found.waits_for)}"
+            )
+        elif found.contracts:
+            click.echo(
+                f"contract steps: {', '.join(found.contracts)}; no replica runs an older version: "
+                "paddock cluster migrate --contract"
+            )
+        if found.restored is not None:
+            click.echo(
+                f"restored: {make_printable(found.restored)}; run: paddock cluster accept-restore --dry-run"
+            )
+    if found.missing:
+        raise CommandFailure(f"the tables lack {', '.join(found.missing)}; run: paddock cluster migrate")
 
 
 @command.command(

@@ -138,6 +138,8 @@ def mcp(
                     settings, workspace, launcher=launcher, compatible=compatible, cluster=cluster
                 ) as session,
             ):
+                if cluster is not None and session.metrics is not None:
+                    session.metrics.watch(cluster.read_metrics)
                 questions = open_local_questions(settings, cluster)
                 served = service.Service(
                     session, settings, workspace, names, settings_of, questions=questions

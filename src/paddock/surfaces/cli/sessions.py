@@ -7,7 +7,7 @@ import click
 from paddock.model.base import count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import MIB
-from paddock.model.session import NEW, SessionInfo, is_handle
+from paddock.model.session import NEW, OpenSessions, is_handle
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
@@ -40,15 +40,16 @@ def command() -> None:
 @add_server_options
 @options.as_json
 def list_sessions(server: ServerOptions, *, as_json: bool) -> None:
-    """List the open sessions, the oldest first."""
+    """List the open sessions, the oldest first. Exit code 1 if a replica of the server did not answer."""
 
-    async def fetch() -> tuple[SessionInfo, ...]:
+    async def fetch() -> OpenSessions:
         async with server.connect() as paddock:
             return await paddock.sessions()
 
     found = asyncio.run(fetch())
     if as_json:
         print_json([info.model_dump(mode="json") for info in found])
+        _check_whole(found)
         return
     rows = [
         (
@@ -66,6 +67,14 @@ def list_sessions(server: ServerOptions, *, as_json: bool) -> None:
         rows,
         empty="no session is open; paddock exec python --session new opens one",
     )
+    _check_whole(found)
+
+
+def _check_whole(found: OpenSessions) -> None:
+    """Raise CommandFailure for a list that lacks the sessions of some replicas."""
+    if found.partial:
+        names = ", ".join(found.partial)
+        raise CommandFailure(f"the list is partial: {names} did not answer; list the sessions again later")
 
 
 @command.command("close", epilog=render_examples("paddock sessions close s_0123456789abcdef0123456789abcdef"))

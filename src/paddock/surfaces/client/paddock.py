@@ -21,7 +21,7 @@ from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access
 from paddock.model.request import Check, ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.requirements import needs_own_folder
-from paddock.model.session import NEW, Kernel, SessionInfo, is_handle
+from paddock.model.session import NEW, Kernel, OpenSessions, is_handle
 from paddock.model.tool import ToolEnd
 from paddock.model.work_files import InputFile
 from paddock.policy.settings.schema import Settings
@@ -356,9 +356,9 @@ class Paddock:
     def _find_sessions(self) -> SessionOwner:
         return LocalSessions(lambda: self._require_session().programs, self._caller.actor, self.exec)
 
-    async def sessions(self) -> tuple[SessionInfo, ...]:
-        """Return the open sessions of this caller, the oldest first."""
-        return self._require_session().programs.list_sessions(self._caller.actor)
+    async def sessions(self) -> OpenSessions:
+        """Return the open sessions of this caller, the oldest first; `partial` names replicas that did not answer."""
+        return OpenSessions(self._require_session().programs.list_sessions(self._caller.actor))
 
     def _find_program(self, code: str | None, file: Path | str | None) -> Path | None:
         if code is not None and file is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from paddock.model.errors import ApprovalError, StoreUnavailable
+from paddock.model.errors import ApprovalError, AskerEnded, StoreUnavailable
 from paddock.model.numbers import dumps
 from paddock.surfaces.http_api.bodies import read_model
 from paddock.surfaces.http_api.context import ThisCall
@@ -21,6 +21,7 @@ from paddock.surfaces.http_api.openapi import describe_answer, describe_body, de
 from paddock.surfaces.http_server.problems import (
     ALREADY_ANSWERED,
     BODY_TOO_LARGE,
+    EXECUTION_LOST,
     INVALID_REQUEST,
     MALFORMED_BODY,
     NOT_FOUND,
@@ -75,7 +76,7 @@ async def list_approvals(call: ThisCall) -> Response:
         **describe_answer(GivenVerdict, "The answer, which counts from now on."),
         **describe_problems(
             *(MALFORMED_BODY, NOT_PERMITTED, NOT_FOUND, ALREADY_ANSWERED, BODY_TOO_LARGE),
-            *(UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST),
+            *(EXECUTION_LOST, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST),
         ),
     },
     openapi_extra=describe_body(AnswerBody),
@@ -84,7 +85,10 @@ async def answer(
     id: Annotated[str, Path(description="Id of the question.")],  # noqa: A002 - the name in the path
     call: ThisCall,
 ) -> Response:
-    """Answer a question of another caller. The first answer counts; the record has the name of this caller."""
+    """Answer a question of another caller. The first answer counts; the record has the name of this caller.
+
+    With several replicas, the answer comes when the one that asked has taken it.
+    """
     body = (await read_model(call.request, call.server.bodies, AnswerBody)).model
     try:
         await call.tenant.answer_question(id, body.verdict)
@@ -92,6 +96,8 @@ async def answer(
         raise Problem(NOT_PERMITTED, f"{error}.") from None
     except StoreUnavailable as error:
         raise _explain_unavailable(error) from None
+    except AskerEnded as error:
+        raise Problem(EXECUTION_LOST, f"{error}.") from None
     except ApprovalError as error:
         others = await call.tenant.list_questions()
         waiting = next((each for each in others if each.question.id == id), None)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from paddock.model.artifact import Stream
-from paddock.model.errors import ArtifactError, InvalidHandle, UnknownArtifact
+from paddock.model.errors import ArtifactError, ArtifactStoreError, InvalidHandle, UnknownArtifact
 from paddock.surfaces.http_api.context import ThisCall
 from paddock.surfaces.http_api.elsewhere import EveryReplicaRoute
 from paddock.surfaces.http_api.openapi import describe_problems
 from paddock.surfaces.http_api.sessions import DOWNLOAD_HEADERS
-from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_FOUND, Problem
+from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_FOUND, UNAVAILABLE, Problem
 
 if TYPE_CHECKING:
     from paddock.record.output.artifacts import Artifacts
@@ -47,6 +47,8 @@ async def read_artifact(
         data = await asyncio.to_thread(artifacts.read, handle, call.server.workspace, stream)
     except (InvalidHandle, UnknownArtifact) as error:
         raise Problem(NOT_FOUND, str(error)) from None
+    except ArtifactStoreError as error:
+        raise Problem(UNAVAILABLE, f"{error}. Ask again later.") from None
     except ArtifactError as error:
         raise Problem(INVALID_REQUEST, f"{error}. Run `paddock output get` on the server.") from None
     media_type = _TEXT if found.manifest is None else found.manifest.media_type or _TEXT

@@ -1,5 +1,6 @@
 """What the routes of one server share, and how they find it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -34,6 +35,8 @@ class ServerContext:
     """What it shares with other replicas."""
     forwarding: "Forwarding | None" = None
     """Passes requests on to other replicas; None if they cannot be reached."""
+    can_run: Callable[[], bool] = lambda: True
+    """Returns whether requests of some kind can run: not if their records cannot be written."""
 
 
 class HttpCall(NamedTuple):

@@ -58,12 +58,26 @@ async def find_elsewhere(call: HttpCall, name: str | None, body: Json = None) ->
     return _ForwardedResponse(forwarding, owner, None if body is None else dumps(body).encode())
 
 
-async def list_everywhere(call: HttpCall, member: str, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what this replica has, and with it what the others have that can be reached, the oldest first."""
+async def list_everywhere(
+    call: HttpCall, member: str, own: list[dict[str, Any]]
+) -> dict[str, list[dict[str, Any]] | list[str]]:
+    """Return a list of what all replicas have, the oldest first, as `member` of an answer.
+
+    Its member `partial` has the names of the replicas that did not answer.
+    """
     if (forwarding := _find_forwarding(call)) is None:
-        return own
-    entries = [*own, *await forwarding.list_elsewhere(call.request.scope, member)]
-    return sorted(entries, key=lambda each: str(each.get("created_at", "")))
+        return {member: own, "partial": []}
+    entries, silent = await forwarding.list_elsewhere(call.request.scope, member)
+    return {
+        member: sorted([*own, *entries], key=lambda each: str(each.get("created_at", ""))),
+        "partial": silent,
+    }
+
+
+def note_execution(call: HttpCall, id_: str) -> None:
+    """Note which execution a request waits for, for the replica that may have passed it on."""
+    if call.server.forwarding is not None:
+        call.server.forwarding.note_execution(call.request.scope, id_)
 
 
 def _find_forwarding(call: HttpCall) -> "Forwarding | None":

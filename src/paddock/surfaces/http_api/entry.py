@@ -1,13 +1,13 @@
 """What requests of known callers pass before a route sees them.
 
-number of requests                          503 with a time to retry
+a wrong clock, the number of requests       503 with a time to retry
 what another replica asks about             answered here
 /mcp                                        the MCP server of the caller
 everything else                             the API
 """
 
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from paddock.surfaces.http_api.sandboxfusion.errors import answer_problem
@@ -16,13 +16,14 @@ from paddock.surfaces.http_api.service_routes import METRICS_PATH
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.endpoint import MCP_PATH
 from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, refuse
-from paddock.surfaces.http_server.problems import NOT_PERMITTED, SERVER_BUSY, Problem
+from paddock.surfaces.http_server.problems import NOT_PERMITTED, SERVER_BUSY, UNAVAILABLE, Problem
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from paddock.cluster.clock import ClockCheck
     from paddock.surfaces.http_api.forwarding import Forwarding
     from paddock.surfaces.tenants import Tenant, Tenants
 
@@ -45,11 +46,14 @@ class ApiEntry:
         tenants: "Tenants",
         requests: InFlightRequests,
         forwarding: "Forwarding | None",
+        *,
+        clock: "ClockCheck | None" = None,
     ) -> None:
-        """Answer the requests of `tenants`."""
+        """Answer the requests of `tenants`, as long as the `clock` of this machine is right."""
         self._api = api
         self._mcp = mcp if forwarding is None else forwarding.wrap_mcp(mcp)
         self._forwarding = forwarding
+        self._clock = clock
         self._tenants = tenants
         self._requests = requests
         self._active = {grades: Counter[str]() for grades in (False, True)}
@@ -60,14 +64,14 @@ class ApiEntry:
         """Notes refused requests."""
         return self._tenants.refusals
 
-    def accept_hop(self, scope: Scope) -> bool:
-        """Return whether another replica of this server has passed a request on to this one."""
-        return self._forwarding is not None and self._forwarding.accept_hop(scope)
+    def accept_hop(self, scope: Scope) -> AbstractContextManager[str]:
+        """Handle a request in the context; yield its nonce if another replica has passed it on. Raises Problem."""
+        return nullcontext("") if self._forwarding is None else self._forwarding.accept_hop(scope)
 
     async def identify(self, scope: Scope, token: str) -> Scope:
         """Return a request with its caller. Raises what `Tenants.identify` raises."""
         # Whether something is here is known without a session, which would take seconds to open on a busy machine.
-        opens = self._forwarding is None or not self._forwarding.is_holds_query(scope)
+        opens = self._forwarding is None or not self._forwarding.is_query(scope)
         tenant = await self._tenants.identify(token, counts=not scope[HOP_KEY], opens=opens)
         return {**scope, TENANT_KEY: tenant}
 
@@ -77,6 +81,9 @@ class ApiEntry:
         if tenant.token.scope == "metrics" and scope["path"] != METRICS_PATH:
             text = "This token reads metrics, and nothing else."
             raise refuse(self.refusals, NOT_PERMITTED, text, tenant.actor)
+        if self._clock is not None and self._clock.problem and scope["path"] != METRICS_PATH:
+            text = "The clock of this server is wrong. Nothing was started. Send it again later, or to another server."
+            raise refuse(self.refusals, UNAVAILABLE, text, tenant.actor)
         token = tenant.token.sha256
         grades = scope["path"] in GRADING_PATHS
         max_requests = MAX_REQUESTS * (_GRADING_FACTOR if grades else 1)
@@ -91,8 +98,8 @@ class ApiEntry:
                     await self._mcp(scope, receive, send)
                     return
                 flight.enter_context(self._requests.in_flight(object()))
-                if self._forwarding is not None and self._forwarding.is_holds_query(scope):
-                    await self._forwarding.answer_holds_query(scope, send)
+                if self._forwarding is not None and self._forwarding.is_query(scope):
+                    await self._forwarding.answer_query(scope, send)
                     return
                 await self._api(scope, receive, send)
         finally:

@@ -14,7 +14,13 @@ from paddock.model.session import NEW
 from paddock.model.work_files import GivenFile, InputFile
 from paddock.surfaces.http_api.bodies import ReadBody, read_model
 from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
-from paddock.surfaces.http_api.elsewhere import OneReplicaRoute, find_elsewhere, find_ended, list_everywhere
+from paddock.surfaces.http_api.elsewhere import (
+    OneReplicaRoute,
+    find_elsewhere,
+    find_ended,
+    list_everywhere,
+    note_execution,
+)
 from paddock.surfaces.http_api.events import EVENT_SCHEMA, Listener
 from paddock.surfaces.http_api.events import MEDIA_TYPE as EVENT_STREAM
 from paddock.surfaces.http_api.idempotency import HEADER, REPLAYED_HEADER, KeyedRequest, read_key
@@ -40,6 +46,7 @@ from paddock.surfaces.http_server.problems import (
     MALFORMED_BODY,
     NOT_FOUND,
     OUTCOME_LOST,
+    OUTCOME_UNKNOWN,
     UNSUPPORTED_MEDIA_TYPE,
     reject_fields,
     reject_invalid,
@@ -54,7 +61,7 @@ router = APIRouter(tags=["executions"], route_class=OneReplicaRoute)
 
 RUN_PROBLEMS = (
     *(MALFORMED_BODY, INVALID_KEY, CANCELLED, OUTCOME_LOST, EXECUTION_LOST, BODY_TOO_LARGE),
-    *(UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, KEY_REUSED),
+    *(UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, KEY_REUSED, OUTCOME_UNKNOWN),
 )
 """The problems of a request that runs something."""
 _OUTCOME = describe_answer(Outcome, "The outcome, whatever its status.")
@@ -140,6 +147,7 @@ async def run_body(
     watched = answering != Answering(streams=False, at_once=False) or keyed is not None
     sending = make_send(kind, body, given, watched=watched)
     execution, old = executions.start(call.tenant, sending, keyed, size=read.size, needs=needs)
+    note_execution(call, execution.id)
     headers = {"Location": f"/v1/executions/{execution.id}", **({REPLAYED_HEADER: "true"} if old else {})}
     if answering.streams:
         events = _stream(call, execution)
@@ -272,8 +280,8 @@ async def list_executions(call: ThisCall) -> Response:
         }
         for each in call.server.executions.list_own(call.tenant.actor)
     ]
-    found = await list_everywhere(call, "executions", found)
-    return Response(dumps({"executions": found}), media_type="application/json")
+    listed = await list_everywhere(call, "executions", found)
+    return Response(dumps(listed), media_type="application/json")
 
 
 @router.get(

@@ -272,14 +272,21 @@ class ExecutionSummary(Value):
     """The status of its outcome; null without one."""
 
 
-class ExecutionList(Value):
+class ListedEverywhere(Value):
+    """A list of what all replicas of a server have."""
+
+    partial: list[str]
+    """Names of the replicas that did not answer: what they have is missing in the list."""
+
+
+class ExecutionList(ListedEverywhere):
     """The executions of a caller that run, or whose outcome is kept."""
 
     executions: list[ExecutionSummary]
     """The oldest first."""
 
 
-class SessionList(Value):
+class SessionList(ListedEverywhere):
     """The open sessions of a caller."""
 
     sessions: list[SessionInfo]

@@ -4,24 +4,39 @@
     client <---send---- this replica <--httpx2--
 
 Back pressure reaches both ends: a piece is read only when the one before was taken. A client that disconnects ends the
-request to the other replica, which sees that as its own client disconnecting. A replica whose lease ends is not waited
-for any longer: a frozen machine does not close its connections.
+request to the other replica, which sees that as its own client disconnecting.
+
+A link that hangs closes no connection. Therefore an answer is waited for only while there are signs of life:
+
+    before it begins    the other replica is asked every few seconds whether it still handles the request
+    while it arrives    bytes; a stream of events has a comment every 15 seconds (`events.PING_S`)
+    always              the lease of the other replica
 """
 
 import asyncio
+import re
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import cached_property
 
 import httpx2
 
+from paddock.cluster.hops import OFFSET_HEADER
 from paddock.foundation.cancellation import cancel_all
 from paddock.surfaces.http_api.events import MEDIA_TYPE as EVENT_STREAM
 from paddock.surfaces.http_server.asgi import Receive, Scope, Send
 
 CONNECT_S = 2.0
 """Maximum time until another replica accepts a connection, in seconds."""
+MAX_SILENCE_S = 15.0
+"""Maximum time without a sign of life before an answer begins, in seconds. The lease of a dead machine ends before."""
+MAX_PAUSE_S = 35.0
+"""Maximum time without a byte within an answer, in seconds: two comments of a stream of events may be missing."""
+_FIRST_LOOK_S = 1.0
+"""Time until the other replica is asked for the first time whether it handles a request, in seconds."""
+_LOOK_S = 3.0
+"""Time between two of these questions, in seconds. After the last one, the answer may still be on its way."""
 _IDLE_S = 20.0
 """Time for which an unused connection is kept, in seconds: shorter than the servers keep theirs."""
 _WRITE_S = 30.0
@@ -36,25 +51,42 @@ _OF_ONE_CONNECTION = frozenset(
 _OF_ONE_SERVER = frozenset({b"date", b"server"})
 """Headers that each server adds itself."""
 
+_OFFSET = re.compile(r"-?\d{1,12}", re.ASCII)
+
 Headers = list[tuple[bytes, bytes]]
+Handles = Callable[[], Awaitable[bool | None]]
+"""Asks the other replica whether it still handles a request; None if it does not answer."""
 
 
 class NotReachedError(Exception):
     """The other replica did not accept the request: nothing started there."""
 
 
-class BrokenOffError(Exception):
-    """The connection ended before the answer did: whether something started is not known."""
+class OffsetError(NotReachedError):
+    """The other replica did not accept the request, because the clocks differ."""
 
-    def __init__(self, *, whole: bool = True, begun: bool = False, between_events: bool = False) -> None:
+    def __init__(self, offset_s: int) -> None:
+        """`offset_s` tells how many seconds this clock is ahead of the other one; behind it if negative."""
+        super().__init__()
+        self.offset_s = offset_s
+
+
+class BrokenOffError(Exception):
+    """The answer did not come, or not all of it: whether something started is not known."""
+
+    def __init__(
+        self, *, whole: bool = True, begun: bool = False, between_events: bool = False, ended: bool = False
+    ) -> None:
         """`begun` tells whether a part of the answer was sent, `between_events` whether it was whole events (SSE).
 
-        If not the `whole` request was sent, nothing started: the body is read before that.
+        If not the `whole` request was sent, nothing started: the body is read before that. `ended` tells whether the
+        lease of the other replica has ended.
         """
         super().__init__()
         self.whole = whole
         self.begun = begun
         self.between_events = between_events
+        self.ended = ended
 
 
 class StreamRelay:
@@ -81,6 +113,7 @@ class StreamRelay:
                 response = await self._transport.handle_async_request(request)
                 body = bytearray()
                 async with aclosing(response):
+                    _check_offset(response)
                     async for piece in response.aiter_raw():
                         body += piece
                         if len(body) > max_bytes:
@@ -99,6 +132,7 @@ class StreamRelay:
         *,
         body: bytes | None,
         ended: Callable[[], Awaitable[None]],
+        handles: Handles,
     ) -> None:
         """Answer a request with the answer of the server at `url`. Raises NotReachedError and BrokenOffError.
 
@@ -111,14 +145,15 @@ class StreamRelay:
             asyncio.create_task(self._exchange(request, client)),
             asyncio.create_task(client.wait_for_disconnect()),
             asyncio.ensure_future(ended()),
+            asyncio.create_task(_wait_for_silence(client, handles)),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            exchange, left, _ = tasks
+            exchange, left, end, _ = tasks
             if exchange.done():
                 await exchange
             elif not left.done():
-                raise client.make_error()
+                raise client.make_error(ended=end.done())
         finally:
             await cancel_all(tasks)
             for task in tasks:
@@ -135,27 +170,63 @@ class StreamRelay:
                 return
             raise BrokenOffError(whole=client.may_be_whole) from None
         async with aclosing(response):
+            _check_offset(response)
             await client.begin(response)
-            try:
-                async for piece in response.aiter_raw():
-                    await client.send_piece(piece, more=True)
-            except httpx2.HTTPError:
-                raise client.make_error() from None
+            pieces = response.aiter_raw()
+            while (piece := await _read_piece(pieces, client)) is not None:
+                await client.send_piece(piece, more=True)
             await client.send_piece(b"", more=False)
+
+
+async def _read_piece(pieces: AsyncIterator[bytes], client: "_RelayClient") -> bytes | None:
+    """Return the next piece of an answer; None at its end. Raises BrokenOffError."""
+    try:
+        async with asyncio.timeout(MAX_PAUSE_S):
+            return await anext(pieces, None)
+    except (httpx2.HTTPError, TimeoutError):
+        raise client.make_error() from None
+
+
+async def _wait_for_silence(client: "_RelayClient", handles: Handles) -> None:
+    """Return if there is no sign of life before the answer begins, or if the answer was lost on its way."""
+    await client.read.wait()
+    loop = asyncio.get_running_loop()
+    alive_at, missing, pause = loop.time(), 0, _FIRST_LOOK_S
+    while not await client.begins_within(pause):
+        handled = await handles()
+        if handled:
+            alive_at, missing = loop.time(), 0
+        elif handled is None:
+            if loop.time() - alive_at >= MAX_SILENCE_S:
+                return
+        else:
+            missing += 1
+            if missing > 1:  # the first time, its answer may have been on its way
+                return
+        pause = _LOOK_S
+    await asyncio.Event().wait()  # `_read_piece` limits the silence from now on
+
+
+def _check_offset(response: httpx2.Response) -> None:
+    """Raise OffsetError for an answer that says that the clocks differ."""
+    offset: str | None = response.headers.get(OFFSET_HEADER)
+    if offset is not None and _OFFSET.fullmatch(offset):
+        raise OffsetError(int(offset))
 
 
 class _RelayClient:
     """The client of one request that is passed on."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes | None) -> None:
-        self._begun = False
+        self._begun = asyncio.Event()
         self._sends_events = False
         self._last = b"\n\n"
         self.disconnected = False
         self.headers: Headers = [each for each in scope["headers"] if each[0] not in _OF_ONE_CONNECTION]
         self._receive = receive
         self._send = send
-        self._read = asyncio.Event()
+        self.read = asyncio.Event()
+        """Set when the whole request was read."""
         names = {name for name, _ in scope["headers"]}
         self.content: bytes | AsyncGenerator[bytes] | None = body
         self._is_chunked = b"transfer-encoding" in names
@@ -165,12 +236,12 @@ class _RelayClient:
         if body is None and names & {b"content-length", b"transfer-encoding"}:
             self.content = self._read_body()
             return
-        self._read.set()
+        self.read.set()
 
     @property
     def may_be_whole(self) -> bool:
         """Whether the other server may have all of its request: only a chunked body has an end that is sent last."""
-        return self._read.is_set() or not self._is_chunked
+        return self.read.is_set() or not self._is_chunked
 
     async def _read_body(self) -> AsyncGenerator[bytes]:
         more = True
@@ -182,14 +253,22 @@ class _RelayClient:
             if piece := message.get("body", b""):
                 yield piece
             more = message.get("more_body", False)
-        self._read.set()
+        self.read.set()
 
     async def wait_for_disconnect(self) -> None:
         """Wait until the client has disconnected; its body is read first."""
-        await self._read.wait()
+        await self.read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.disconnected = True
+
+    async def begins_within(self, seconds: float) -> bool:
+        """Wait until the answer begins, and return whether it has; return False after some seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._begun.wait()
+        except TimeoutError:
+            return False
 
     async def begin(self, response: httpx2.Response) -> None:
         """Send status and headers of an answer."""
@@ -199,7 +278,7 @@ class _RelayClient:
         headers = [
             (name.lower(), value) for name, value in response.headers.raw if name.lower() not in dropped
         ]
-        self._begun = True
+        self._begun.set()
         await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
 
     async def send_piece(self, piece: bytes, *, more: bool) -> None:
@@ -207,9 +286,10 @@ class _RelayClient:
         self._last = (self._last + piece)[-2:]
         await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
-    def make_error(self) -> BrokenOffError:
+    def make_error(self, *, ended: bool = False) -> BrokenOffError:
         """Return the error for an answer that does not end."""
-        return BrokenOffError(begun=self._begun, between_events=self._sends_events and self._last == b"\n\n")
+        between_events = self._sends_events and self._last == b"\n\n"
+        return BrokenOffError(begun=self._begun.is_set(), between_events=between_events, ended=ended)
 
 
 def read_target(scope: Scope) -> bytes:

@@ -4,10 +4,12 @@ import asyncio
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.foundation.cancellation import cancel_all
+from paddock.model.ids import mark_ids
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_api.app import build_api
 from paddock.surfaces.http_api.bodies import BodyBuffer
@@ -72,7 +74,13 @@ class HttpService:
         self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         own = workspace, self._requests, self._executions
         forwarding = self._make_forwarding(settings, cluster)
-        self._server = ServerContext(*own, BodyBuffer(), Downloads(), metrics, cluster, forwarding)
+        shared = metrics, cluster, forwarding
+        self._server = ServerContext(
+            *own, BodyBuffer(), Downloads(), *shared, can_run=lambda: tenants.can_run
+        )
+        for each in (cluster, forwarding):
+            if metrics is not None and each is not None:
+                metrics.watch(each.read_metrics)
         mark = "" if cluster is None else cluster.node.mark
 
         def make_service(tenant: "Tenant") -> Service:
@@ -91,7 +99,11 @@ class HttpService:
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
-        api_entry = ApiEntry(api, self._mcp, self._tenants, self._requests, self._server.forwarding)
+        cluster = self._server.cluster
+        clock = None if cluster is None else cluster.clock
+        api_entry = ApiEntry(
+            api, self._mcp, self._tenants, self._requests, self._server.forwarding, clock=clock
+        )
         entry = HttpEntry(
             api_entry,
             api_entry,
@@ -121,11 +133,14 @@ class HttpService:
     def _make_forwarding(self, settings: Settings, cluster: "Cluster | None") -> "Forwarding | None":
         if cluster is None or settings.cluster.node_url is None:
             return None
+        from paddock.cluster.listener import NODES
         from paddock.cluster.peers import find_peers
         from paddock.surfaces.http_api.forwarding import Forwarding
 
         peers = find_peers(settings.cluster, cluster.database, cluster.node.mark)
-        cluster.repeat("the leases of other replicas are not read", peers.replicas.refresh)
+        changes = cluster.listener.follow(NODES)
+        cluster.repeat("the leases of other replicas are not read", partial(peers.replicas.follow, changes))
+        mark_ids(cluster.node.mark)
         return Forwarding(peers, self._requests, self._holds)
 
     def _holds(self, tenant: "Tenant", id_: str) -> bool:

@@ -15,7 +15,12 @@ from paddock.model.work_files import InputFile
 from paddock.surfaces.client.arguments import make_value
 from paddock.surfaces.http_api.bodies import MAX_FILE_BYTES, read_model
 from paddock.surfaces.http_api.context import HttpCall, ThisCall, await_disconnect
-from paddock.surfaces.http_api.elsewhere import OneReplicaRoute, find_elsewhere, list_everywhere
+from paddock.surfaces.http_api.elsewhere import (
+    OneReplicaRoute,
+    find_elsewhere,
+    list_everywhere,
+    note_execution,
+)
 from paddock.surfaces.http_api.executions import (
     RUN_PROBLEMS,
     RUN_RESPONSES,
@@ -35,6 +40,7 @@ from paddock.surfaces.http_server.problems import (
     INVALID_REQUEST,
     NOT_CARRIED_OUT,
     NOT_FOUND,
+    OUTCOME_UNKNOWN,
     SESSION_LOST,
     UNAVAILABLE,
     Problem,
@@ -70,7 +76,7 @@ async def list_sessions(call: ThisCall) -> Response:
     """Return the open sessions of this caller, the oldest first."""
     tenant = call.tenant
     found = [info.model_dump(mode="json") for info in tenant.opened.programs.list_sessions(tenant.actor)]
-    return _respond({"sessions": await list_everywhere(call, "sessions", found)})
+    return _respond(await list_everywhere(call, "sessions", found))
 
 
 @router.post(
@@ -133,6 +139,7 @@ async def _run(
     execution, _ = call.server.executions.start(
         call.tenant, send_and_check, keyed, size=size, needs=SlotNeeds(language, in_session=True)
     )
+    note_execution(call, execution.id)
     text = await call.server.executions.wait(execution, partial(await_disconnect, call.request))
     outcome = Outcome.model_validate_json(text)
     if outcome.ok:
@@ -203,7 +210,7 @@ async def close_session(id: SessionId, call: ThisCall) -> Response:  # noqa: A00
     summary="Interrupt the running program",
     status_code=204,
     response_class=Response,
-    responses={**_NO_CONTENT, **_ABSENCES},
+    responses={**_NO_CONTENT, **_ABSENCES, **describe_problems(OUTCOME_UNKNOWN)},
 )
 async def interrupt(id: SessionId, call: ThisCall) -> Response:  # noqa: A002 - as above
     """Interrupt the program that the session executes now; its outcome is `cancelled`. The session stays."""
@@ -284,7 +291,7 @@ DOWNLOAD_HEADERS = {
     responses={
         **_NO_CONTENT,
         **_ABSENCES,
-        **describe_problems(BODY_TOO_LARGE, *_OUTCOME_PROBLEMS, NOT_FOUND),
+        **describe_problems(BODY_TOO_LARGE, *_OUTCOME_PROBLEMS, NOT_FOUND, OUTCOME_UNKNOWN),
     },
     openapi_extra={"requestBody": {"required": True, "content": _BYTES}},
 )

@@ -4,6 +4,7 @@ import ipaddress
 import os
 import secrets
 import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -100,10 +101,15 @@ def read_token(file: Path) -> str:
 
 
 def read_existing_token(file: Path) -> str:
-    """Return the token in a file that only its owner can read. Raises ConfigurationError."""
+    """Return the token in a file that only its owner can read. Raises ConfigurationError.
+
+    The group may read a file of root, as with keys of libpq: a Secret that Kubernetes mounts has the group of the pod.
+    """
     try:
         token = read_trusted(file, _MAX_TOKEN_BYTES).decode("ascii").strip()
-        if file.stat().st_mode & 0o077:
+        facts = file.stat()
+        allowed = 0 if facts.st_uid else stat.S_IRGRP
+        if facts.st_mode & 0o077 & ~allowed:
             raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
     except (OSError, UnicodeDecodeError) as problem:  # NotOursError is an OSError
         why = getattr(problem, "strerror", None) or problem

@@ -19,9 +19,10 @@ import hmac
 import logging
 import time
 from collections.abc import Callable, Collection, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from paddock.model.errors import PaddockError
+from paddock.model.errors import DatabaseRestored, PaddockError
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values
 from paddock.surfaces.http_server.endpoint import MCP_PATH
 from paddock.surfaces.http_server.problems import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.http_server.hosts import HostNames
 
 HOP_KEY: Final = "paddock.hop"
-"""In the scope of a request: whether another replica has passed it on."""
+"""In the scope of a request: the nonce of the replica that has passed it on; empty for a request of a client."""
 TENANT_KEY: Final = "paddock.tenant"
 """In the scope of a request: its caller, where a server has several."""
 PIECE_BYTES = 64 * 1024
@@ -61,8 +62,11 @@ class Callers(Protocol):
         """Notes refused requests."""
         ...
 
-    def accept_hop(self, scope: Scope) -> bool:
-        """Return whether another replica of this server has passed a request on to this one."""
+    def accept_hop(self, scope: Scope) -> AbstractContextManager[str]:
+        """Handle a request in the context; yield its nonce if another replica has passed it on, else an empty text.
+
+        Raises Problem.
+        """
         ...
 
     async def identify(self, scope: Scope, token: str) -> Scope:
@@ -80,9 +84,9 @@ class OneToken:
         self.refusals = refusals
         self._expected = token.encode()
 
-    def accept_hop(self, scope: Scope) -> bool:
-        """Return False: such a server has no replicas."""
-        return False
+    def accept_hop(self, scope: Scope) -> AbstractContextManager[str]:
+        """Yield an empty text: such a server has no replicas."""
+        return nullcontext("")
 
     async def identify(self, scope: Scope, token: str) -> Scope:
         """Return the request as it is. Raises UnknownToken."""
@@ -150,13 +154,13 @@ class HttpEntry:
             exchange.route = scope["path"]
             await self._public(scope, exchange.receive, exchange.send)
             return
-        hop = self._callers.accept_hop(scope)
-        if not hop:
-            self._check_names(scope)
-        known = await self._identify({**scope, HOP_KEY: hop})
-        exchange.route = MCP_PATH if scope["path"] == MCP_PATH else ""
-        await self._app(known, exchange.receive, exchange.send)
-        exchange.route = exchange.route or getattr(known.get("route"), "path", "")
+        with self._callers.accept_hop(scope) as hop:
+            if not hop:
+                self._check_names(scope)
+            known = await self._identify({**scope, HOP_KEY: hop})
+            exchange.route = MCP_PATH if scope["path"] == MCP_PATH else ""
+            await self._app(known, exchange.receive, exchange.send)
+            exchange.route = exchange.route or getattr(known.get("route"), "path", "")
 
     def _check_names(self, scope: Scope) -> None:
         hosts, origins = header_values(scope, b"host"), header_values(scope, b"origin")
@@ -179,6 +183,8 @@ class HttpEntry:
             raise refuse(refusals, UNAUTHORIZED, f"{error}.") from None
         except RateExceeded as error:
             raise explain_rate(error) from None
+        except DatabaseRestored as error:
+            raise refuse(refusals, UNAVAILABLE, str(error)) from None
         except PaddockError as error:  # its text is for the owner of the server
             _log.error("a caller cannot be served: %s", error)
             text = "The server cannot serve this caller just now. The log of the server says why."

@@ -56,6 +56,7 @@ RECORD_FAILED = ProblemType("record-failed", 500, "The audit record cannot be wr
 UNAVAILABLE = ProblemType("unavailable", 503, "Nothing started; it is safe to try again")
 SERVER_BUSY = ProblemType("server-busy", 503, "The server has too many requests; nothing ran")
 SERVER_ENDING = ProblemType("server-ending", 503, "The server is ending; nothing ran")
+OUTCOME_UNKNOWN = ProblemType("outcome-unknown", 504, "Whether it was done is not known; ask again")
 
 TYPES: tuple[ProblemType, ...] = tuple(
     each for each in [*globals().values()] if isinstance(each, ProblemType)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,12 @@ from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_paddock
 from paddock.gate.questions import QuestionStore
 from paddock.gate.stored_output import open_artifacts
-from paddock.model.errors import ConfigurationError, PaddockError, StoreUnavailable
+from paddock.model.errors import ConfigurationError, LedgerError, PaddockError, StoreUnavailable
+from paddock.model.ids import new_id
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
+from paddock.record.ledger.sink import REVOKED, Field
+from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.surfaces.tenants.questions import QuestionDirectories
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.tenants.token_file import StoredToken
 
 _WATCH_S = 1.0
-"""Time between two looks at the file of tokens, at expired tokens and at idle sessions, in seconds."""
+"""Time between two looks at changed and expired tokens and at idle sessions, in seconds."""
 _SWEEP_S = 3600.0
 _log = logging.getLogger("paddock.surfaces.tenants")
 
@@ -103,6 +106,7 @@ class Tenants:
         self._ending: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
         self._problem = ""
+        self._record_problem = ""
         check_tokens(self._fixed)
         for each in self._fixed:
             narrow_settings(settings, each)
@@ -124,6 +128,11 @@ class Tenants:
     ) -> None:
         """End all sessions, and close the ledger."""
         await self._stack.aclose()
+
+    @property
+    def can_run(self) -> bool:
+        """Whether requests of some kind can run: not if records cannot be written, and everything needs one."""
+        return not self._record_problem or self._settings.audit.required != "all"
 
     @property
     def running(self) -> int:
@@ -165,11 +174,17 @@ class Tenants:
         Raises ConfigurationError if their file is damaged. Then nothing is ended, and no token is accepted. Raises
         StoreUnavailable if their database is away. Then nothing is ended except what runs under expired tokens.
         """
+        await self._update(self._tokens.refresh)
+
+    async def _update(self, read: Callable[[], Awaitable[tuple["StoredToken", ...]]]) -> None:
         problem: StoreUnavailable | None = None
         try:
-            self._stored = await self._tokens.refresh()
+            self._stored = await read()
         except StoreUnavailable as error:
             problem = error
+        for name, entry in self._tokens.take_removed():
+            facts: dict[str, Field] = {"kind": "token", "name": name, "token_sha256": entry}
+            self._audit.append_soon(REVOKED, new_id(), facts)
         self._end_invalid({entry.sha256: entry for entry in self._select_valid(self._stored)})
         if problem is not None:
             raise problem
@@ -191,14 +206,14 @@ class Tenants:
 
     async def _find_entry(self, token: str) -> ServeToken:
         """Return the entry of a token. Raises UnknownToken, ConfigurationError and StoreUnavailable."""
-        try:
-            entry = find_token(self._select_valid(await self._tokens.read()), token)
-            # It may have been made just now.
-            entry = entry or find_token(self._select_valid(await self._tokens.refresh()), token)
-        except StoreUnavailable:
-            entry = find_token(self._select_valid(()), token)
-            if entry is None:
-                raise
+        fixed = find_token(self._select_valid(()), token)
+        if (
+            fixed is not None and self._cluster is not None
+        ):  # without a wait for a database that does not answer
+            return fixed
+        entry = find_token(self._select_valid(await self._tokens.read()), token)
+        # It may have been made just now.
+        entry = entry or find_token(self._select_valid(await self._tokens.refresh()), token)
         if entry is None:
             raise UnknownToken
         return entry
@@ -256,8 +271,9 @@ class Tenants:
     async def _watch(self) -> None:
         swept_at = -math.inf
         while True:
+            self._look_at_record()
             try:
-                await self.refresh()
+                await self._update(self._tokens.update)
                 await self.close_idle()
                 if self._shared_rates is not None:
                     await self._shared_rates.exchange(
@@ -273,6 +289,20 @@ class Tenants:
                     self._problem = str(problem)
                     _log.error("the tokens cannot be watched: %s", problem)
             await asyncio.sleep(_WATCH_S)
+
+    def _look_at_record(self) -> None:
+        """Log once that records cannot be written any more, and that they can again."""
+        problem = ""
+        if isinstance(self._audit, Ledger):
+            try:
+                self._audit.check_writable()
+            except LedgerError as error:
+                problem = str(error)
+        if problem and not self._record_problem:
+            _log.error("requests are refused: %s", problem)
+        elif self._record_problem and not problem:
+            _log.warning("the record can be written again")
+        self._record_problem = problem
 
     async def _end(self, watching: "asyncio.Task[None]") -> None:
         await run_shielded(cancel_all([watching]))
@@ -290,13 +320,15 @@ def open_stores(settings: Settings, cluster: "Cluster | None") -> Stores:
     if cluster is None:
         directory = settings.serve.directory
         return Stores(FileTokens(TokenFile(directory)), QuestionDirectories(directory))
-    from paddock.cluster.questions import SharedQuestions
-    from paddock.cluster.seals import open_seals
+    from paddock.cluster.listener import TOKENS
+    from paddock.cluster.questions import open_questions
     from paddock.surfaces.tenants.shared_rates import SharedRates
 
     return Stores(
-        open_shared_tokens(cluster.database, settings.cluster),
-        SharedQuestions(cluster.database, cluster.node, open_seals(settings.cluster)),
+        open_shared_tokens(
+            cluster.database, settings.cluster, cluster.listener.follow(TOKENS), cluster.generation
+        ),
+        open_questions(settings.cluster, cluster.database, cluster.node, cluster.listener),
         SharedRates(cluster.database, cluster.node.id),
     )
 

@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -28,6 +29,8 @@ from paddock.surfaces.client.ray import driver
 from paddock.surfaces.client.ray.worker import run_share
 
 FOLDER = Path(sys.argv[1])
+DASHBOARD = "dashboard" in sys.argv[2:]
+DASHBOARD_PORT = 8265
 PATIENCE_S = 300
 SQUARE = "read n; echo $((n * n))"
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -71,9 +74,10 @@ class Nodes:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         port = self.address.partition(":")[2]
-        of_head = ["--head", f"--port={port}", f"--temp-dir={temporary}", "--include-dashboard=false"]
+        of_head = ["--head", f"--port={port}", f"--temp-dir={temporary}", f"--include-dashboard={DASHBOARD}"]
         self.head = Node(*of_head, resources=languages())
         self.second = None
+        self.temporary = Path(temporary)
 
     def connect(self, **options):
         deadline = time.monotonic() + PATIENCE_S
@@ -225,6 +229,102 @@ def survive(programs, worker_kills, node_kills):
                 killed += kill(workers[count % len(workers)])
     nodes.lose()
     return {"answered": len(seen), "wrong": wrong, "worker kills": killed, "node kills": lost}
+
+
+def judge_while_workers_die(programs, pause_s):
+    """Return the wrong verdicts of many programs while a worker is killed every `pause_s` seconds, and how many died.
+
+    After each kill there must be a result before the next one: on a slow machine no task would ever end otherwise.
+    """
+
+    def make_program(number):
+        test = Case(stdin=f"{number}\n", expect=f"{number**2 + number % 2}\n")
+        return Program(id=str(number), language="shell", code=f"sleep 0.05; {SQUARE}", tests=[test])
+
+    wrong, seen, killed, ended = [], set(), 0, threading.Event()
+
+    def kill_workers():
+        nonlocal killed
+        before = 0
+        while not ended.wait(pause_s):
+            if len(seen) > before and (workers := find_workers()):
+                before = len(seen)
+                killed += kill(workers[killed % len(workers)])
+
+    nodes.add()
+    killing = threading.Thread(target=kill_workers)
+    killing.start()
+    try:
+        with BlockingPaddock(FOLDER) as p:
+            for result in p.map(map(make_program, range(programs)), engine="ray"):
+                number = int(result.id)
+                seen.add(number)
+                if result.verdict != ("wrong_answer" if number % 2 else "accepted"):
+                    wrong.append([*describe(result), result.verdict])
+    finally:
+        ended.set()
+        killing.join()
+        nodes.lose()
+    return {"answered": len(seen), "wrong": wrong, "kills": killed}
+
+
+def find_ports():
+    """Return the TCP ports of this network namespace on which somebody listens."""
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *_ = line.split()
+            if state == "0A":  # it listens
+                ports.add(int(local.rpartition(":")[2], 16))
+    return ports
+
+
+def find_cluster():
+    """Return how processes of this machine reach the cluster: ports, sockets, files, and marks of its processes."""
+    names = {
+        line.split()[7]
+        for line in Path("/proc/net/unix").read_text().splitlines()[1:]
+        if len(line.split()) > 7
+    }
+    token = Path.home() / ".ray" / "auth_token"
+    token.parent.mkdir(parents=True, exist_ok=True)
+    token.write_text("a token")
+    Path("/dev/shm/of-a-worker").touch()
+    logs = [str(path) for path in nodes.temporary.glob("session_*/logs/*.log")]
+    return {
+        "ports": sorted(find_ports()),
+        "sockets": sorted(names),
+        "files": [str(token), *logs, *(str(path) for path in Path("/dev/shm").iterdir() if path.is_file())],
+        "processes": ["raylet", "gcs_server", "dashboard.py"],
+    }
+
+
+def reach(probe, tier):
+    """Return what there is of the cluster, what a probe reaches of it without confinement, and what as a program."""
+    wait_until(lambda: DASHBOARD_PORT in find_ports())  # it starts beside the others
+    facts = find_cluster()
+    assert int(nodes.address.rpartition(":")[2]) in facts["ports"]
+    given = {"stdin": json.dumps(facts), "code": probe, "language": "python", "access": "read-only"}
+    free = subprocess.run(
+        [sys.executable, "-c", probe], input=given["stdin"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    hidden = "/usr/bin/bwrap" if tier == "landlock" else None
+    if hidden:  # in this mount namespace alone
+        subprocess.run(["mount", "--bind", "/dev/null", hidden], check=True)
+    ray.shutdown()
+    nodes.connect(runtime_env={"env_vars": {"TEST_TIER": tier}})  # with workers of their own
+    try:
+        programs = [Program(id=network, network=network, **given) for network in ("none", "loopback")]
+        with BlockingPaddock(FOLDER) as p:
+            results = [*p.map(programs, engine="ray")]
+    finally:
+        if hidden:
+            subprocess.run(["umount", hidden], check=True)
+    return {
+        "facts": facts,
+        "free": json.loads(free.stdout),
+        "confined": sorted([*describe(result), result.outcome.sandbox.tier] for result in results),
+    }
 
 
 def leave(marker):
@@ -429,6 +529,8 @@ def raise_loopback():
 
 if __name__ == "__main__":
     raise_loopback()
+    if DASHBOARD:  # other processes of the machine have files in its own
+        subprocess.run(["mount", "-t", "tmpfs", "none", "/dev/shm"], check=True)
     own_output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Ray prints
     short = tempfile.mkdtemp(

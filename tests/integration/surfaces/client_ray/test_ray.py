@@ -1,6 +1,7 @@
 """Batches on a real Ray cluster: all right whatever dies, nothing with effects, and answers that are checked.
 
-`PADDOCK_RAY_PROGRAMS=10000` is the long form: 100 workers and 3 nodes are killed.
+`PADDOCK_RAY_PROGRAMS=10000` is the long form: 100 workers and 3 nodes are killed. `PADDOCK_RAY_VERDICTS=2000` is that
+of the second test: a worker is killed every five seconds.
 """
 
 import os
@@ -15,6 +16,7 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "ray.md"
 PROGRAMS = int(os.environ.get("PADDOCK_RAY_PROGRAMS", "300"))
 NODE_KILLS = 3 if PROGRAMS >= 10_000 else 1
 WORKER_KILLS = max(5, PROGRAMS // 100)
+VERDICTS = int(os.environ.get("PADDOCK_RAY_VERDICTS", "200"))
 PRINTS = {"id": "prints", "language": "python", "code": "print(1)"}
 SAFE = "it changes nothing"
 
@@ -24,6 +26,13 @@ def test_no_program_is_lost_when_workers_and_nodes_die(cluster: Cluster) -> None
     # Towards the end there may be no worker left to kill: the last programs have ended, and their results wait.
     assert WORKER_KILLS // 2 <= found.pop("worker kills") <= WORKER_KILLS
     assert found == {"answered": PROGRAMS, "wrong": [], "node kills": NODE_KILLS}
+
+
+def test_all_verdicts_are_right_while_workers_die(cluster: Cluster) -> None:
+    pause_s = 0.5 if VERDICTS < 2000 else 5.0
+    found = cluster.call("judge_while_workers_die", programs=VERDICTS, pause_s=pause_s)
+    assert found.pop("kills") >= 3
+    assert found == {"answered": VERDICTS, "wrong": []}
 
 
 def test_leaving_the_loop_ends_the_programs_at_once(cluster: Cluster) -> None:

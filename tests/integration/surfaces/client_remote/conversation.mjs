@@ -46,6 +46,7 @@ const sleeping = session.execute({ code: "import time; print('begun', flush=True
   onEvent: (event) => event.name === "output" && session.interrupt(),
 });
 seen.interrupted = (await sleeping).status;
+seen.partial = (await paddock.sessions()).partial;
 seen.sessions = (await paddock.sessions()).filter((info) => info.id === session.id).map((info) => info.executions > 2);
 await session.close();
 seen.closed = await fault(() => paddock.session(session.id).info());

@@ -125,10 +125,22 @@ def test_an_endless_problem_is_reported_by_its_status() -> None:
             "The server's answer is not a valid SessionInfo: "
             "Input should be a valid dictionary or instance of SessionInfo.",
         ),
+        (b'{"sessions":[],"partial":"r1"}', "The server's answer has no list `partial`."),
     ],
 )
 def test_a_list_of_something_else_is_an_error(body: bytes, text: str) -> None:
     assert explain(answer_plain(200, body), lambda p: p.sessions()) == text
+
+
+@pytest.mark.parametrize(
+    ("body", "partial"),
+    [(b'{"sessions":[]}', ()), (b'{"sessions":[],"partial":["r1","r\\u001b[2J"]}', ("r1", "r\\u001b[2J"))],
+)
+def test_a_list_says_which_replicas_did_not_answer(body: bytes, partial: tuple[str, ...]) -> None:
+    """A server of an earlier version does not say it."""
+    with serve_script([answer_plain(200, body)]) as server, connect(server.url) as p:
+        found = p.sessions()
+    assert (found, found.partial) == ((), partial)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -167,13 +179,14 @@ def test_problems_are_the_exceptions_of_the_library(problem: bytes, kind: type[E
     [
         answer_problem(503, "server-busy", "later", "Retry-After: 0"),
         answer_problem(429, "too-many-requests", "later", "Retry-After: 0"),
+        answer_problem(504, "outcome-unknown", "nobody knows", "Retry-After: 0"),
         answer_plain(502, b"bad gateway", "Retry-After: 0"),
         EVENTS + STARTED + b'event: console\ndata: {"level"',
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9999\r\n\r\n" + STARTED,
         answer_events(("problem", b'{"type":"urn:paddock:problem:unavailable","status":503,"detail":"no slot"}')),
         b"",
     ],
-    ids=["busy", "rate", "gateway", "cut event", "cut body", "problem event", "no answer"],
+    ids=["busy", "rate", "unknown", "gateway", "cut event", "cut body", "problem event", "no answer"],
 )  # fmt: skip
 def test_an_execution_is_sent_again_with_the_same_key(first: bytes) -> None:
     with serve_script([first, GOOD]) as server, connect(server.url) as p:
@@ -192,6 +205,16 @@ def test_an_execution_is_sent_again_with_the_same_key(first: bytes) -> None:
 def test_a_server_that_stays_busy_is_asked_six_times() -> None:
     with serve_script([answer_problem(503, "server-busy", "later", "Retry-After: 0")]) as server:
         with connect(server.url) as p, pytest.raises(PaddockError, match="later"):
+            p.execute("return 1")
+        assert len(server.requests) == 6
+
+
+def test_a_request_that_may_have_started_is_not_called_unstarted_later() -> None:
+    """What a later attempt says is about that attempt."""
+    unknown = answer_problem(504, "outcome-unknown", "nobody knows", "Retry-After: 0")
+    absent = answer_problem(503, "unavailable", "Nothing was started.", "Retry-After: 0")
+    with serve_script([absent, unknown, absent]) as server:
+        with connect(server.url) as p, pytest.raises(PaddockError, match="nobody knows"):
             p.execute("return 1")
         assert len(server.requests) == 6
 

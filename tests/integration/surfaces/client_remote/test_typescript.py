@@ -102,6 +102,7 @@ def test_every_method_works_against_a_server(package: Path, server: ApiServer) -
         "bytes": [0, 1],
         "interrupted": "cancelled",
         "sessions": [True],
+        "partial": [],
         "aborted": "cancelled",
     }
     assert (absent["status"], absent["type"]) == (404, "not-found")
@@ -142,6 +143,14 @@ def test_a_server_is_not_trusted(
 ) -> None:
     with serve_script(answer if callable(answer) else [answer]) as server:
         assert run_node("hostile.mjs", package, server.url) == printed + "\n"
+
+
+def test_a_request_that_may_have_started_is_not_called_unstarted_later(package: Path) -> None:
+    unknown = answer_problem(504, "outcome-unknown", "nobody knows", "Retry-After: 0")
+    absent = answer_problem(503, "unavailable", "Nothing was started.", "Retry-After: 0")
+    with serve_script([unknown, absent]) as server:
+        assert run_node("hostile.mjs", package, server.url) == "PaddockError: nobody knows\n"
+        assert len(server.requests) == 6
 
 
 def test_a_redirect_is_not_followed(package: Path) -> None:

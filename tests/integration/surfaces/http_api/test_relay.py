@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.http_api.relay import BrokenOffError, NotReachedError, StreamRelay
+from paddock.surfaces.http_api import relay
+from paddock.surfaces.http_api.relay import (
+    BrokenOffError,
+    Handles,
+    NotReachedError,
+    OffsetError,
+    StreamRelay,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\nDate: now\r\nX-Own: 1\r\n\r\nok"
+LENGTH = b"content-length", b"3"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -52,16 +60,16 @@ class Client:
     """The client of a request; it sends its body, and disconnects when it is told."""
 
     def __init__(self, *body: bytes) -> None:
-        self._body = [*body]
+        self.unsent = [*body]
         self.left = asyncio.Event()
         self.taken = asyncio.Event()
         self.taken.set()
         self.sent: list[MutableMapping[str, Any]] = []
 
     async def receive(self) -> dict[str, Any]:
-        if self._body:
-            piece = self._body.pop(0)
-            return {"type": "http.request", "body": piece, "more_body": bool(self._body)}
+        if self.unsent:
+            piece = self.unsent.pop(0)
+            return {"type": "http.request", "body": piece, "more_body": bool(self.unsent)}
         await self.left.wait()
         return {"type": "http.disconnect"}
 
@@ -89,6 +97,10 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
+async def yes() -> bool | None:
+    return True
+
+
 async def pass_on(
     url: str,
     client: Client,
@@ -96,12 +108,12 @@ async def pass_on(
     *,
     body: bytes | None = None,
     ended: Callable[[], Awaitable[None]] = never,
+    handles: Handles = yes,
 ) -> None:
     relay = StreamRelay()
+    exchange = scope or make_scope(), [], client.receive, client.send
     try:
-        await relay.pass_on(
-            url, scope or make_scope(), [], client.receive, client.send, body=body, ended=ended
-        )
+        await relay.pass_on(url, *exchange, body=body, ended=ended, handles=handles)
     finally:
         await relay.close()
 
@@ -260,8 +272,163 @@ def test_a_server_whose_lease_ends_is_not_waited_for() -> None:
             await ended.wait()
 
         async with serve(answer) as server:
-            with pytest.raises(BrokenOffError):
+            with pytest.raises(BrokenOffError) as broken:
                 await pass_on(server.url, Client(), ended=wait)
+        assert (broken.value.ended, broken.value.begun) == (True, False)
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the times after which a link counts as hung."""
+    for name in ("_FIRST_LOOK_S", "_LOOK_S", "MAX_SILENCE_S"):
+        monkeypatch.setattr(relay, name, 0.05)
+
+
+async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    assert await reader.read() == b""  # the request is given up
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "says", [[None] * 9, [True, True, None, None, None], [False] * 9, [False, True, False, False]]
+)
+def test_a_server_without_a_sign_of_life_is_given_up(says: list[bool | None]) -> None:
+    async def main() -> None:
+        left = [*says]
+
+        async def handles() -> bool | None:
+            return left.pop(0)
+
+        async with serve(hang) as server:
+            with pytest.raises(BrokenOffError) as broken:
+                await pass_on(server.url, Client(b"abc"), make_scope("POST", b"/x", LENGTH), handles=handles)
+        assert (broken.value.ended, broken.value.begun, broken.value.whole) == (False, False, True)
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_still_handles_a_request_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MAX_SILENCE_S", 60.0)
+
+    async def main() -> None:
+        asked, enough = 0, asyncio.Event()
+
+        async def handles() -> bool | None:
+            nonlocal asked
+            asked += 1
+            if asked == 5:
+                enough.set()
+            return None if asked % 2 else asked in {2, 4}
+
+        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await enough.wait()
+            writer.write(OK)
+
+        client = Client()
+        async with serve(answer) as server:
+            await pass_on(server.url, client, handles=handles)
+        assert client.body == b"ok"
+
+    asyncio.run(main())
+
+
+def test_nobody_asks_about_a_request_that_was_not_sent_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_FIRST_LOOK_S", 0.0)
+
+    async def main() -> None:
+        sent_before: list[bool] = []
+
+        class SlowClient(Client):
+            async def receive(self) -> dict[str, Any]:
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                return await super().receive()
+
+        client = SlowClient(b"abc")
+
+        async def handles() -> bool | None:
+            sent_before.append(not client.unsent)
+            return True
+
+        async with serve(OK) as server:
+            await pass_on(server.url, client, make_scope("POST", b"/x", LENGTH), handles=handles)
+        assert client.body == b"ok"
+        assert all(sent_before)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("piece", "between_events"), [(b"data: 1\n\n", True), (b"data: 1\n", False)])
+def test_an_answer_that_stops_in_the_middle_is_given_up(
+    piece: bytes, between_events: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 99\r\n\r\n" + piece
+            )
+            await hang(reader, writer)
+
+        class ShortClient(Client):
+            async def send(self, message: MutableMapping[str, Any]) -> None:
+                await super().send(message)
+                if self.body:  # from now on, nothing comes
+                    monkeypatch.setattr(relay, "MAX_PAUSE_S", 0.05)
+
+        client = ShortClient()
+        async with serve(answer) as server:
+            with pytest.raises(BrokenOffError) as broken:
+                await pass_on(server.url, client)
+        assert (broken.value.begun, broken.value.between_events) == (True, between_events)
+        assert client.body == piece
+
+    asyncio.run(main())
+
+
+def test_a_client_that_reads_slowly_is_not_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MAX_PAUSE_S", 0.05)
+
+    async def main() -> None:
+        client = Client()
+        client.taken.clear()
+        async with serve(OK) as server:
+            passing = asyncio.create_task(pass_on(server.url, client))
+            while not client.sent:  # noqa: ASYNC110 - nobody announces it
+                await asyncio.sleep(0)
+            done, _ = await asyncio.wait({passing}, timeout=0.2)
+            assert not done
+            monkeypatch.setattr(relay, "MAX_PAUSE_S", 60.0)
+            client.taken.set()
+            await passing
+        assert client.body == b"ok"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(b"-61", OffsetError), (b"9" * 13, None), (b"x", None), (b"", None)]
+)
+def test_an_answer_about_clocks_is_not_passed_back(value: bytes, error: type[OffsetError] | None) -> None:
+    async def main() -> None:
+        answer = b"HTTP/1.1 503 X\r\nContent-Length: 2\r\nPaddock-Hop-Offset: %s\r\n\r\nno" % value
+        client, fetching = Client(), StreamRelay()
+        async with serve(answer) as server:
+            if error is None:
+                await pass_on(server.url, client)
+                assert (await fetching.fetch(server.url, b"/x", [], 60.0, 100)) == (503, b"no")
+            else:
+                for refused in (
+                    pass_on(server.url, client),
+                    fetching.fetch(server.url, b"/x", [], 60.0, 100),
+                ):
+                    with pytest.raises(error) as raised:
+                        await refused
+                    assert raised.value.offset_s == int(value)
+        await fetching.close()
+        assert bool(client.sent) is (error is None)
 
     asyncio.run(main())
 

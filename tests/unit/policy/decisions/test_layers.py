@@ -88,6 +88,7 @@ CHOICES = {
     "sdk.temporals": [DEFAULTS["sdk.temporals"], Path("/else/temporals")],
     "cluster.checkpoint_key_file": [None, Path("/else/keys")],
     "cluster.key_file": [None, Path("/else/keys")],
+    "cluster.listen_url": [None, "postgresql://127.0.0.1:6432/paddock"],
     "cluster.name": [DEFAULTS["cluster.name"], "other"],
     "cluster.node": [DEFAULTS["cluster.node"], "other"],
     "cluster.node_url": [None, "http://127.0.0.1:8700"],

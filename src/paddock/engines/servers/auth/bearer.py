@@ -19,6 +19,7 @@ from paddock.engines.servers.auth.tokens import Login, LoginStore, suggest_remed
 from paddock.engines.servers.calls.call_errors import TRACE
 from paddock.engines.servers.config import HttpServer
 from paddock.foundation.cancellation import wait_shielded
+from paddock.foundation.store_threads import run_in_store_thread
 from paddock.model.errors import PaddockError
 from paddock.policy.redaction.known import ServerSecrets
 
@@ -107,7 +108,7 @@ class StoredLoginToken:
 
     async def get_token(self) -> str:
         if not self._known:
-            self._login, self._known = await asyncio.to_thread(self._keeper.read_login), True
+            self._login, self._known = await run_in_store_thread(self._keeper.read_login), True
         if self._login is None:
             return ""
         if self._login.has_ended(time.time()):
@@ -120,7 +121,7 @@ class StoredLoginToken:
     async def _get_newer_token(self, used: str) -> str:
         """Return the token that another process has renewed meanwhile; otherwise renew it."""
         async with self._keeper.hold_lock():
-            login = await asyncio.to_thread(self._keeper.read_login)
+            login = await run_in_store_thread(self._keeper.read_login)
             if login is None or (login.access_token != used and not login.has_ended(time.time())):
                 self._login = login
             elif not login.refresh_token:
@@ -136,7 +137,7 @@ class StoredLoginToken:
 
     async def _renew_login(self, login: Login) -> Login:
         fresh = await refresh_login(login)
-        await asyncio.to_thread(self._keeper.write_login, fresh)
+        await run_in_store_thread(self._keeper.write_login, fresh)
         return fresh
 
 
@@ -161,7 +162,7 @@ class ClientCredentialsToken:
             if self._token in ("", used):
                 self._token = ""
                 if not (self._secret or self._server.oauth.private_key):
-                    login = await asyncio.to_thread(self._keeper.read_login)
+                    login = await run_in_store_thread(self._keeper.read_login)
                     self._secret = str(login.client.get("client_secret") or "") if login else ""
                     if not self._secret:
                         return ""

@@ -33,6 +33,7 @@ from paddock.engines.servers.auth.tokens import Login, LoginFailed, LoginStore
 from paddock.engines.servers.calls.call_errors import CallFailed
 from paddock.engines.servers.calls.connection import open_connection
 from paddock.engines.servers.config import HttpServer
+from paddock.foundation.store_threads import run_in_store_thread
 from paddock.model.errors import ServerError
 
 
@@ -57,7 +58,7 @@ async def log_in(
 
     The person has `wait_ms` to log in. Raises LoginFailed or ServerError; then the stored login is unchanged.
     """
-    before = await asyncio.to_thread(keeper.read_login)
+    before = await run_in_store_thread(keeper.read_login)
     outside = AuthorizationHttp(server.url)
     async with LoopbackListener(server.oauth.callback_port) as redirect:
         provider = _FlowProvider(server, redirect, person, outside, before)
@@ -87,7 +88,7 @@ async def log_in_machine(server: HttpServer, secret: str) -> Login:
 async def save_login(keeper: LoginStore, login: Login) -> None:
     """Store a login; it replaces an older one."""
     async with keeper.hold_lock():
-        await asyncio.to_thread(keeper.write_login, login)
+        await run_in_store_thread(keeper.write_login, login)
 
 
 async def log_out(login: Login) -> None:

@@ -24,6 +24,7 @@ from paddock.engines.servers.config import HttpServer, Server, StdioServer
 from paddock.engines.servers.local_server import LocalServer
 from paddock.engines.servers.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.foundation.large_json import is_large
+from paddock.foundation.store_threads import run_in_store_thread
 from paddock.model.errors import (
     ConfigurationError,
     ServerError,
@@ -241,7 +242,9 @@ class Hub:
         server = record.server.name
         await self._ensure_listed(record, connection, limit)
         # The check of a large schema takes 100 ms and more, and the pins may be in a database.
-        if is_large(arguments) or self._checks.asks_pins(server, tool):
+        if self._checks.asks_pins(server, tool):
+            await run_in_store_thread(self._checks.check_call, server, tool, arguments)
+        elif is_large(arguments):
             await asyncio.to_thread(self._checks.check_call, server, tool, arguments)
         else:
             self._checks.check_call(server, tool, arguments)
@@ -258,7 +261,7 @@ class Hub:
                 if not isinstance(failed.error, ServerRejected):
                     raise
                 if self._checks is not None:
-                    await asyncio.to_thread(
+                    await run_in_store_thread(
                         self._checks.record_listing, record.server.name, []
                     )  # all its pinned tools are missing now
 
@@ -272,7 +275,7 @@ class Hub:
         record.left_out = (*hidden[:_MAX_WARNINGS], *filter(None, [cut]))
         self._add_warnings(record, "tool listing", [*record.left_out, *warnings])
         if self._checks is not None:
-            await asyncio.to_thread(self._checks.record_listing, record.server.name, tools)
+            await run_in_store_thread(self._checks.record_listing, record.server.name, tools)
         connection.listed = record.changes == changes
         return tools
 
@@ -445,10 +448,10 @@ class Hub:
         """Record for later processes whether the server answered `server/discover`."""
         answers = not connection.legacy and await self._is_silent(record)
         if self._checks is not None and (connection.silent or answers):
-            await asyncio.to_thread(self._checks.note_silent, record.server.name, silent=connection.silent)
+            await run_in_store_thread(self._checks.note_silent, record.server.name, silent=connection.silent)
 
     async def _is_silent(self, record: _ServerRecord) -> bool:
-        return self._checks is not None and await asyncio.to_thread(
+        return self._checks is not None and await run_in_store_thread(
             self._checks.is_silent, record.server.name
         )
 

@@ -19,6 +19,7 @@ MAX_FILE_BYTES = 256 * MIB
 """Maximum size of a file or of stored output, in bytes."""
 _MAX_LEVELS = MAX_DEPTH + 8
 """Maximum depth of an answer: that of a value, and of the outcome around it."""
+_MAX_NAME_CHARS = 100
 
 V = TypeVar("V", bound=Value)
 
@@ -55,6 +56,19 @@ def make_answers(kind: type[V], value: Json, member: str) -> tuple[V, ...]:
     if not isinstance(items, list):
         raise PaddockError(f"The server's answer has no list `{member}`.")
     return tuple(make_answer(kind, item) for item in cast("list[Json]", items))
+
+
+def read_names(value: Json, member: str) -> tuple[str, ...]:
+    """Return the printable names in a list that is a member of an object; none if an earlier version has no such list.
+
+    Raises PaddockError.
+    """
+    items: Json = cast("dict[str, Json]", value).get(member) if isinstance(value, dict) else None
+    if items is None:
+        return ()
+    if not isinstance(items, list):
+        raise PaddockError(f"The server's answer has no list `{member}`.")
+    return tuple(make_printable(str(item), _MAX_NAME_CHARS) for item in cast("list[Json]", items))
 
 
 def _drop_unknown(value: Json, problem: ValidationError) -> Json:

@@ -42,6 +42,7 @@ _REQUEST_STATUSES = frozenset({400, 413, 415, 422})
 _RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 """Statuses after which the same request may succeed: too many requests, and a server or proxy that is not ready."""
 _NOT_CARRIED_OUT = "not-carried-out"
+_OUTCOME_UNKNOWN = "outcome-unknown"
 
 
 class ServerProblem(NamedTuple):
@@ -76,12 +77,18 @@ class ServerProblem(NamedTuple):
 class TryAgain(Exception):
     """An attempt failed for a reason that may pass."""
 
-    def __init__(self, error: PaddockError, *, reached: bool, after_s: float | None = None) -> None:
-        """`error` is raised after the last attempt, `reached` says whether the server may have got the request."""
+    def __init__(
+        self, error: PaddockError, *, reached: bool, after_s: float | None = None, unknown: bool = False
+    ) -> None:
+        """`error` is raised after the last attempt, `reached` says whether the server may have got the request.
+
+        `unknown` says that the request may have started, which no later attempt makes untrue.
+        """
         super().__init__()
         self.error = error
         self.reached = reached
         self.after_s = after_s
+        self.unknown = unknown
 
 
 class ApiConnection:
@@ -248,7 +255,7 @@ class ApiConnection:
         error = problem.make_error(self.server)
         if problem.may_pass:
             after_s = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None
-            raise TryAgain(error, reached=True, after_s=after_s)
+            raise TryAgain(error, reached=True, after_s=after_s, unknown=problem.name == _OUTCOME_UNKNOWN)
         raise error
 
 
@@ -258,14 +265,16 @@ async def repeat(attempt: Callable[[], Awaitable[T]], *, safe: bool) -> T:
     A server that was never reached is not waited for.
     """
     reached = False
+    unknown: PaddockError | None = None
     for number in range(MAX_ATTEMPTS):
         try:
             return await attempt()
         except TryAgain as again:
             reached = reached or again.reached
+            unknown = again.error if again.unknown else unknown
             wait_s = again.after_s if again.after_s is not None else _FIRST_WAIT_S * 2**number
             if not (safe and reached) or number == MAX_ATTEMPTS - 1 or wait_s > MAX_WAIT_S:
-                raise again.error from None
+                raise unknown or again.error from None
         await asyncio.sleep(wait_s * random.uniform(1, 1.25))  # noqa: S311 - so that clients do not come together
     raise AssertionError
 

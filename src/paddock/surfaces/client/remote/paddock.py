@@ -19,7 +19,7 @@ from paddock.model.errors import ConfigurationError, PaddockError, RequestError,
 from paddock.model.limits import Calls, Grants, LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import Check, Work
-from paddock.model.session import SessionInfo
+from paddock.model.session import OpenSessions
 from paddock.policy.settings.loader import TOKEN_VARIABLE
 from paddock.surfaces.client.arguments import (
     check_listeners,
@@ -148,7 +148,7 @@ class RemotePaddock(Paddock):
         """Raise PaddockError: the API has no saved scripts."""
         _refuse("saved scripts: send the text of a program with `execute`")
 
-    async def sessions(self) -> tuple[SessionInfo, ...]:
+    async def sessions(self) -> OpenSessions:
         return await self._find_sessions().list_open()
 
     def _find_sessions(self) -> RemoteSessions:

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome
-from paddock.model.session import SessionInfo
+from paddock.model.session import OpenSessions, SessionInfo
 from paddock.model.work_files import OutputFile
 from paddock.surfaces.client.arguments import encode_text
-from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES, make_answer, make_answers
+from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES, make_answer, make_answers, read_names
 from paddock.surfaces.client.remote.connection import ApiConnection
 
 PATH = "/v1/sessions"
@@ -33,9 +33,10 @@ class RemoteSessions:
         self._connection = connection
         self.execute = execute
 
-    async def list_open(self) -> tuple[SessionInfo, ...]:
-        """Return the open sessions, the oldest first."""
-        return make_answers(SessionInfo, await self._connection().fetch_json(PATH), "sessions")
+    async def list_open(self) -> OpenSessions:
+        """Return the open sessions, the oldest first, and the names of the replicas that did not answer."""
+        value = await self._connection().fetch_json(PATH)
+        return OpenSessions(make_answers(SessionInfo, value, "sessions"), read_names(value, "partial"))
 
     async def find_language(self, handle: str) -> str:
         """Return the language of an open session. Raises PaddockError if there is none."""

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from math import ceil
 from typing import Any, Final, Protocol, cast
 
-from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest, RequestId
 
 from paddock.model.numbers import NumberTooLongError, dumps, loads, mark_numbers, may_lose, unmark_text
 from paddock.surfaces.http_server.asgi import (
@@ -55,6 +55,10 @@ _ELSEWHERE = (
     'is on another replica of the server than this MCP session; open another interpreter with the session "new", or '
     "use a client of the revision 2026-07-28"
 )
+_ASKER_ENDED = (
+    "The replica of the server that asked has ended, and the paused call with it: the answer reaches no call. "
+    "Send the call again, without `requestState`"
+)
 
 
 FORWARDING_KEY: Final = "paddock.forwarding"
@@ -66,6 +70,10 @@ class Forwarder(Protocol):
 
     async def find_owner(self, scope: Scope, name: str) -> Any:  # noqa: ANN401 - only `pass_on` knows it
         """Return the other replica that has the thing of this name: a handle, a `requestState` or an id; or None."""
+        ...
+
+    def has_ended(self, state: str) -> bool:
+        """Return whether a `requestState` is one of a replica that has ended."""
         ...
 
     async def pass_on(
@@ -169,6 +177,9 @@ class Inbound:
             if not isinstance(name, str):
                 continue
             if (owner := await forwarder.find_owner(scope, name)) is None:
+                if name is names[0] and forwarder.has_ended(name):
+                    await _send_refusal(send, _ASKER_ENDED, INVALID_PARAMS, request.id)
+                    return True
                 continue
             if header_values(scope, SESSION_HEADER):
                 await _send_refusal(send, f"{name[:64]} {_ELSEWHERE}")
@@ -234,7 +245,9 @@ def _mark_arguments(body: bytes) -> bytes:
         return body  # the library reports the fault
 
 
-async def _send_refusal(send: Send, text: str, code: int = INVALID_REQUEST) -> None:
-    error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text))
+async def _send_refusal(
+    send: Send, text: str, code: int = INVALID_REQUEST, request: RequestId | None = None
+) -> None:
+    error = JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=code, message=text))
     body = error.model_dump_json(by_alias=True, exclude_unset=True).encode()
     await send_text(send, 400, body, kind=b"application/json")
