@@ -119,7 +119,7 @@ class ProgramCheck:
         anything = DeclaredServer(name, None)
         if name not in used:  # it is not started to list its tools
             return anything, anything
-        offered, request = self._context.visible_tools, self._make_child()
+        offered, request = self._context.visible_tools, self._make_child(name)
         try:
             async with asyncio.timeout(_LISTING_TIMEOUT_S):
                 tools = await offered.list_definitions(name, request)
@@ -155,8 +155,8 @@ class ProgramCheck:
         sure = DeclaredTool(names, info.input_schema if is_whole else None, result)
         return sure, DeclaredTool(names, info.input_schema, result if seen is None else seen)
 
-    def _make_child(self) -> ExecutionRequest:
-        return self._calls.make_child(ServerCall(server="", tool="*"))
+    def _make_child(self, server: str = "") -> ExecutionRequest:
+        return self._calls.make_child(ServerCall(server=server, tool="*"))
 
 
 def find_used_servers(text: str) -> frozenset[str]:

@@ -142,7 +142,7 @@ def test_the_server_is_listed_and_the_record_says_so(workspace, compiler):
     with BlockingPaddock(workspace) as paddock:
         outcome = paddock.execute("return await servers.odd.echoo({ text: 'a' });", check="types")
         assert outcome.error.message.endswith("Did you mean 'echo'?")
-        records = [(each.event, each.facts.get("server")) for each in paddock.records(limit=10)]
+        records = [(each.event, each.fields.get("server")) for each in paddock.find_records()]
         assert ("looked", "odd") in records
         assert ("looked", "even") not in records
 
