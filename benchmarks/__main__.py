@@ -35,6 +35,7 @@ NAMES = (
     "shipping",
     "discovery",
     "mcp",
+    "types",
     "grading",
     "rivals",
 )

@@ -786,6 +786,11 @@ export interface components {
              */
             background?: boolean | null;
             /**
+             * Check
+             * @default null
+             */
+            check?: ("types" | "warn" | "off") | null;
+            /**
              * Code
              * @default null
              */
@@ -1902,6 +1907,11 @@ export interface components {
              * @default null
              */
             background?: boolean | null;
+            /**
+             * Check
+             * @default null
+             */
+            check?: ("types" | "warn" | "off") | null;
             /**
              * Code
              * @default null

@@ -4,6 +4,7 @@
     programs        programs in other languages; packages installs what they import
     sessions        interpreters of both that stay open between requests
     servers         tools of upstream MCP servers
+    types           the check of a program against the tools that it names
     script_tools    programs with a schema, beside prompts
     sdk, secrets    methods of `paddock` in programs, and the vault behind them
     saved_scripts   programs that run by name

@@ -7,7 +7,7 @@ mechanisms; read these two first.
                       audit_facts; cluster_claims: one of several machines starts a request (the ledger's claims are in
                       `record`); database_queue: who waits for their database keeps no slot
     what programs do  program_calls: calls of servers and of the SDK, by V8 programs; host_access: connections to
-                      other machines; visible_tools
+                      other machines; visible_tools; type_check: what happens before the first call
     parts of a gate   servers, guest_service (opens the V8 engine), program_service (runs programs of other languages,
                       and records their output), script_tool_service, sequence_service, stored_output (opens
                       the store), processes, cluster (opens the database): each created at its first use

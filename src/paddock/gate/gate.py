@@ -15,10 +15,11 @@
       |--ran before--> record "decided" -> the stored Outcome
     claim: record "started" is written before anything runs              `_run_decided`
       |
-    run -> RawResult                 may still refuse: in `engines/`, a tool by `servers/calls/call_checks.py` (listed,
-      |                              pinned, schema), a script tool by `script_tools/inputs.py`, an SDK method by
-      |                              `sdk/service.py`; a process by `confinement/sandbox/spec.py`. Removes secrets from
-      |                              streams (`record/output/recording.py`)
+    run -> RawResult                 may still refuse: a program by its types (`type_check.py`); in `engines/`, a tool
+      |                              by `servers/calls/call_checks.py` (listed, pinned, schema), a script tool by
+      |                              `script_tools/inputs.py`, an SDK method by `sdk/service.py`; a process by
+      |                              `confinement/sandbox/spec.py`. Removes secrets from streams
+      |                              (`record/output/recording.py`)
     redact the other texts (only of the outermost request) -> record "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the

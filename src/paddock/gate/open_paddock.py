@@ -261,7 +261,6 @@ async def open_paddock(
     _check_start(settings, workspace)
     with nullcontext(server.audit) if server else open_audit(settings.audit, parts.audit) as ledger:
         slots = FairSlots() if server is None else server.slots
-        guests = GuestService(settings.guest, slots, launcher)
         secrets = KnownSecrets()
         servers = ServerService(settings, workspace, secrets.learn, parts.local)
         kept_by = [settings] if server is None else [settings, server.settings]
@@ -271,6 +270,7 @@ async def open_paddock(
 
         own = [*chain.from_iterable(map(own_directories, kept_by))]
         processes = Processes(settings, own, list_files, servers.keep_config, parts.sandbox)
+        guests = GuestService(settings.guest, slots, processes.open_sandbox, launcher)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         closing = [processes.close, servers.close, guests.close]

@@ -101,7 +101,7 @@ class ProgramCalls:
         encoded: JsonPaths = (),
     ) -> None:
         """Call a server's tool. The program gets the result before the end is recorded."""
-        request = self._child_request(
+        request = self.make_child(
             ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
         )
         started = perf_counter()
@@ -181,7 +181,7 @@ class ProgramCalls:
         """
         if self.offered is None or not names:
             return ""
-        request = self._child_request(ServerCall(server="", tool="*"))
+        request = self.make_child(ServerCall(server="", tool="*"))
         try:
             async with asyncio.timeout(_HINT_TIMEOUT_S):
                 return await suggest_call(self.offered, names, request)
@@ -193,7 +193,7 @@ class ProgramCalls:
         if self.offered is None:
             return ""
         try:
-            names = self.offered.list_servers(self._child_request(ServerCall(server="", tool="*")))
+            names = self.offered.list_servers(self.make_child(ServerCall(server="", tool="*")))
         except ConfigurationError:
             return ""
         if not names:
@@ -201,7 +201,8 @@ class ProgramCalls:
         found = ellipsis(", ".join(names), _MAX_SERVER_LIST_CHARS)
         return f"tools are in `servers`, as await servers.<name>.<tool>(...); those there are: {found}"
 
-    def _child_request(self, work: ServerCall) -> ExecutionRequest:
+    def make_child(self, work: ServerCall) -> ExecutionRequest:
+        """Return the request of a call of the program."""
         return ExecutionRequest(
             parent=self.parent.id,
             root=self.parent.root or self.parent.id,
@@ -221,7 +222,7 @@ class ProgramCalls:
             )
         try:
             names = await offered.list_names(
-                method, server, self._child_request(ServerCall(server=server, tool="*"))
+                method, server, self.make_child(ServerCall(server=server, tool="*"))
             )
         except NotVisible as refusal:
             status, text = Status.DENIED, str(refusal)

@@ -203,6 +203,13 @@ class ServerService:
         names = [shown.tool.name for shown in self.call_checks.list_pinned_tools(server) if not shown.changed]
         return {name: self.call_checks.reads_only(server, name) for name in names}
 
+    async def list_definitions(self, server: str) -> "Sequence[CatalogTool]":
+        """Ask a server for its tools. Return the pinned definitions. Raises ServerError."""
+        await self._open_hub().ensure_listed(server)
+        if self._all.cluster.url is not None:
+            await run_in_store_thread(self.observed.load)
+        return self.call_checks.list_pinned_tools(server)
+
     async def list_tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools. Raises ServerError."""
         return await self._open_hub().list_tools(server)

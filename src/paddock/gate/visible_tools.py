@@ -18,6 +18,7 @@ from paddock.policy.decisions.decision import Policy
 from paddock.policy.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.engines.servers.result import CatalogTool
     from paddock.gate.servers import ServerService
 
 METHODS = frozenset({"servers.list", "servers.tools"})
@@ -66,6 +67,21 @@ class VisibleTools:
         return [
             tool for tool, reads in tools.items() if not self._refuse_tool(request, server, tool, reads=reads)
         ]
+
+    async def list_definitions(self, server: str, request: ExecutionRequest) -> "Sequence[CatalogTool]":
+        """Return the definitions of a server's tools, also of those that a program with `request` may not call.
+
+        Raises the errors of `list_names`.
+        """
+        refusal = self._refuse_server(request, server)
+        self.note(request, not refusal)
+        if refusal:
+            raise NotVisible(refusal)
+        return await self.servers.list_definitions(server)
+
+    def may_call(self, request: ExecutionRequest, tool: "CatalogTool") -> bool:
+        """Return whether rules about single tools let a request call a tool, also if a person is asked first."""
+        return not self.globs or not self._refuse_tool(request, tool.server, tool.tool.name)
 
     def list_servers(self, request: ExecutionRequest) -> list[str]:
         """Return the names of the servers of which a request may call some tool. Raises ConfigurationError."""

@@ -34,6 +34,8 @@ from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, P
 Profile = Literal["script", "execute", "compute"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 Language = Literal["auto", "javascript", "typescript"]
+Check = Literal["types", "warn", "off"]
+"""What the types of a program decide: whether it starts, only warnings, or nothing."""
 
 
 class GuestRun(Value):
@@ -60,6 +62,8 @@ class GuestRun(Value):
     """Computations: whether numbers that no double represents keep their digits in JSON."""
     session: SessionHandle | None = None
     """The session that runs the program after what ran in it before, or `new`; None for a worker that ends with it."""
+    check: Check | None = None
+    """What its types decide before its first call; None for what the settings say of its language."""
 
     @property
     def computes(self) -> bool:
@@ -93,8 +97,10 @@ class GuestRun(Value):
                 f"the `input` of a computation is a text, not {kind(self.input)}; give it as JSON, and let the program "
                 "parse it with JSON.parse(read_input())"
             )
-        if self.vars or self.raw_results or self.language == "typescript":
-            raise ValueError("a computation takes JavaScript and one text, not `vars` or `raw_results`")
+        if self.vars or self.raw_results or self.language == "typescript" or self.check is not None:
+            raise ValueError(
+                "a computation takes JavaScript and one text, not `vars`, `raw_results` or `check`"
+            )
         return self
 
 

@@ -1,6 +1,6 @@
 """The guest engine: one JavaScript or TypeScript program, one worker, one raw result.
 
-    source -> parser (parse, strip types, wrap) -> worker (run, host calls) -> RawResult
+    source -> parser (parse, strip types, wrap) -> check -> worker (run, host calls) -> RawResult
     a pure computation's source -> worker (run) -> RawResult
 
 The parent owns the clock and the budgets. Whatever the worker does, the result is available when the wall limit has
@@ -124,6 +124,8 @@ class GuestEngine:
             program = await self._parser.parse(task.work.source, task.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
+        if task.check is not None and (wrong := await task.check(program)) is not None:
+            return RawResult(status=Status.FAILED, error=wrong)
         return await self._run(
             task,
             profile,
@@ -202,6 +204,8 @@ class GuestEngine:
             program = await self._parser.parse(task.work.source, task.work.language, session=True)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
+        if task.check is not None and (wrong := await task.check(program)) is not None:
+            return RawResult(status=Status.FAILED, error=wrong)
         worker = held.worker
         async with self._take_slot(task) as slot:
             execution = GuestExecution(

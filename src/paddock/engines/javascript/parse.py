@@ -52,6 +52,8 @@ class ParsedProgram(Value):
     """A script that passes an async function of one parameter, `input`, to the bootstrap."""
     language: Literal["javascript", "typescript"]
     positions: SourceMap
+    text: str = ""
+    """The source with its types, on its own lines, but without Markdown and modules; empty if it has neither."""
     numbers: tuple[str, ...] = ()
     """Numbers in it that a double may not hold exactly, as JSON writes them."""
     inexact: tuple[tuple[str, str], ...] = ()
@@ -98,6 +100,7 @@ class _ParserAnswer(Value):
     numbers: tuple[str, ...] = ()
     inexact: tuple[tuple[str, str], ...] = ()
     uncalled: tuple[UncalledFunction, ...] = ()
+    text: str = ""
     error: ErrorInfo | None = None
 
 
@@ -125,6 +128,7 @@ def read_response(response: bytes, source: str) -> ParsedProgram:
             numbers=read.numbers,
             inexact=read.inexact,
             uncalled=read.uncalled,
+            text=read.text,
         )
     if read.ok or read.error is None or read.error.line is None or read.error.column is None:
         raise ValueError("neither a program nor an error with a position")

@@ -1,16 +1,19 @@
 """The interface between the guest engine and the gate: a task, and the calls that the engine makes to the host."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.engines.run_clock import RunClock
 from paddock.foundation.fair_slots import Slot
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
-from paddock.model.outcome import Status
+from paddock.model.outcome import ErrorInfo, Status
 from paddock.model.request import GuestRun, JsonPaths
+
+if TYPE_CHECKING:
+    from paddock.engines.javascript.parse import ParsedProgram
 
 
 class HostReply(NamedTuple):
@@ -84,3 +87,5 @@ class GuestTask:
     """Receives how long it waited for its turn, `queue_ms`, in milliseconds."""
     slot: Slot | None = None
     """A slot that its caller took for it."""
+    check: "Callable[[ParsedProgram], Awaitable[ErrorInfo | None]] | None" = None
+    """Returns why the parsed program does not start; None if it may."""

@@ -30,7 +30,7 @@ _MAX_DESCRIPTION_CHARS = 600
 _MAX_SIGNATURE_CHARS = 160
 """Maximum length of the parameters in a one-line signature, in characters; required ones are always shown."""
 
-_RESERVED_MEMBERS = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
+RESERVED_MEMBERS = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
 """Members that `servers.NAME` itself has, or that JavaScript looks up there (bootstrap/servers.js)."""
 _IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
 _SPACE_PATTERN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
@@ -82,7 +82,7 @@ def render_signature(entry: CatalogTool, observed: Mapping[str, Json] | None = N
     name = entry.alias or entry.tool.name
     tool = f".{name}" if _IDENTIFIER_PATTERN.match(name) else f"[{_render_key(name)}]"
     call = f"{tool}({parameters})"
-    if entry.tool.name in _RESERVED_MEMBERS:
+    if entry.tool.name in RESERVED_MEMBERS:
         call = f'.call("{entry.tool.name}"{parameters and f", {parameters}"})'
     return f"{server}{call}{result}" + (f" // {about}" if about else "")
 
@@ -104,7 +104,7 @@ def describe_tool(
     lines = [f"/** {about} */"] if about else []
     named = f"; tool {_render_key(entry.tool.name)}" if entry.alias else ""
     called = f"{_render_key(entry.alias or entry.tool.name)}("
-    if entry.tool.name in _RESERVED_MEMBERS:
+    if entry.tool.name in RESERVED_MEMBERS:
         called = f'call(tool: "{entry.tool.name}", '
     lines += [f"{called}args{optional}: {parameters}): Promise<{returns}>; // output: {kind}{named}"]
     member = (

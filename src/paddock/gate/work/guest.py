@@ -3,13 +3,14 @@
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
 from paddock.engines.javascript.task import GuestTask
 from paddock.foundation.large_json import run_in_slices
 from paddock.gate.program_calls import ProgramCalls
+from paddock.gate.type_check import ProgramCheck, make_check
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.ends import CANCELLED
 from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
@@ -156,6 +157,16 @@ class GuestPrograms(Kind[GuestRun]):
         watchers: Watchers,
     ) -> RawResult:
         sink = None if work.computes or work.raw_results else context.engines.results.sink()
+        calls = ProgramCalls(
+            context.carry_out_child,
+            context.make_tool_run,
+            request,
+            decision.grants.calls,
+            context.outgoing.calls(watchers.on_call),
+            offered=context.visible_tools,
+            resolve_alias=context.engines.servers.resolve_alias,
+        )
+        check = make_check(context, calls, work, watchers.stop)
         task = GuestTask(
             work,
             decision.limits,
@@ -168,15 +179,7 @@ class GuestPrograms(Kind[GuestRun]):
             waits=watchers.waits,
             actor=request.actor,
             slot=watchers.slot,
-        )
-        calls = ProgramCalls(
-            context.carry_out_child,
-            context.make_tool_run,
-            request,
-            decision.grants.calls,
-            context.outgoing.calls(watchers.on_call),
-            offered=context.visible_tools,
-            resolve_alias=context.engines.servers.resolve_alias,
+            check=None if check is None else check.decide,
         )
         try:
             async with relay_console(context.outgoing, watchers.on_console) as console:
@@ -189,19 +192,12 @@ class GuestPrograms(Kind[GuestRun]):
                     result = await run_guest(
                         table, context.engines.guest, task, host=calls, on_console=console, stop=stop
                     )
-                if (
-                    result.ok
-                    and not result.has_value
-                    and not work.raw_results
-                    and (note := explain_nothing(work.source, calls.shapes))
-                ):
-                    line = ConsoleLine(level="warn", text=note)
-                    if console is not None:
-                        console(line)
-                    result = result.replace(console=(*result.console, line))
+                result = _add_notes(result, await _list_notes(result, work, calls, check), console)
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:
+            if check is not None:
+                check.cancel()
             if sink is not None:
                 await sink.discard()
         if result.status is Status.FAILED and not work.raw_results:
@@ -211,6 +207,26 @@ class GuestPrograms(Kind[GuestRun]):
 
 def _encode(source: str) -> bytes:
     return source.encode("utf-8", "surrogatepass")
+
+
+async def _list_notes(
+    result: RawResult, work: GuestRun, calls: ProgramCalls, check: ProgramCheck | None
+) -> list[str]:
+    """Return what to tell of a program on its console."""
+    has_run = result.error is None or result.error.phase == "run"
+    notes = await check.list_warnings() if check is not None and has_run else []
+    if result.ok and not result.has_value and not work.raw_results:
+        notes += filter(None, [explain_nothing(work.source, calls.shapes)])
+    return notes
+
+
+def _add_notes(result: RawResult, notes: Sequence[str], on_console: OnConsole | None) -> RawResult:
+    """Return a result with warnings at the end of its console."""
+    lines = [ConsoleLine(level="warn", text=note) for note in notes]
+    if on_console is not None:
+        for line in lines:
+            on_console(line)
+    return result.replace(console=(*result.console, *lines)) if lines else result
 
 
 async def _add_hint(result: RawResult, work: GuestRun, calls: ProgramCalls) -> RawResult:

@@ -13,6 +13,7 @@ from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import KIB, MIB, SMALLER, Calls, Grants, Maximum
 from paddock.model.network import NETWORKS, Network, NetworkLimits, NetworkRule
 from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access
+from paddock.model.request import Check
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.cluster import ClusterSettings
 from paddock.policy.settings.commands import SdkCommand
@@ -298,12 +299,18 @@ class McpSettings(Value):
 
 
 class GuestSettings(Value):
-    """`[guest]`: the pool of guest workers."""
+    """`[guest]`: the pool of guest workers, and the check of their programs."""
 
     max_workers: Maximum = 8
     """Maximum number of JavaScript programs that run at the same time. Further ones wait."""
     spare_workers: Count = 4
     """Number of workers that are started ahead."""
+    check_typescript: Annotated[Check, FREE] = "types"
+    """What the types of a TypeScript program that names `servers` decide, once `paddock runtimes install types` has
+    installed the compiler. With `types` a program that contradicts the declarations of its tools does not start. With
+    `warn` it starts, and the console says what is wrong. `off` checks nothing. A request may ask for another value."""
+    check_javascript: Annotated[Check, FREE] = "warn"
+    """The same for JavaScript programs."""
 
 
 class PythonSettings(Value):

@@ -65,6 +65,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         facts["python"] = {"state": state, "executable": executable}
         facts["packages"] = dict(zip(("state", "installer"), _describe_installer(), strict=False))
         facts["jit"] = {"granted": settings.grants.jit}
+        facts["types"] = {"state": _describe_compiler()[0]}
         if toolchains:
             facts["languages"] = {
                 name: dict(zip(("state", "executable"), _describe_toolchain(each), strict=False))
@@ -114,6 +115,15 @@ def _describe_installer() -> tuple[str, str, str]:
     return "missing", "programs get no Python packages without uv", install_command("packages")
 
 
+def _describe_compiler() -> tuple[str, str, str]:
+    """Return whether the types of programs can be checked, by what, and a remedy."""
+    from paddock.engines.types.installation import VERSION, find_compiler
+
+    if find_compiler(None) is not None:
+        return "available", f"TypeScript {VERSION} checks JavaScript programs before their first call", ""
+    return "missing", "the types of JavaScript programs are not checked", "paddock runtimes install types"
+
+
 def _print_report(
     found: Examination,
     toolchains: "Mapping[str, Toolchain | MissingToolchain]",
@@ -133,6 +143,7 @@ def _print_report(
         rows.append((f"tier {tier.tier}", state, tried if tier.proved else tier.why, tier.fix))
     rows += [(name, *_describe_toolchain(each)) for name, each in toolchains.items()]
     rows.append(("packages", *_describe_installer()))
+    rows.append(("types", *_describe_compiler()))
     rows.append(_JIT if jit else _JITLESS)
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -9,7 +10,7 @@ from click.shell_completion import CompletionItem
 from paddock.engines.saved_scripts import Script, list_scripts, read, text, whole
 from paddock.model.errors import ScriptNotFound
 from paddock.model.limits import LimitOverrides
-from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.request import Check, ExecutionRequest, GuestRun
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import CommandFailure
@@ -31,6 +32,7 @@ def _complete_names(
     epilog=render_examples(
         "paddock run hello --var NAME=world",
         "paddock run ./audit.ts --workspace ~/project --timeout 10",
+        "paddock run ./audit.ts --check types",
         "git log --format=%s | jq -R . | jq -s . | paddock run summarise --input -",
         "paddock run - --json < program.js",
     ),
@@ -47,6 +49,11 @@ def _complete_names(
 )
 @options.add_timeout_option("Longest wall time")
 @click.option("--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file denies it.")
+@click.option(
+    "--check",
+    type=click.Choice(get_args(Check)),
+    help="What its types decide before its first call: whether it starts, only warnings, or nothing.",
+)
 @options.workspace
 @options.settings
 @options.as_json
@@ -58,6 +65,7 @@ def command(
     timeout: int | None,
     *,
     jit: bool,
+    check: Check | None,
     workspace: Path,
     flags: dict[str, str],
     as_json: bool,
@@ -94,6 +102,7 @@ def command(
             vars={**(read_variables(vars_file) if vars_file else {}), **variables},
             input=None if input_text is None else read_input(input_text, settings.limits.script, "script"),
             raw_results=script.raw_results,
+            check=check,
         ),
     )
     execute_and_exit(request, settings, as_json=as_json)

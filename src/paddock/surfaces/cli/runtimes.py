@@ -21,6 +21,7 @@ from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
 from paddock.engines.programs.warm import warm as make_warm
+from paddock.engines.types import installation as compiler
 from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import Sandbox
     from paddock.gate.open_paddock import OpenPaddock
     from paddock.policy.settings.recipes import Recipe
+
+
+_TYPES = "types"
+"""What `paddock runtimes install` calls the compiler that checks the types of programs. It is no runtime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class _RuntimeRow:
         "paddock runtimes",
         "paddock runtimes --check --json",
         "paddock runtimes install go kotlin",
+        "paddock runtimes install types",
         "paddock runtimes --ray-resources",
     ),
 )
@@ -147,8 +153,9 @@ def _check_names(
     _context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
     names = tuple(map(read_language, names))
-    known = _find_recipes(names)
-    for name in names:
+    languages = tuple(name for name in names if name != _TYPES or parameter.name != "installed")
+    known = _find_recipes(languages)
+    for name in languages:
         if name not in known:
             added = {each: recipe for each, recipe in known.items() if each not in recipes()}
             raise click.BadParameter(no_runtime(name, added), param=parameter)
@@ -160,7 +167,7 @@ def _check_names(
     epilog=render_examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes"),
 )
 @click.argument(
-    "names",
+    "installed",
     nargs=-1,
     required=True,
     callback=_check_names,
@@ -169,19 +176,23 @@ def _check_names(
 )
 @click.option("--yes", is_flag=True, help="Run the commands instead of printing them.")
 @options.as_json
-def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+def install(installed: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     """Print or run the commands that install runtimes with this machine's package managers.
 
-    Packages of npm and pip go into Paddock's own directory. Other packages are installed for the machine.
+    Packages of npm and pip go into Paddock's own directory. Other packages are installed for the machine. `types` is
+    the TypeScript compiler that checks programs before their first call; its hash is compared with a pinned one.
     """
     target = directories.find_install_directory(spec.user(ProcessGrants(), None, "landlock"))
     wanted: dict[tuple[str, ...], None] = {}
     impossible: list[str] = []
-    known = _find_recipes(names)
-    for name in names:
+    known = _find_recipes(tuple(name for name in installed if name != _TYPES))
+    for name in installed:
         try:
-            wanted |= dict.fromkeys(commands(known[name], target))
-        except NotInstallableError as error:
+            if name == _TYPES:
+                wanted[compiler.make_install_command(target)] = None
+            else:
+                wanted |= dict.fromkeys(commands(known[name], target))
+        except (NotInstallableError, compiler.CompilerPackageError) as error:
             impossible.append(str(error))
     if as_json:
         print_json(list(wanted))
@@ -193,6 +204,11 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
                 subprocess.run(words, check=True, stdout=sys.stderr, umask=0o022)  # noqa: S603 - asked for
             except (OSError, subprocess.CalledProcessError) as error:
                 raise CommandFailure(f"{words[0]} failed: {error}") from None
+    if yes and _TYPES in installed and not impossible:
+        try:
+            compiler.verify_installation(target)
+        except compiler.CompilerPackageError as error:
+            raise CommandFailure(str(error)) from None
     if impossible:
         raise CommandFailure("\n".join(impossible))
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
@@ -18,7 +19,7 @@ from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
+from paddock.model.request import Check, ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.requirements import needs_own_folder
 from paddock.model.session import NEW, Kernel, OpenSessions, is_handle
 from paddock.model.tool import ToolEnd
@@ -154,6 +155,7 @@ class Paddock:
         timeout_ms: int | None = None,
         mode: Calls = "run",
         jit: bool = False,
+        check: Check | None = None,
         session: str | None = None,
         on_console: "OnConsole | None" = None,
         on_call: "OnCall | None" = None,
@@ -161,12 +163,12 @@ class Paddock:
         """Run a JavaScript or TypeScript program, like `execute_code` for models.
 
         The program reads `input`; the outcome's value is its return value. `on_console` receives each console line at
-        once, `on_call` each call after it has ended. With `session` ("new", or the handle in `outcome.session`) it runs
-        after the earlier programs of the session, and finds their top-level declarations. A finite Decimal in `input`
-        becomes a number with all its digits.
+        once, `on_call` each call after it has ended. `check` says what its types decide first. With `session` ("new",
+        or the handle in `outcome.session`) it runs after the earlier programs of the session, and finds their top-level
+        declarations. A finite Decimal in `input` becomes a number with all its digits.
         Raises RequestError for a value that is not JSON.
         """
-        given = {"source": code, "input": read_value(input, "input"), "session": session}
+        given = {"source": code, "input": read_value(input, "input"), "session": session, "check": check}
         work, limits = make_value(GuestRun, given), read_limits(timeout_ms=timeout_ms)
         return await self._execute_work(
             work, limits, calls=mode, jit=jit, on_console=on_console, on_call=on_call
@@ -180,23 +182,15 @@ class Paddock:
         timeout_ms: int | None = None,
         mode: Calls = "run",
         jit: bool = False,
+        check: Check | None = None,
     ) -> AsyncGenerator[ConsoleLine | CallRecord | Outcome]:
         """Run a program like `execute` and yield events: console lines, ended calls, and finally the outcome.
 
         Closing the generator ends the program.
         """
         happened: asyncio.Queue[ConsoleLine | CallRecord | None] = asyncio.Queue()
-        running = asyncio.create_task(
-            self.execute(
-                code,
-                input=input,
-                timeout_ms=timeout_ms,
-                mode=mode,
-                jit=jit,
-                on_console=happened.put_nowait,
-                on_call=happened.put_nowait,
-            )
-        )
+        run = partial(self.execute, code, input=input, timeout_ms=timeout_ms, mode=mode, jit=jit, check=check)
+        running = asyncio.create_task(run(on_console=happened.put_nowait, on_call=happened.put_nowait))
         running.add_done_callback(lambda _: happened.put_nowait(None))
         try:
             while (event := await happened.get()) is not None:
@@ -213,6 +207,7 @@ class Paddock:
         input: Json = None,
         timeout_ms: int | None = None,
         jit: bool = False,
+        check: Check | None = None,
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
         """Run a script by name or path, like `paddock run`. Raises ScriptNotFound, and RequestError if not JSON."""
@@ -225,6 +220,7 @@ class Paddock:
             input=read_value(input, "input"),
             vars=dict(vars or {}),
             raw_results=found.raw_results,
+            check=check,
         )
         return await self._execute_work(
             work, read_limits(timeout_ms=timeout_ms), jit=jit, on_console=on_console

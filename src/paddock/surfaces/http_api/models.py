@@ -12,6 +12,7 @@ from paddock.model.languages import GUEST_LANGUAGE_PATTERN, read_guest_language
 from paddock.model.limits import Calls
 from paddock.model.outcome import Outcome
 from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
+from paddock.model.request import Check
 from paddock.model.session import Kernel, SessionHandle, SessionInfo
 from paddock.model.work_files import GivenFiles, OutputFile
 from paddock.surfaces.http_server.problems import ProblemDocument
@@ -20,7 +21,7 @@ WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
 
 _FIELDS: dict[WorkKind, frozenset[str]] = {
-    "run": frozenset({"code", "input", "session", "mode", "jit", "timeout_ms"}),
+    "run": frozenset({"code", "input", "session", "mode", "jit", "check", "timeout_ms"}),
     "exec": frozenset({"code", "stdin_base64", *list_fields("http")}),
     "compute": frozenset({"code", "input", "deterministic", "partial", "jit", "timeout_ms", "output_bytes"}),
     "call": frozenset({"server", "tool", "arguments", "timeout_ms"}),
@@ -151,6 +152,8 @@ class SessionExecutionBody(SessionOptions):
     """V8 guest: which calls the program may make."""
     jit: bool | None = None
     """V8 guest: whether it asks for just-in-time compilation."""
+    check: Check | None = None
+    """V8 guest: what the types of the program decide before its first call; by default what the settings say."""
     deterministic: bool | None = None
     """Computations: whether clock and randomness are fixed."""
     partial: bool | None = None

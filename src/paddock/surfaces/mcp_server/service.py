@@ -78,14 +78,15 @@ class Service:
         """
         cap = settings.mcp.answer_characters
         rest = OverflowStore(opened, workspace)
+        jit = settings.grants.jit
         own = [
-            build_execute_code_tool(opened.gate, workspace, cap, rest, jit=settings.grants.jit),
+            build_execute_code_tool(opened.gate, workspace, cap, rest, jit=jit),
             build_call_tool(opened.gate, workspace, cap, rest),
             *build_discovery_tools(opened.servers, cap),
         ]
         programs = ProgramTools(opened, workspace, cap, settings.runtimes)
         own += [build_provision_tool(opened, workspace, cap), *build_program_tools(programs)]
-        own.append(build_compute_tool(opened.gate, workspace, cap, rest, jit=settings.grants.jit))
+        own.append(build_compute_tool(opened.gate, workspace, cap, rest, jit=jit))
         open_programs = partial(_open_programs, settings_of, opened.metrics, tool_names == "compat")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, open_programs)
         compat = build_compat_profile(

@@ -164,6 +164,8 @@ def test_config_show_tells_sources(ws: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert paddock("config", "show", "guest").stdout == (
         "guest.max_workers\t3\tPADDOCK_GUEST_MAX_WORKERS\n"
         f"guest.spare_workers\t0\t{ws}/paddock.toml, line 2\n"
+        'guest.check_typescript\t"types"\tbuilt in\n'
+        'guest.check_javascript\t"warn"\tbuilt in\n'
     )
     shown = json.loads(paddock("config", "show", "--json", "--set", "audit.sync=always").stdout)
     assert shown["audit.sync"] == {"value": "always", "source": "--set audit.sync"}

@@ -3,12 +3,13 @@
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript", "session"?: true}
 //   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}, "uncalled": [{"name", "call"}],
-//               "numbers"?, "inexact"?: [[written, double]]}
+//               "numbers"?, "inexact"?: [[written, double]], "text"?}
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
 //           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and repeat the request
 //
 // `code` passes an async function of one parameter, `input`, to `__paddock` (bootstrap/program.js). The text keeps its
-// positions: prose around fences becomes empty lines, `export` and types become spaces. Additions (the head on line 1,
+// positions: prose around fences becomes empty lines, `export` and types become spaces. `text` is the source after that, with
+// its types, where it differs. Additions (the head on line 1,
 // `return ` before the last expression) are listed in `positions`; source_map.py maps positions back.
 // `numbers` are those that a double may not hold, as JSON writes them; `inexact` the whole ones of them that no double is. A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
 "use strict";
@@ -164,7 +165,7 @@
     return blankModuleWord(text, offset);
   }
 
-  // Both readers return {text, body, exported, aliases, map, language}.
+  // Both readers return {text, typed, body, exported, aliases, map, language}.
 
   function readJavaScript(source) {
     let text = source;
@@ -172,7 +173,7 @@
     const aliases = [];
     for (let words = 0; ; words++) {
       try {
-        return { text, body: parseProgram(text), exported, aliases, map: null, language: "javascript" };
+        return { text, typed: text, body: parseProgram(text), exported, aliases, map: null, language: "javascript" };
       } catch (error) {
         if (!(error instanceof Refusal) || !/may appear only with 'sourceType/.test(error.message)) throw error;
         const step = nextModuleWord(text, error.offset, words);
@@ -190,7 +191,7 @@
     for (let words = 0; ; words++) {
       try {
         const { code, map } = globalThis.eraseTypes(text);
-        return { text: code, body: parseErased(code, map, text), exported, aliases, map, language: "typescript" };
+        return { text: code, typed: text, body: parseErased(code, map, text), exported, aliases, map, language: "typescript" };
       } catch (error) {
         if (error instanceof Error && !(error instanceof Refusal)) throw error;
         const step = error.moduleWord ? nextModuleWord(text, error.offset, words) : null;
@@ -434,7 +435,7 @@
 
   // --- intake -----------------------------------------------------------------------------------------------------
 
-  function answer(text, language, inSession) {
+  function answer(source, text, language, inSession) {
     let reading = { text };
     longNumbers.clear();
     inexactNumbers.clear();
@@ -442,7 +443,9 @@
       const half = text.isWellFormed() ? -1 : text.search(/\p{Surrogate}/u);
       if (half >= 0) throw new Refusal("Half of a character (a lone surrogate); write it as an escape like \\ud83d", half, true);
       reading = cutFences(text, language);
-      return wrap(read(reading.text, reading.language), inSession);
+      const whole = read(reading.text, reading.language);
+      const wrapped = wrap(whole, inSession);
+      return whole.typed === source ? wrapped : { ...wrapped, text: whole.typed };
     } catch (error) {
       if (error.needs) return { ok: false, needs: error.needs };
       if (!(error instanceof Refusal)) throw error;
@@ -459,6 +462,6 @@
     const { source, language, session = false, alias } = JSON.parse(requestJson);
     HOST.add(alias);
     const text = source.replace(/^\ufeff/, "").replace(/^#!/, "//");
-    return JSON.stringify(answer(text, language, session));
+    return JSON.stringify(answer(source, text, language, session));
   };
 })();

@@ -18,7 +18,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, PaddockError, RequestError, UnknownArtifact
 from paddock.model.limits import Calls, Grants, LimitOverrides
 from paddock.model.outcome import Outcome
-from paddock.model.request import Work
+from paddock.model.request import Check, Work
 from paddock.model.session import OpenSessions
 from paddock.policy.settings.loader import TOKEN_VARIABLE
 from paddock.surfaces.client.arguments import (
@@ -142,6 +142,7 @@ class RemotePaddock(Paddock):
         input: Json = None,
         timeout_ms: int | None = None,
         jit: bool = False,
+        check: Check | None = None,
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
         """Raise PaddockError: the API has no saved scripts."""

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from paddock.gate.gate import Gate
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
-from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.request import Check, ExecutionRequest, GuestRun
 from paddock.surfaces.mcp_server.argument_errors import reject_arguments
 from paddock.surfaces.mcp_server.output_schemas import build_schema
 from paddock.surfaces.mcp_server.overflow import OverflowStore
@@ -40,7 +40,10 @@ def build_execute_code_tool(
     async def execute_code(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         try:
             work = GuestRun(
-                source=arguments["code"], input=arguments.get("input"), session=arguments.get("session")
+                source=arguments["code"],
+                input=arguments.get("input"),
+                session=arguments.get("session"),
+                check=arguments.get("check"),
             )
         except ValidationError as problem:  # the session is no handle
             return reject_arguments("execute_code", problem)
@@ -72,7 +75,8 @@ def build_execute_code_tool(
             input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
             timeout_ms={"type": "integer", "minimum": 1},
             session={"type": "string", "description": '"new", or handle'},
-            mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
+            mode={"enum": [*get_args(Calls)], "description": "dry_run: stub writing calls"},
+            check={"enum": [*get_args(Check)]},
             **(_JIT_PARAMETER if jit else {}),
         ),
         run=execute_code,

@@ -1,0 +1,33 @@
+// What a program has besides ECMAScript, in no more detail than a check of calls needs: a global of type `any` refuses
+// nothing. tests/unit/engines/types compares the names with those of the guest.
+declare function $input(): any;
+declare function sleep(ms?: any): Promise<any>;
+declare function setTimeout(...given: any[]): any;
+declare function clearTimeout(...given: any[]): any;
+declare function setInterval(...given: any[]): any;
+declare function clearInterval(...given: any[]): any;
+declare function queueMicrotask(...given: any[]): any;
+declare function structuredClone(...given: any[]): any;
+declare function atob(...given: any[]): any;
+declare function btoa(...given: any[]): any;
+declare function reportError(...given: any[]): any;
+declare const console: any;
+declare const crypto: any;
+declare const performance: any;
+declare const paddock: any;
+declare const self: any;
+declare const TextEncoder: any; type TextEncoder = any;
+declare const TextDecoder: any; type TextDecoder = any;
+declare const DOMException: any; type DOMException = any;
+declare const Event: any; type Event = any;
+declare const CustomEvent: any; type CustomEvent = any;
+declare const EventTarget: any; type EventTarget = any;
+declare const AbortSignal: any; type AbortSignal = any;
+declare const AbortController: any; type AbortController = any;
+declare const Crypto: any; type Crypto = any;
+declare const SubtleCrypto: any; type SubtleCrypto = any;
+declare const Performance: any; type Performance = any;
+declare const URL: any; type URL = any;
+declare const URLSearchParams: any; type URLSearchParams = any;
+declare const Temporal: any; type Temporal = any;
+declare const mentu: any;

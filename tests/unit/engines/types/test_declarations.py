@@ -1,0 +1,73 @@
+"""What the compiler reads of tools: lenient, valid, and no text of a schema but literals and names."""
+
+from paddock.engines.types.declarations import DeclaredServer, DeclaredTool, declare_servers
+
+
+def declare(arguments=None, result=None, *, names=("read",)):
+    return declare_servers([DeclaredServer("files", (DeclaredTool(names, arguments, result),))], "program")
+
+
+def test_a_server_is_declared_with_its_tools_and_named_types():
+    arguments = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "lines": {"type": "integer"},
+            "sort": {"enum": ["name", "size"]},
+        },
+        "required": ["path"],
+    }
+    result = {
+        "type": "object",
+        "properties": {"content": {"type": "string"}, "of": {"type": "object", "properties": {"n": {}}}},
+    }
+    assert declare(arguments, result).splitlines() == [
+        "declare namespace program$ {",
+        'type Arguments$files$read = { "path": string | Date; "lines"?: number | bigint; "sort"?: "name" | "size"; };',
+        "interface Result$files$read$of {",
+        '  "n": any;',
+        "}",
+        "interface Result$files$read {",
+        '  "content": string;',
+        '  "of": Result$files$read$of;',
+        "}",
+        "interface Server$files {",
+        "  call(tool: string, args?: any): Promise<any>;",
+        "  callRaw(tool: string, args?: any): Promise<any>;",
+        '  "read"(args: Arguments$files$read, ...rest: any[]): Promise<Result$files$read>;',
+        "}",
+        "interface Servers$ {",
+        '  "files": Server$files;',
+        "}",
+        "}",
+        "declare function $program(): program$.Servers$;",
+    ]
+
+
+def test_a_tool_that_no_program_names_has_a_name_and_any_type():
+    assert '  "get-sum": any;\n  "get_sum": any;\n' in declare(names=("get-sum", "get_sum"))
+
+
+def test_a_server_whose_tools_are_unknown_is_of_any_type():
+    assert '  "files": any;' in declare_servers([DeclaredServer("files", None)], "program")
+
+
+def test_what_types_cannot_say_is_of_any_type():
+    unsure = [
+        {"not": {"type": "string"}}, {"if": {}, "then": {}}, {"allOf": [{"type": "string"}, {"minLength": 2}]},
+        {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": {}}}, {"type": "array"}, {"enum": [{}]},
+        {"type": "string", "contentEncoding": "base64"}, {"type": "string", "format": "byte"}, True, {"type": "odd"},
+    ]  # fmt: skip
+    for schema in unsure:
+        text = declare({"properties": {"value": schema}})
+        assert any(f'"value"?: {each};' in text for each in ("any", "ReadonlyArray<any>")), schema
+
+
+def test_names_of_strangers_are_literals():
+    text = declare({"properties": {'"}; declare const x: never; //': {"const": "*/"}}}, names=("a\nb",))
+    assert '"\\"}; declare const x: never; //"?: "*/";' in text
+    assert '  "a\\nb"(args?: Arguments$files$a_b, ...rest: any[]): Promise<any>;' in text
+
+
+def test_members_that_javascript_reads_itself_are_no_tools():
+    assert "then" not in declare({"type": "object"}, names=("then",))
