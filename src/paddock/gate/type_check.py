@@ -5,12 +5,11 @@ is recorded as `started`: a check runs the compiler on a stranger's text, and ma
 """
 
 import asyncio
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from paddock.engines.types.installation import NOT_INSTALLED, find_compiler
 from paddock.model.errors import ConfigurationError, SdkError, ServerError
+from paddock.model.late_pattern import compile_late
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 
@@ -26,9 +25,9 @@ _LISTING_TIMEOUT_S = 10.0
 """Maximum time to wait for the tools of a server, in seconds. Calls of a server that takes longer are not checked."""
 _LAST_WAIT_S = 2.0
 """Maximum time that a program which has ended waits for its warnings, in seconds."""
-_WORD_PATTERN = re.compile(r"[A-Za-z_$][\w$]*")
-_SERVER_PATTERN = re.compile(r"\bservers\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.)?\s*\[\s*([\"'`])(.*?)\2)")
-_ALIAS_PATTERN = re.compile(r"=\s*servers\b(?!\s*(?:\.|\?\.|\[))")
+_WORD_PATTERN = compile_late(r"[A-Za-z_$][\w$]*")
+_SERVER_PATTERN = compile_late(r"\bservers\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.)?\s*\[\s*([\"'`])(.*?)\2)")
+_ALIAS_PATTERN = compile_late(r"=\s*servers\b(?!\s*(?:\.|\?\.|\[))")
 """`const { time } = servers`, `const all = servers`: then every name in the text may be that of a server."""
 
 
@@ -38,6 +37,8 @@ def make_check(
     """Return the check of a program; None if nothing of it can or should be checked."""
     if work.computes or work.raw_results or work.check == "off" or "servers" not in work.source:
         return None
+    from paddock.engines.types.installation import find_compiler  # a program without calls needs none
+
     settings = context.engines.guests.settings
     is_off = settings.check_typescript == settings.check_javascript == "off"
     if work.check is None and (is_off or find_compiler(None) is None):
@@ -88,6 +89,7 @@ class ProgramCheck:
 
     async def _check(self, program: "ParsedProgram") -> "CheckResult":
         from paddock.engines.types.check import CheckedText, CheckResult  # most programs are not checked
+        from paddock.engines.types.installation import NOT_INSTALLED, find_compiler
 
         if find_compiler(None) is None:
             return CheckResult(failure=NOT_INSTALLED)
