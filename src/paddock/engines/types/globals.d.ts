@@ -1,5 +1,5 @@
 // What a program has besides ECMAScript, in no more detail than a check of calls needs: a global of type `any` refuses
-// nothing. tests/unit/engines/types compares the names with those of the guest.
+// nothing. tests/integration/engines/types/test_globals.py compares the names with those of the guest.
 declare function $input(): any;
 declare function sleep(ms?: any): Promise<any>;
 declare function setTimeout(...given: any[]): any;
@@ -31,3 +31,6 @@ declare const URL: any; type URL = any;
 declare const URLSearchParams: any; type URLSearchParams = any;
 declare const Temporal: any; type Temporal = any;
 declare const mentu: any;
+declare const AsyncDisposableStack: any; type AsyncDisposableStack = any;
+declare const DisposableStack: any; type DisposableStack = any;
+declare const SuppressedError: any; type SuppressedError = any;
