@@ -33,9 +33,10 @@ def test_a_benchmark_is_measured_printed_and_kept(tmp_path: Path) -> None:
     assert set(kept) == {"machine", "sections"}
     [section] = kept["sections"]
     assert (section["title"], section["failure"]) == ("The ledger", "")
-    assert [line["what"] for line in section["lines"]][:4] == [
+    assert [line["what"] for line in section["lines"]][:5] == [
         "append",
         "claim",
+        "claim of an id that a caller brought",
         "append, two ledgers taking turns",
         'append, sync="always"',
     ]

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "telemetry.md").read_text
 NO_CLAIMS = dict.fromkeys(
     ("fenced", "finished", "key_reused", "lost", "started", "stopped", "unavailable"), 0
 )
-NO_FORWARDS = dict.fromkeys(("answered", "broken_off", "lost", "unreachable"), 0)
+NO_FORWARDS = dict.fromkeys(("answered", "broken_off", "lost", "unknown", "unreachable"), 0)
 
 
 def make_replicas(root: Path, url: str, count: int) -> ReplicaSet:
