@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.integration.cluster.test_forwarding import call_stateless
 from tests.support.balancers import HOST, PageHaProxy
-from tests.support.http_api import TOKEN, ApiClient, Background
+from tests.support.http_api import TOKEN, ApiClient, ApiServer, Background
 from tests.support.replicas import ReplicaSet
 
 OF_THE_PAGE = os.environ.get("PADDOCK_BALANCER_TIMES") == "page"
@@ -19,7 +19,7 @@ INTER, DRAIN_MS = ("1s", 5000) if OF_THE_PAGE else ("200ms", 3000)
 class Load:
     """Clients that send short requests, one after the other, until it ends."""
 
-    def __init__(self, balancer: PageHaProxy) -> None:
+    def __init__(self, balancer: PageHaProxy | ApiServer) -> None:
         self.answers: list[object] = []
         self.errors: list[BaseException] = []
         self._balancer = balancer

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.integration.cluster.test_rolling_restart import SETTINGS, Load
+from tests.integration.cluster.test_rolling_restart import DRAIN_MS, Load
 from tests.support.command import PADDOCK, run_command, run_paddock
 from tests.support.http_api import ApiClient, read_problem
 from tests.support.leases import execute
@@ -20,6 +20,7 @@ from paddock.cluster.migrate import list_migrations
 MIGRATIONS = {f"{each.name}.sql": each.sql.encode() for each in list_migrations()}
 CONTRACTS = [each.name for each in list_migrations() if each.is_contract]
 ROUNDS = int(os.environ.get("PADDOCK_VERSION_ROUNDS", "0"))
+SETTINGS = f"[serve]\ndrain_ms = {DRAIN_MS}\n"
 WAIT = "import threading\nprint('begun', flush=True)\nthreading.Event().wait()"
 
 
@@ -137,7 +138,7 @@ def test_no_request_fails_while_replicas_are_replaced_forward_and_back(
     replicas = ReplicaSet(tmp_path, url, SETTINGS, count=3 if ROUNDS else 2)
     replicas.commands = [previous] * len(replicas.ports)
     with replicas.run():
-        load = Load(replicas)
+        load = Load(replicas.front)
         for command in (PADDOCK, previous) * max(1, ROUNDS):
             for number in range(len(replicas.ports)):
                 load.await_answers()
