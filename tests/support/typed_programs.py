@@ -29,7 +29,7 @@ class TypedProgram(NamedTuple):
     text: str
 
     @property
-    def checked(self) -> CheckedText:
+    def compiler_text(self) -> CheckedText:
         """The program as the compiler gets it. The parser does this for others, for example about `export`."""
         text = self.text.replace("export default async function", "             async function")
         language = "typescript" if self.name.endswith(".ts") else "javascript"

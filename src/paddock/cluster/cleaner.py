@@ -1,4 +1,4 @@
-"""Note what is over, and delete what is old. Any replica may do it, and one does it at a time."""
+"""Note what is over, and delete what is old. Any replica may do it; one at a time deletes."""
 
 from typing import Final
 

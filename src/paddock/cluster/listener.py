@@ -3,7 +3,7 @@
     renewal answered     the connection still listens: what was read since the last announcement is current
     connection broken    the next renewal makes it again, and everything must be read: something may have been missed
     nothing heard        of this process's own announcement: a pooler that shares connections between transactions is in
-                         front. Then everything is read once a second, and the log says so.
+                         front. Then everything is read once a second, which is logged.
 
 Triggers of the tables announce (`migrations/0005_versions.sql`), so that changes by any version or person are heard.
 An announcement has no content and is not trusted: it only makes its readers read.

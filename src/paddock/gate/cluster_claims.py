@@ -111,7 +111,7 @@ class RequestClaim:
     def list_facts(self, request: ExecutionRequest) -> dict[str, Field]:
         """Return what the record of a start has of its claim: a restored database learns from it which keys ran.
 
-        A call that is repeated under another name has a record of its own, and no further claim.
+        A call that is repeated under another name has a separate record, and no further claim.
         """
         if self._run is None or self._run.claim.request != request.id:
             return {}

@@ -206,6 +206,10 @@ class ServerService:
     async def list_definitions(self, server: str) -> "Sequence[CatalogTool]":
         """Ask a server for its tools. Return the pinned definitions. Raises ServerError."""
         await self._open_hub().ensure_listed(server)
+        return await self._load_definitions(server)
+
+    async def _load_definitions(self, server: str) -> "Sequence[CatalogTool]":
+        """Return the definitions of a server that has listed its tools, with what other machines observed."""
         if self._all.cluster.url is not None:
             await run_in_store_thread(self.observed.load)
         return self.call_checks.list_pinned_tools(server)
@@ -265,9 +269,7 @@ class ServerService:
 
         async def ask(server: str) -> "Sequence[CatalogTool]":
             await hub.list_tools(server)
-            if self._all.cluster.url is not None:
-                await run_in_store_thread(self.observed.load)
-            return self.call_checks.list_pinned_tools(server)
+            return await self._load_definitions(server)
 
         return Catalog(
             tuple(self.servers_by_name),

@@ -26,24 +26,24 @@ class Sum(BaseModel):
 
 
 @pytest.fixture
-def called():
+def arguments_seen():
     """The arguments of every call."""
     return []
 
 
 @pytest.fixture
-def adding(opened, called):
+def adding(opened, arguments_seen):
     """An open Paddock with a function whose types are known."""
 
     @opened.tool
     def add(a: int, b: int = 0) -> Sum:
-        called.append((a, b))
+        arguments_seen.append((a, b))
         return Sum(sum=a + b)
 
     return opened
 
 
-def test_a_program_that_contradicts_its_tools_does_not_start(adding, called, compiler):
+def test_a_program_that_contradicts_its_tools_does_not_start(adding, arguments_seen, compiler):
     outcome = adding.execute(WRONG, check="types")
     error = outcome.error
     assert (outcome.status, error.name, error.phase, outcome.calls) == (
@@ -56,7 +56,7 @@ def test_a_program_that_contradicts_its_tools_does_not_start(adding, called, com
     assert "'bb' does not exist in type 'Arguments$local$add'" in error.message
     assert error.excerpt == "return await servers.local.add({ a: first.sum, bb: 2 });\n" + 47 * " " + "^"
     assert error.hint == 'nothing was called; to run it anyway, ask for the check "warn"'
-    assert called == []
+    assert arguments_seen == []
 
 
 def test_every_further_mistake_is_in_the_hint(adding, compiler):
@@ -69,9 +69,9 @@ def test_every_further_mistake_is_in_the_hint(adding, compiler):
     )
 
 
-def test_javascript_is_warned_and_typescript_refused_by_default(adding, called, compiler):
+def test_javascript_is_warned_and_typescript_refused_by_default(adding, arguments_seen, compiler):
     warned = adding.execute(WRONG)
-    assert (warned.error.name, called) == ("ToolError", [(1, 2)])
+    assert (warned.error.name, arguments_seen) == ("ToolError", [(1, 2)])
     assert warned.console[-1].text.startswith(
         "type check: line 3, column 48: Object literal may only specify known"
     )
@@ -86,9 +86,9 @@ def test_a_warning_names_the_place(adding, compiler):
     assert (outcome.ok, outcome.value) == (True, None)
 
 
-def test_settings_and_requests_turn_the_check_off(workspace, adding, called, compiler):
+def test_settings_and_requests_turn_the_check_off(workspace, adding, arguments_seen, compiler):
     outcome = adding.execute(WRONG, check="off")
-    assert (outcome.error.name, called) == ("ToolError", [(1, 2)])
+    assert (outcome.error.name, arguments_seen) == ("ToolError", [(1, 2)])
     with BlockingPaddock(workspace, overrides={"guest.check_typescript": "off"}) as paddock:
         outcome = paddock.execute("const x: number = 1; return servers.nothing.like({ it: x });")
         assert (outcome.error.name, outcome.console) == ("ToolError", ())
@@ -110,10 +110,10 @@ def test_positions_are_those_of_the_text_in_a_fence_with_a_default_export(adding
     assert (error.name, error.line, error.column) == ("TypeCheckError", 3, 48)
 
 
-def test_a_check_over_its_limit_warns_and_the_program_runs(adding, called, compiler, monkeypatch):
+def test_a_check_over_its_limit_warns_and_the_program_runs(adding, arguments_seen, compiler, monkeypatch):
     monkeypatch.setattr(runs, "_LIMITS", runs._LIMITS.replace(timeout_ms=1))
     outcome = adding.execute(WRONG, check="types")
-    assert (outcome.error.name, called) == ("ToolError", [(1, 2)])
+    assert (outcome.error.name, arguments_seen) == ("ToolError", [(1, 2)])
     assert outcome.console[-1].text == "types were not checked: it took longer than 0 s"
 
 

@@ -48,7 +48,7 @@ def definitions(real_servers, tmp_path_factory):
 
 def test_no_correct_program_is_refused(check_all, definitions):
     programs = read_programs()
-    results = check_all(*((each.checked, declare(definitions, each.text)) for each in programs))
+    results = check_all(*((each.compiler_text, declare(definitions, each.text)) for each in programs))
     assert len(programs) == 40
     found = {
         each.name: result for each, result in zip(programs, results, strict=True) if result != ((), (), "")
@@ -60,7 +60,7 @@ def test_most_mistakes_are_found_before_the_first_call(check_all, definitions):
     mutations = choose(list_mutations(definitions), MUTATIONS)
     assert len(mutations) == MUTATIONS
     results = check_all(
-        *((each.program.checked, declare(definitions, each.program.text)) for each in mutations)
+        *((each.program.compiler_text, declare(definitions, each.program.text)) for each in mutations)
     )
     made = Counter(each.mistake for each in mutations)
     stopped = Counter(each.mistake for each, result in zip(mutations, results, strict=True) if result.wrong)
