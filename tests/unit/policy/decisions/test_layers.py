@@ -55,6 +55,8 @@ CHOICES = {
     "tools.environment": [("A", "B"), ("A",), ()],
     "tools.access": ["workspace-write", "read-only", "none"],
     "tools.network": ["full", "hosts", "loopback", "none"],
+    "guest.check_javascript": ["types", "warn", "off"],
+    "guest.check_typescript": ["types", "warn", "off"],
     "approvals.directory": [Path("/a"), Path("/b")],
     "audit.required": ["effects", "all"],
     "audit.sync": ["batch", "always"],

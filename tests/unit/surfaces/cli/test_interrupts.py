@@ -60,7 +60,7 @@ with forced_exit.do_before(acts), forced_exit.do_before(fails):
     interrupts.end_at_next(signal.SIGTERM)
     for _ in range({count}):
         os.kill(os.getpid(), signal.SIGTERM)
-    while True: signal.pause()
+    while True: pass  # a signal just before a blocking call is handled after the call
 """
 
 
