@@ -45,6 +45,7 @@ from paddock.gate.audit_facts import (
     server_connection_facts,
     wait_facts,
 )
+from paddock.gate.replay.recordings import Recordings
 from paddock.gate.watchers import Listeners, Watchers
 from paddock.gate.work import KINDS, kind_of
 from paddock.gate.work.ends import CANCELLED
@@ -131,6 +132,7 @@ class Gate:
             clock_of=self.approvals.clock_of,
             person_of=self._make_person,
             watch_connections=self._watch_connections,
+            recordings=Recordings(settings, outgoing, self.audit),
             carry_out_child=self._carry_out_child,
         )
         self.on_end: OnEnd | None = None
@@ -141,6 +143,11 @@ class Gate:
     def engines(self) -> Engines:
         """The engines that run what was allowed."""
         return self._context.engines
+
+    @property
+    def recordings(self) -> Recordings:
+        """The recordings of programs."""
+        return self._context.recordings
 
     def replace_engines(self, **engines: object) -> None:
         """Let other engines run requests from now on, given by their names in `Engines`. For benchmarks and tests."""

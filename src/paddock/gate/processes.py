@@ -25,6 +25,7 @@ def own_directories(settings: Settings) -> list[Path]:
     named = [
         settings.audit.directory,
         settings.artifacts.directory,
+        settings.record.directory,
         settings.approvals.directory,
         settings.vault.directory,
         settings.servers.state,

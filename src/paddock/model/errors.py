@@ -13,6 +13,7 @@ PaddockError
 │   ├── UnknownArtifact
 │   ├── ArtifactStoreError  the store of output cannot be used now
 │   └── ArtifactTooLarge
+├── RecordingError        a recording cannot be read, or is not what the ledger says
 ├── ScriptNotFound        a named script does not exist
 ├── SdkError              a program's call of the SDK is not valid
 ├── SdkFailed             work that a program started through the SDK failed; has a status
@@ -195,6 +196,10 @@ class ArtifactStoreError(ArtifactError):
 
 class ArtifactTooLarge(ArtifactError):
     """An artifact exceeds the size that may be read."""
+
+
+class RecordingError(PaddockError):
+    """A recording cannot be read or stored, or is not the one that the ledger names."""
 
 
 class ScriptNotFound(PaddockError):

@@ -180,6 +180,8 @@ class RawResult(Value):
     artifact: str | None = None
     """Handle of the stored result if it exceeded its limit, with the console as its standard error; otherwise None. The
     output of a program in a language runtime is in `program.artifact`."""
+    recording: str | None = None
+    """SHA-256 (hex) of its recording, which `paddock replay` reads; None for a program that is not recorded."""
     console: tuple[ConsoleLine, ...] = ()
     """Its console output, in order."""
     console_truncated: bool = False

@@ -64,6 +64,8 @@ class GuestRun(Value):
     """The session that runs the program after what ran in it before, or `new`; None for a worker that ends with it."""
     check: Check | None = None
     """What its types decide before its first call; None for what the settings say of its language."""
+    record: bool = False
+    """Whether it is recorded, so that it can be repeated."""
 
     @property
     def computes(self) -> bool:
@@ -86,6 +88,12 @@ class GuestRun(Value):
             raise ValueError("only programs of the profile `execute` have sessions")
         if self.session is not None and (self.vars or self.raw_results):
             raise ValueError("a program in a session takes no `vars` and no `raw_results`")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_recorded(self) -> Self:
+        if self.record and (self.computes or self.session is not None):
+            raise ValueError("computations and programs of sessions are not recorded: leave out `record`")
         return self
 
     @model_validator(mode="after")
@@ -307,7 +315,35 @@ class ToolRun(NetworkRequest):
     """SHA-256 (hex) of the script at the time of the request, empty without one; no other script is run."""
 
 
-Work = Annotated[GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall, Field(discriminator="kind")]
+class ReplayRun(Value):
+    """A recorded program that is run again, and compared with its recording."""
+
+    kind: Literal["replay"] = "replay"
+    run: str = ""
+    """Id of the recorded run; empty for the recording in `recording`."""
+    recording: str = ""
+    """A recording as JSON, such as that of a test of a script."""
+    source: str | None = None
+    """The program to run in place of the recorded one."""
+    language: Language = "auto"
+    """The language of `source`."""
+    against: Literal["recorded", "live"] = "recorded"
+    """What answers its calls: the recording, without any call outside, or the gate."""
+    owner: str = ""
+    """Actor of the recorded run, if it is another one; only a person at the command line may name one."""
+    profile: Profile = "execute"
+    """Profile of the recorded program. The gate reads it from the recording."""
+
+    @model_validator(mode="after")
+    def _names_one_recording(self) -> Self:
+        if bool(self.run) == bool(self.recording):
+            raise ValueError("give the id of a recorded run as `run`, or else a `recording`")
+        return self
+
+
+Work = Annotated[
+    GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall | ReplayRun, Field(discriminator="kind")
+]
 
 
 class Caller(Value):

@@ -126,10 +126,17 @@ class GuestEngine:
             return RawResult(status=Status.FAILED, error=error.info)
         if task.check is not None and (wrong := await task.check(program)) is not None:
             return RawResult(status=Status.FAILED, error=wrong)
+        execution: type[GuestExecution] = GuestExecution
+        if task.tape is not None:
+            from paddock.engines.javascript.stepped_execution import (
+                choose_execution,  # few programs are recorded
+            )
+
+            execution = choose_execution(task)
         return await self._run(
             task,
             profile,
-            lambda worker: GuestExecution(worker, task, program, host, on_console, busy_poll=self._busy_poll),
+            lambda worker: execution(worker, task, program, host, on_console, busy_poll=self._busy_poll),
             stop,
         )
 

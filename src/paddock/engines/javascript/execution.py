@@ -60,6 +60,7 @@ _MAX_PENDING_FRAMES = 4
 _OUT_OF_PLACE: dict[type, str] = {
     frames.Ready: "a second ready message",
     frames.Idle: "a message that only a worker of a session may send",
+    frames.Waits: "a message that only a worker without a clock may send",
 }
 
 
@@ -143,8 +144,11 @@ class GuestExecution(GuestTurn):
             settings["positions"] = places.prefix, places.insertions, places.map
         if self._program.numbers:
             settings["numbers"] = self._program.numbers
+        if (tape := self._task.tape) is not None:
+            settings |= tape.start.settings
         code = self._program.code + self._mark
-        frame = frames.encode_start(settings, code, limits.memory_bytes, in_session=self._number > 0)
+        kind: frames.StartKind = b"R" if tape is None else b"T"
+        frame = frames.encode_start(settings, code, limits.memory_bytes, kind=b"S" if self._number else kind)
         if len(frame) > COUNTED_BYTES and (refused := await self._refuse_input(settings)) is not None:
             self._end = refused
             return
@@ -193,9 +197,8 @@ class GuestExecution(GuestTurn):
         if isinstance(message, frames.ResultPiece):
             self._take(message.text)
             return
-        self._messages += 1
         self._busy_poll.end()
-        if self._messages > _MAX_CONSOLE_LINES + 2 * self._task.limits.host_calls + _MAX_OTHER_MESSAGES:
+        if self._are_too_many():
             self._refuse("too many messages")
             return
         match message:
@@ -211,10 +214,15 @@ class GuestExecution(GuestTurn):
                 stack = self._name_plainly(message.reason.stack)
                 plain = message._replace(reason=message.reason._replace(stack=stack))
                 self._warn(rejection_text(self._program, plain))
-            case frames.Ready() | frames.Emitted() | frames.Overflow() | frames.Idle():
+            case frames.Ready() | frames.Emitted() | frames.Overflow() | frames.Idle() | frames.Waits():
                 self._refuse(_OUT_OF_PLACE.get(type(message), "a message that only computations may send"))
             case _:
                 self._report(message)
+
+    def _are_too_many(self) -> bool:
+        """Count a message; return whether there were more than the bootstrap sends."""
+        self._messages += 1
+        return self._messages > _MAX_CONSOLE_LINES + 2 * self._task.limits.host_calls + _MAX_OTHER_MESSAGES
 
     def _report(self, end: End) -> None:
         if isinstance(end, frames.Failed):
@@ -309,7 +317,7 @@ class GuestExecution(GuestTurn):
 
     def _reply_error(self, number: int, name: str, text: str) -> None:
         error: dict[str, Json] = {"name": name, "message": text}
-        self._worker.send(frames.encode_reply(number, ok=False, value=error))
+        self._worker.send(self._encode_reply(number, ok=False, value=error))
 
     def _begin(self, call: frames.ServerCallFrame | frames.SdkCallFrame) -> None:
         self._open_calls[asyncio.create_task(self._serve(call))] = call
@@ -343,14 +351,17 @@ class GuestExecution(GuestTurn):
         if reply.warning:
             self._warn(reply.warning)
         good, status = reply.status is Status.OK, reply.status
-        frame = frames.encode_reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+        frame = self._encode_reply(call.number, ok=good, value=reply.value if good else reply.error or {})
         if len(frame) > self._task.limits.frame_bytes:
             status = Status.OUTPUT_LIMIT
-            frame = frames.encode_reply(call.number, ok=False, value=self._too_large(call, len(frame)))
+            frame = self._encode_reply(call.number, ok=False, value=self._too_large(call, len(frame)))
         self._worker.send(frame)
         self._calls.append((_names(call), status, self._answered - started))
         if self._quick:
             self._busy_poll.begin()
+
+    def _encode_reply(self, number: int, *, ok: bool, value: "Json") -> bytes:
+        return frames.encode_reply(number, ok=ok, value=value)
 
     def _too_large(self, call: frames.ServerCallFrame | frames.SdkCallFrame, size: int) -> "Json":
         """Return the error for an answer that does not fit into a message, which is not the program's fault."""

@@ -176,6 +176,13 @@ class UnsettledPromise(_BareMessage):
     """The program waits for a promise that nothing can settle."""
 
 
+class Waits(NamedTuple):
+    """The program of a worker without a clock waits for a message; its next timer is due at `due`."""
+
+    due: float | None
+    """Milliseconds since the program began; None without a timer."""
+
+
 class EngineFailure(NamedTuple):
     """The engine could not evaluate the program at all; `text` is V8's message."""
 
@@ -198,6 +205,7 @@ Message = (
     | Failed
     | Unhandled
     | UnsettledPromise
+    | Waits
     | EngineFailure
 )
 
@@ -292,31 +300,41 @@ WAKE = encode_frame(b'["wake"]')
 """Wakes a worker that waits for its program, by one task that does nothing."""
 
 
+StartKind = Literal[b"R", b"S", b"T"]
+"""Of a program: the only one of its worker, one of a session, or one whose clock the parent has."""
+
+
 def encode_start(
     settings: Json,
     program: str,
     memory_bytes: int,
     *,
     world: Literal["run", "compute"] = "run",
-    in_session: bool = False,
+    kind: StartKind = b"R",
 ) -> bytes:
     """Return the frame that starts a program: memory budget, settings of the bootstrap, source."""
     body, text = _with_digits_noted(encode_value([world, settings])), program.encode("utf-8", "surrogatepass")
     if body[:1] == b"[" and may_lose(text):
         body = b"\t" + body
-    return encode_frame(_START.pack(b"S" if in_session else b"R", memory_bytes, len(body)) + body + text)
+    return encode_frame(_START.pack(kind, memory_bytes, len(body)) + body + text)
 
 
 END = encode_frame(b'["end"]')
 """Ends the program of a session, after the signal that stops its JavaScript."""
 
 
-def encode_reply(number: int, *, ok: bool, value: Json) -> bytes:
+def encode_reply(number: int, *, ok: bool, value: Json, at: float | None = None) -> bytes:
     """Return the frame that answers a call. Lone surrogates, which UTF-8 cannot encode, become escapes.
 
-    Numbers that are not finite become null, as in JavaScript.
+    Numbers that are not finite become null, as in JavaScript. `at` is the time, for a program without a clock.
     """
-    return encode_frame(_with_digits_noted(encode_value(["reply", number, ok, value])))
+    parts: list[Json] = ["reply", number, ok, value]
+    return encode_frame(_with_digits_noted(encode_value(parts if at is None else [*parts, at])))
+
+
+def encode_time(at: float) -> bytes:
+    """Return the frame that moves the clock of a program, in milliseconds since it began."""
+    return encode_frame(encode_value(["time", at]))
 
 
 def _with_digits_noted(message: bytes) -> bytes:
@@ -408,6 +426,8 @@ def _read_message(kind: Json, parts: list[Json], size: int, values: int) -> Mess
             return failed if kind == "failed" else Unhandled(failed)
         case "stuck", [dict()]:
             return UnsettledPromise()
+        case "waits", [None | int() | float() as due] if not isinstance(due, bool) and (due or 0) >= 0:
+            return Waits(due)
         case "broken", [str(text)]:
             return EngineFailure(text)
         case _:

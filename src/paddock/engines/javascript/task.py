@@ -14,6 +14,7 @@ from paddock.model.request import GuestRun, JsonPaths
 
 if TYPE_CHECKING:
     from paddock.engines.javascript.parse import ParsedProgram
+    from paddock.engines.javascript.tape import RecordedReplies, Tape
 
 
 class HostReply(NamedTuple):
@@ -87,5 +88,9 @@ class GuestTask:
     """Receives how long it waited for its turn, `queue_ms`, in milliseconds."""
     slot: Slot | None = None
     """A slot that its caller took for it."""
+    tape: "Tape | None" = None
+    """Gets what the program does, whose clock is that of the tape; None for a program that is not recorded."""
+    replies: "RecordedReplies | None" = None
+    """The replies that the program gets in place of those of the host; needs a tape."""
     check: "Callable[[ParsedProgram], Awaitable[ErrorInfo | None]] | None" = None
     """Returns why the parsed program does not start; None if it may."""

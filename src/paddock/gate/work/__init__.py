@@ -1,7 +1,7 @@
 """The kinds of work, one file each.
 
-`kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call` and `sdk_call` implement it. `ends` is
-shared by them. In requests and records, `tool` is a script tool, and `server` a tool of a server.
+`kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call`, `sdk_call` and `replay` implement it.
+`ends` is shared by them. In requests and records, `tool` is a script tool, and `server` a tool of a server.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ _CLASSES = {
     "runtime": "runtime.RuntimePrograms",
     "tool": "script_tool.ScriptToolRuns",
     "sdk": "sdk_call.SdkCalls",
+    "replay": "replay.Replays",
 }
 """File and class of all kinds, by the `kind` of their requests."""
 

@@ -57,7 +57,7 @@ class GuestPrograms(Kind[GuestRun]):
         # A character has at most four bytes in UTF-8, so that most sources need no exact count.
         small = 4 * len(work.source) <= settings.limits.of(work.profile).code_bytes
         measured = not small or request.limits.code_bytes is not None
-        return work.profile, len(_encode(work.source)) if measured else 0
+        return work.profile, len(_encode(work.source)) if measured else 0, work.record
 
     def judge(
         self, request: ExecutionRequest, work: GuestRun, settings: Settings, catalogue: FindExecutables
@@ -78,6 +78,9 @@ class GuestPrograms(Kind[GuestRun]):
             why = f"guest workers run in the tier {GUEST_TIER}, but sandbox.minimum_tier requires {minimum}"
             why += f"; set it to {GUEST_TIER} in the paddock.toml that requires more"
             objections.append(("sandbox.minimum_tier", why))
+        if work.record and settings.record.payloads == "off":
+            why = 'programs are not recorded; leave out `record`, or set `payloads = "asked"` under [record]'
+            objections.append(("record.payloads", why + " in the paddock.toml of the user or the system"))
         objections += terms.refused
         return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
 
@@ -118,7 +121,7 @@ class GuestPrograms(Kind[GuestRun]):
         if result.session is not None:
             return {"session": name_session(result.session.id), "session_state": result.session.state}
         if not work.computes:
-            return {}
+            return {} if result.recording is None else {"recording_sha256": result.recording}
         code: dict[str, Field] = {"code": computation.code(result.status)}
         return code if result is CANCELLED else {"bytes_out": result.usage.emitted_bytes, **code}
 
@@ -167,6 +170,7 @@ class GuestPrograms(Kind[GuestRun]):
             resolve_alias=context.engines.servers.resolve_alias,
         )
         check = make_check(context, calls, work, watchers.stop)
+        tape = context.recordings.begin(request, work)
         task = GuestTask(
             work,
             decision.limits,
@@ -180,7 +184,9 @@ class GuestPrograms(Kind[GuestRun]):
             actor=request.actor,
             slot=watchers.slot,
             check=None if check is None else check.decide,
+            tape=tape,
         )
+        unrecorded = ""
         try:
             async with relay_console(context.outgoing, watchers.on_console) as console:
                 if work.session is None:
@@ -192,7 +198,10 @@ class GuestPrograms(Kind[GuestRun]):
                     result = await run_guest(
                         table, context.engines.guest, task, host=calls, on_console=console, stop=stop
                     )
-                result = _add_notes(result, await _list_notes(result, work, calls, check), console)
+                if tape is not None:
+                    result, unrecorded = await context.recordings.keep(request, work, tape, result)
+                notes = await _list_notes(result, work, calls, check)
+                result = _add_notes(result, [*filter(None, [unrecorded]), *notes], console)
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
     from paddock.gate.program_service import ProgramService
+    from paddock.gate.replay.recordings import Recordings
     from paddock.gate.script_tool_service import Scripts
     from paddock.gate.servers import ServerService
     from paddock.gate.visible_tools import VisibleTools
@@ -81,6 +82,8 @@ class Context(NamedTuple):
     """Returns what answers the questions that a server asks during a call."""
     watch_connections: "Callable[[ExecutionRequest], ConnectionWatch]"
     """Returns what asks about and records the connections of a program to hosts."""
+    recordings: "Recordings"
+    """Keeps and finds recordings of programs."""
     carry_out_child: "Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]"
     """Runs a child request through the gate, for calls of programs."""
 

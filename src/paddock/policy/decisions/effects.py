@@ -10,7 +10,15 @@ from typing import Literal
 from paddock.model.network import Network
 from paddock.model.outcome import Decision
 from paddock.model.program import ProgramTerms
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
+from paddock.model.request import (
+    ExecutionRequest,
+    GuestRun,
+    ReplayRun,
+    RuntimeRun,
+    SdkCall,
+    ServerCall,
+    ToolRun,
+)
 from paddock.policy.settings.schema import Settings
 
 _OWN_NETWORKS: frozenset[Network] = frozenset({"none", "loopback"})
@@ -46,7 +54,7 @@ def list_effects(request: ExecutionRequest, decision: Decision, settings: Settin
     elif isinstance(work, SdkCall):
         if not work.reads:
             yield "sdk"
-    elif decision.grants.calls != "run":
+    elif decision.grants.calls != "run" or (isinstance(work, ReplayRun) and work.against == "recorded"):
         return
     elif isinstance(work, ServerCall):
         if work.read_only is not True:

@@ -42,9 +42,10 @@ class Rule(Value):
     """Glob over the path of the workspace, with links resolved."""
     script: str | None = None
     """Glob over the id of a script tool. Letter case is ignored."""
-    kind: Literal["guest", "server", "runtime", "tool", "sdk"] | None = None
-    """Kind of work: `guest` (JavaScript), `server` (upstream tools), `runtime` (programs), `tool` (script tools) or
-    `sdk`. The field `tool` belongs to the kind `server`, and the field `script` to the kind `tool`."""
+    kind: Literal["guest", "server", "runtime", "tool", "sdk", "replay"] | None = None
+    """Kind of work: `guest` (JavaScript), `server` (upstream tools), `runtime` (programs), `tool` (script tools), `sdk`
+    or `replay` (recorded programs that run again). The field `tool` belongs to the kind `server`, and the field
+    `script` to the kind `tool`."""
     reason: str = ""
     """Reason for the refused caller, and for the person who is asked."""
     origin: str = ""

@@ -139,6 +139,27 @@ class ArtifactSettings(Value):
     """Whether stored output of other workspaces may be read."""
 
 
+class RecordSettings(Value):
+    """`[record]`: recordings of JavaScript programs, with which `paddock replay` runs them again.
+
+    They are encrypted, and without the secrets that redaction finds.
+    """
+
+    payloads: Annotated[
+        Literal["off", "asked", "kept"], stricter("kept", "asked", "off"), Mark.OWNERS_ONLY
+    ] = "off"
+    """Which programs are recorded, with their text, input, calls and results: none (`off`), those whose request asks
+    for it (`asked`), or all except computations and programs of sessions (`kept`). `paddock run --record` asks for it,
+    and needs no setting unless a settings file says `off`."""
+    payload_days: Annotated[int, Field(gt=0, le=36_500), SMALLER, Mark.OWNERS_ONLY] = 14
+    """Time after which a recording is deleted, in days."""
+    payload_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB), SMALLER, Mark.OWNERS_ONLY] = 8 * MIB
+    """Maximum size of one recording, in bytes. A larger run is not recorded, and its console says so."""
+    directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "recordings")
+    """Directory of recordings; by default `paddock/recordings` in the user's state directory. Their key is in the
+    vault."""
+
+
 class RedactionPattern(Value):
     """One `[[redaction.patterns]]`. Each match within a line is replaced by `[REDACTED:name]`."""
 
@@ -487,6 +508,8 @@ class Settings(Value):
     """The ledger."""
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
     """Stored output."""
+    record: RecordSettings = Field(default_factory=RecordSettings)
+    """Recordings."""
     redaction: RedactionSettings = Field(default_factory=RedactionSettings)
     """Removal of secrets from output."""
     sdk: SdkSettings = Field(default_factory=SdkSettings)

@@ -31,11 +31,12 @@ _AS_JSON_KEY = "paddock.as_json"
 """Key in a context's `meta`: whether the command line asks for JSON, before it has been validated."""
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
+    "replay": ("replay", "Run a recorded script again, and compare it with its recording."),
     "exec": ("exec", "Run a program in one of the language runtimes."),
     "batch": ("batch", "Run many programs from a file of JSON lines, and judge them by tests."),
     "repl": ("repl", "Run programs one after another in one interpreter."),
     "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
-    "script": ("scripts", "List, create and show scripts."),
+    "script": ("scripts", "List, create, show and test scripts."),
     "sequence": ("sequence", "List, show and run sequences of steps."),
     "temporal": ("temporal", "List, fire and serve schedules of sequences."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
@@ -48,6 +49,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "webhook": ("webhook", "List, register, test and delete webhooks."),
     "tool": ("tool", "List, show, create, check and run script tools."),
     "install": ("install", "Add Paddock to an MCP client's configuration."),
+    "record": ("record", "Delete recordings of scripts."),
     "audit": ("audit", "Read and verify the ledger."),
     "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
     "packages": ("packages", "List, add and remove environments with packages for programs."),

@@ -33,6 +33,7 @@ def _complete_names(
         "paddock run hello --var NAME=world",
         "paddock run ./audit.ts --workspace ~/project --timeout 10",
         "paddock run ./audit.ts --check types",
+        "paddock run ./audit.ts --record",
         "git log --format=%s | jq -R . | jq -s . | paddock run summarise --input -",
         "paddock run - --json < program.js",
     ),
@@ -54,6 +55,9 @@ def _complete_names(
     type=click.Choice(get_args(Check)),
     help="What its types decide before its first call: whether it starts, only warnings, or nothing.",
 )
+@click.option(
+    "--record", is_flag=True, help="Record the run for `paddock replay`, unless a settings file denies it."
+)
 @options.workspace
 @options.settings
 @options.as_json
@@ -66,6 +70,7 @@ def command(
     *,
     jit: bool,
     check: Check | None,
+    record: bool,
     workspace: Path,
     flags: dict[str, str],
     as_json: bool,
@@ -87,6 +92,8 @@ def command(
         raise CommandFailure(str(problem)) from None
     if jit:
         flags = {"grants.jit": "true", **flags}
+    if record:
+        flags = {"record.payloads": "asked", **flags}
     settings = load(workspace, flags=flags).settings
     request = ExecutionRequest(
         actor=find_actor(),
@@ -103,6 +110,7 @@ def command(
             input=None if input_text is None else read_input(input_text, settings.limits.script, "script"),
             raw_results=script.raw_results,
             check=check,
+            record=record,
         ),
     )
     execute_and_exit(request, settings, as_json=as_json)

@@ -119,6 +119,8 @@ class _ConsolePrinter:
                 print_output(render.value_text(outcome.value))
             for text in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
                 print_output(fold_text(text, sys.stderr), err=True)
+            if outcome.recording is not None:
+                print_output(f"recorded; run it again with: paddock replay {outcome.id}", err=True)
 
     def _print_lines(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
         if not self._quiet and (rest := lines[self._printed :]):

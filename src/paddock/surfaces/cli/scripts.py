@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from paddock.engines.saved_scripts import SUFFIXES, find, list_scripts, read
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import options, script_tests
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.table import print_json, print_table
@@ -23,7 +23,7 @@ console.log(`Hello, ${{name}}!`);
     epilog=render_examples("paddock script new report", "paddock script list", "paddock script show report"),
 )
 def command() -> None:
-    """List, create and show saved scripts."""
+    """List, create, show and test saved scripts."""
 
 
 @command.command(
@@ -74,6 +74,9 @@ def new(name: str, workspace: Path, *, as_json: bool) -> None:
         print_json({"name": path.stem, "path": str(path)})
     else:
         click.echo(path)
+
+
+command.add_command(script_tests.command)
 
 
 @command.command(

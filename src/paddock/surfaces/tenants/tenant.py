@@ -17,7 +17,7 @@ from paddock.gate.questions import Questions, QuestionStore, ask_and_wait
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import Outcome
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, Work
+from paddock.model.request import ExecutionRequest, GuestRun, ReplayRun, RuntimeRun, Work
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
 from paddock.record.ledger.search import RecordFilter, find
@@ -46,7 +46,7 @@ class SlotNeeds(NamedTuple):
     def from_work(cls, work: Work) -> "SlotNeeds":
         """Return what work needs."""
         match work:
-            case GuestRun():
+            case GuestRun() | ReplayRun():
                 return cls("javascript", work.session is not None)
             case RuntimeRun():
                 return cls(work.runtime, work.session is not None)

@@ -28,6 +28,7 @@ PIECES = (
     "clone",
     "crypto",
     "performance",
+    "clock",
     "arguments",
     "calls",
     "sdk",

@@ -50,13 +50,14 @@ _MAX_TURNS = 256
 MAX_WAIT_MS = 2.0**30
 """Maximum wait of poll(2), in milliseconds; a timer that is due later is checked again then."""
 
+_NEVER = float("inf")
 _EMPTY_VIEW = memoryview(b"")
 _RECEIVE_BYTES = 1 << 16
 _LENGTH = struct.Struct("<I")
 _REPLY = re.compile(rb'[ \t]?\["reply", ?(\d+),')
 _RUN = struct.Struct("<cQI")
-"""Head of the message that starts a program: `R`, or `S` in a session; memory budget in bytes, length of the settings
-that follow it."""
+"""Head of the message that starts a program: `R`, `S` in a session, `T` if the parent has its clock; memory budget in
+bytes, length of the settings that follow it."""
 _END = b'["end"]'
 
 _SOON_S = 0.001
@@ -212,6 +213,8 @@ class Guest:
         """Whether the next task of mini-racer returns a large text."""
         self._started = False
         self._in_session = False
+        self._is_stepped = False
+        """Whether the parent has the clock of the program, and its timers."""
         self._ceiling = 0
         """Limit of the data segment, in bytes; 0 before the first program."""
         self._idle = False
@@ -370,7 +373,7 @@ class Guest:
     def _answer(self, call: int) -> bytes:
         """Wait for the reply to a call; defer the messages that arrive before it."""
         while True:
-            message = self.channel.receive()
+            message = self._receive_step(_NEVER) if self._is_stepped else self.channel.receive()
             assert message is not None
             reply = _REPLY.match(message)
             if reply is not None and int(reply[1]) == call:
@@ -391,7 +394,7 @@ class Guest:
             header[IN_LENGTH] = _TAKE
             return
         due = header[_NEXT_DUE]
-        timeout = None if due == float("inf") else min(max(0.0, due - _milliseconds()), MAX_WAIT_MS)
+        timeout = None if due == _NEVER else min(max(0.0, due - _milliseconds()), MAX_WAIT_MS)
         if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
             # Nothing can happen any more: no timer, no call. Without this the program would wait for its wall time.
             self._input.put(b'["stuck"]')
@@ -402,15 +405,25 @@ class Guest:
                 self._idle = True
                 self.channel.send(b'["idle"]')
         # Replies that came while the program waited for another one (`_answer`) are first, in their order.
-        message = self._deferred.popleft() if self._deferred else self.channel.receive(timeout)
+        if self._deferred:
+            message = self._deferred.popleft()
+        elif self._is_stepped and not header[_SETTLED]:
+            message = self._receive_step(due)
+        else:
+            message = self.channel.receive(timeout)
         if message is None:
             header[IN_LENGTH] = _TIMER  # also after MAX_WAIT_MS: the bootstrap checks whether a timer is due
-        elif message[:1] in b"RS":  # every other message is JSON, which begins with `[`, a space or a tab
+        elif message[:1] in b"RST":  # every other message is JSON, which begins with `[`, a space or a tab
             self._begin(message)
         else:
             if message == _END:
                 self.native.cancel_termination()  # the signal before it has stopped the program
             self._input.put(message)
+
+    def _receive_step(self, due: float) -> bytes | None:
+        """Report that the program waits, for a timer or for no time, and return what the parent lets it have."""
+        self.channel.send(json.dumps(["waits", None if due == _NEVER else due]).encode())
+        return self.channel.receive()
 
     def _begin(self, message: bytes) -> None:
         """Take a program. Limit the memory of the process; a program of a session cannot raise the limit again."""
@@ -419,6 +432,7 @@ class Guest:
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
         self._program = message[_RUN.size + size :]
         self._started, self._in_session, self._idle = True, kind == b"S", False
+        self._is_stepped = kind == b"T"
         # The program before may have been interrupted within a text, and while it waited for a reply.
         self._outgoing.clear()
         self._deferred.clear()

@@ -70,13 +70,13 @@ const { read_input, emit } = {
 freeze(read_input);
 freeze(emit);
 
-// A Date whose present time is always `instant`, in milliseconds since 1970. No other object reveals the native Date's time.
-function stoppedDate(instant) {
+// A Date whose present time is that of `read`, in milliseconds since 1970. No other object reveals the native Date's time.
+function steppedDate(read) {
   function StoppedDate() {
-    if (new.target === undefined) return apply(dateText, new NativeDate(instant), []);
-    return construct(NativeDate, arguments.length === 0 ? [instant] : arguments, new.target);
+    if (new.target === undefined) return apply(dateText, new NativeDate(read()), []);
+    return construct(NativeDate, arguments.length === 0 ? [read()] : arguments, new.target);
   }
-  const { now } = { now() { return instant; } };
+  const { now } = { now() { return read(); } };
   const own = (value, writable) => ({ value, writable, configurable: writable, enumerable: false });
   defineProperty(StoppedDate, "name", { value: "Date", configurable: true });
   defineProperty(StoppedDate, "length", { value: 7, configurable: true });
@@ -104,7 +104,7 @@ function compute({ input, output, partial, seed, instant, frame, exact: warns },
   provide("read_input", read_input, world);
   provide("emit", emit, world);
   if (instant === null) return;
-  const stopped = stoppedDate(instant);
+  const stopped = steppedDate(() => instant);
   provide("Date", stopped, world);
   defineProperty(dates, "constructor", { value: stopped, writable: true, configurable: true, enumerable: false });
   delete world.Intl; // its formats reveal the time

@@ -3,6 +3,7 @@ const RANDOM_MOST = 65536;
 const inward = isolated(new Bytes(buffer, IN_OFFSET, RANDOM_MOST), RANDOM_MOST);
 // Writes random bytes into `bytes`. The worker puts them into the buffer of incoming messages, unused while a program runs.
 function fillRandom(bytes, count) {
+  if (entropy !== null) return deriveBytes(bytes, count);
   header[OUT_LENGTH] = count;
   header[OPERATION] = RANDOM;
   post();

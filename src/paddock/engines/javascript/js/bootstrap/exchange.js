@@ -42,6 +42,7 @@ function send(text) {
 let wallThen = -1;
 let told = 0;
 function now() {
+  if (stepped) return steppedNow();
   const wall = wallNow();
   if (wall === wallThen) return told;
   wallThen = wall;

@@ -144,6 +144,7 @@ function configure(given) {
   seedRandom(given.seed);
   rawResults = given.raw;
   beganAt = wallNow();
+  if (given.clock !== undefined) stepClock(given.clock);
   keepDigits(!rawResults);
   if (rawResults) {
     reduce(global);
@@ -214,7 +215,11 @@ function turn() {
       case FOLLOW: return follow(this);
     }
     const message = received();
-    if (message[0] === "reply") return header[SETTLED] !== 0 ? undefined : answer(message[1], message[2], message[3]);
+    if (message[0] === "reply") {
+      if (stepped) moveClock(message[4]);
+      return header[SETTLED] !== 0 ? undefined : answer(message[1], message[2], message[3]);
+    }
+    if (message[0] === "time") return tick(message[1]);
     if (message[0] === "end") return end();
     if (message[0] === "stuck") return computing ? computed() : stuck();
     if (message[0] === "rehearse") return rehearse();

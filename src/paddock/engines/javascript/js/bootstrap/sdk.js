@@ -27,6 +27,7 @@ function askNow(name, values, entry) {
   header[OPERATION] = WAIT;
   post();
   const reply = received();
+  if (stepped) moveClock(reply[4]);
   if (!reply[2]) throw hostError(reply[3], site);
   return reply[3] === null ? undefined : reply[3];
 }
