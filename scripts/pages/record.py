@@ -30,7 +30,8 @@ FACTS = {
     "actor": "the caller",
     "surface": "the surface: `cli`, `mcp`, `http`, `library`, `sequence`, `temporal` for schedules, `webhook`, "
     "or `guest` for a program's own call",
-    "kind": "the kind of work: a program, a call of a server, a method of the SDK, a runtime, a script tool",
+    "kind": "the kind of work: a program, a call of a server, a method of the SDK, a runtime, a script tool, "
+    "a replay",
     "count": "of `refused`: number of requests",
     "actors": "of `refused`: their callers, where they are known; at most 10",
     "languages": "of `refused`: their languages, where they are known; at most 10",
@@ -42,6 +43,11 @@ FACTS = {
     "answered_by": "source of the answer: a client, a terminal, or `paddock` itself if no person could answer",
     "name": "name of the script, of the tool, of the method or of the runtime",
     "prompt": "the prompt that a script tool belongs to",
+    "repeats": "id of the recorded run that a [replay](replay.md) repeats; empty for a test of a script",
+    "against": "of a replay: `recorded` or `live`, which answers its calls",
+    "owner": "of a replay: actor of the recorded run, if a person named another one",
+    "same": "of a replay: whether it did the same as the recorded run",
+    "recording_sha256": "hash of the encrypted [recording](replay.md) of a program",
     "profile": "`script`, `execute` or `compute`",
     "tool": "name of the computation in other systems",
     "span": "id of the computation in traces of other systems",

@@ -102,9 +102,15 @@ class RecordedReply(NamedTuple):
 class RecordedReplies(Protocol):
     """The replies of a recording."""
 
-    events: Sequence[Event]
-    is_whole: bool
-    """Whether the recorded program itself reached its end."""
+    @property
+    def events(self) -> Sequence[Event]:
+        """The messages that the recorded program received, in order."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the recorded program itself reached its end."""
+        ...
 
     def find(self, call: ProgramCall) -> RecordedReply:
         """Return the reply to a call. Each recorded call answers one."""

@@ -1,6 +1,6 @@
 """Find the first difference between two recordings of a program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -71,21 +71,19 @@ def _compare_calls(one: RecordedCall, other: RecordedCall, number: int) -> Diffe
         return Difference("call", number, *found)
     if one.status is None or other.status is None:  # one run ended before the reply
         return None
-    results = (
-        {"error": each.error} if each.error is not None else {"result": each.value} for each in (one, other)
-    )
-    if found := find_difference(*results, f"{name_call(one)}: "):
+    if found := find_difference(_show_result(one), _show_result(other), f"{name_call(one)}: "):
         return Difference("result", number, *found)
     return None
+
+
+def _show_result(call: RecordedCall) -> "dict[str, Json]":
+    return {"result": call.value} if call.error is None else {"error": call.error}
 
 
 def _compare_ends(one: RecordedRun, other: RecordedRun) -> Difference | None:
     if one.status is not other.status:
         return Difference("status", None, "", _show_end(one), _show_end(other))
-    failures = [
-        each.error and {"name": each.error.name, "message": each.error.message} for each in (one, other)
-    ]
-    if found := find_difference(*failures, "error"):
+    if found := find_difference(_show_error(one), _show_error(other), "error"):
         return Difference("error", None, *found)
     if one.has_value != other.has_value:
         return Difference("value", None, "value", one.value, other.value)
@@ -97,17 +95,17 @@ def find_difference(one: "Json", other: "Json", place: str) -> "tuple[str, Json,
     """Return where two JSON values first differ, below `place`, and what each has there; None if they are equal."""
     todo: list[tuple[Any, Any, str]] = [(one, other, place)]
     while todo:
-        one, other, place = todo.pop()
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            names = dict.fromkeys([*one, *other])  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            pairs = [
-                (one.get(name, _MISSING), other.get(name, _MISSING), _join(place, name)) for name in names
-            ]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        elif _is_list(one) and _is_list(other):
-            longer = zip_longest(one, other, fillvalue=_MISSING)
-            pairs = [(mine, theirs, f"{place}[{index}]") for index, (mine, theirs) in enumerate(longer)]
-        elif one is _MISSING or other is _MISSING or not are_equal(one, other):
-            return place, *(None if each is _MISSING else each for each in (one, other))
+        mine, theirs, place = todo.pop()
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            ours, others = cast("dict[str, Any]", mine), cast("dict[str, Any]", theirs)
+            names = dict.fromkeys([*ours, *others])
+            pairs = [(ours.get(n, _MISSING), others.get(n, _MISSING), _join(place, n)) for n in names]
+        elif isinstance(mine, list | tuple) and isinstance(theirs, list | tuple):
+            both = cast("list[Any]", mine), cast("list[Any]", theirs)
+            items = enumerate(zip_longest(*both, fillvalue=_MISSING))
+            pairs = [(first, second, f"{place}[{index}]") for index, (first, second) in items]
+        elif mine is _MISSING or theirs is _MISSING or not are_equal(mine, theirs):
+            return place, None if mine is _MISSING else mine, None if theirs is _MISSING else theirs
         else:
             continue
         todo += reversed(pairs)
@@ -117,15 +115,10 @@ def find_difference(one: "Json", other: "Json", place: str) -> "tuple[str, Json,
 _MISSING: Any = object()
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _join(place: str, name: object) -> str:
-    text = str(name)
-    if text.isidentifier():
-        return f"{place}{text}" if place.endswith(" ") else f"{place}.{text}"
-    return f"{place}[{dumps(text)}]"
+def _join(place: str, name: str) -> str:
+    if name.isidentifier():
+        return f"{place}{name}" if place.endswith(" ") else f"{place}.{name}"
+    return f"{place}[{dumps(name)}]"
 
 
 def name_call(call: RecordedCall) -> str:
@@ -142,10 +135,14 @@ def _show_action(action: RecordedAction | None, calls: Mapping[int, RecordedCall
     return {"call": name_call(call), "arguments": call.arguments}
 
 
+def _show_error(run: RecordedRun) -> "Json":
+    return run.error and {"name": run.error.name, "message": run.error.message}
+
+
 def _show_end(run: RecordedRun) -> str:
     return run.status.value + (f": {run.error.name}: {run.error.message}" if run.error else "")
 
 
 def _shorten(value: "Json") -> "Json":
     text = value if isinstance(value, str) else dumps(value, ensure_ascii=False)
-    return value if len(text) <= _MAX_SHOWN_CHARS else ellipsis(cast("str", text), _MAX_SHOWN_CHARS)
+    return value if len(text) <= _MAX_SHOWN_CHARS else ellipsis(text, _MAX_SHOWN_CHARS)

@@ -4,9 +4,9 @@ Texts and values have marks in place of secrets. `redacted` names each part that
 marks, too, so that its results are compared without secrets on both sides.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.errors import RecordingError
@@ -123,6 +123,16 @@ class RecordedRun(Value):
     error: RecordedError | None = None
     redacted: tuple[str, ...] = ()
     """Parts besides calls from which secrets were removed: `source`, `input`, `vars`, `value`, `error`, `console`."""
+
+    @model_validator(mode="after")
+    def _names_its_calls(self) -> Self:
+        numbers = {call.number for call in self.calls}
+        if len(numbers) < len(self.calls):
+            raise ValueError("two calls have the same number")
+        for action in self.actions:
+            if (action.call == 0) == (action.line is None) or (action.call and action.call not in numbers):
+                raise ValueError("an action is neither one of the calls nor a line")
+        return self
 
     @property
     def is_whole(self) -> bool:

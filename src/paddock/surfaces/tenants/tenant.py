@@ -46,8 +46,10 @@ class SlotNeeds(NamedTuple):
     def from_work(cls, work: Work) -> "SlotNeeds":
         """Return what work needs."""
         match work:
-            case GuestRun() | ReplayRun():
+            case GuestRun():
                 return cls("javascript", work.session is not None)
+            case ReplayRun():
+                return cls("javascript")
             case RuntimeRun():
                 return cls(work.runtime, work.session is not None)
             case _:

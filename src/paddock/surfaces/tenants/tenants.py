@@ -18,6 +18,7 @@ from paddock.foundation.files import make_private
 from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_paddock
 from paddock.gate.questions import QuestionStore
+from paddock.gate.replay.recordings import open_store
 from paddock.gate.stored_output import open_artifacts
 from paddock.model.errors import ConfigurationError, LedgerError, PaddockError, StoreUnavailable
 from paddock.model.ids import new_id
@@ -282,6 +283,7 @@ class Tenants:
                 if time.monotonic() - swept_at >= _SWEEP_S:
                     swept_at = time.monotonic()
                     await asyncio.to_thread(sweep_artifacts, self._settings)
+                    await asyncio.to_thread(purge_recordings, self._settings)
                     await self._questions.remove_abandoned()
                 self._problem = ""
             except Exception as problem:  # noqa: BLE001 - whatever it was, revoked tokens must end also after it
@@ -349,6 +351,8 @@ def _make_directories(server: Settings, settings: Settings) -> None:
         if server.artifacts.url
         else [server.serve.directory, server.artifacts.directory]
     )
+    if settings.record.payloads != "off":
+        stores.append(server.record.directory)
     key = settings.approvals.directory.parent.name
     try:
         for store in stores:
@@ -369,3 +373,14 @@ def sweep_artifacts(settings: Settings) -> None:
             open_artifacts(settings.model_copy(update={"artifacts": own})).sweep()
         except PaddockError as problem:
             _log.warning("stored output of a user cannot be deleted: %s", problem)
+
+
+def purge_recordings(settings: Settings) -> None:
+    """Delete expired recordings of all users, also of absent ones."""
+    users = settings.record.directory / USERS_DIRECTORY
+    for directory in users.iterdir() if users.is_dir() else ():
+        own = settings.record.model_copy(update={"directory": directory})
+        try:
+            open_store(settings.model_copy(update={"record": own})).purge()
+        except PaddockError as problem:
+            _log.warning("recordings of a user cannot be deleted: %s", problem)

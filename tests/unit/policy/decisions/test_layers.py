@@ -78,6 +78,8 @@ CHOICES = {
     "artifacts.directory": [Path("/a"), Path("/b")],
     "artifacts.url": ["s3://a", "s3://b"],
     "artifacts.cross_workspace": [True, False],
+    "record.payloads": ["kept", "asked", "off"],
+    "record.directory": [Path("/a"), Path("/b")],
     "redaction.enabled": [True, False],
     "redaction.include_defaults": [True, False],
     "sdk.commands": [(TRACKER, NOTES), (TRACKER,), ()],
