@@ -46,6 +46,9 @@ COMMANDS = (
     ("serve", "token", "list"),
     ("audit", "show", "01JD3W0ZV6N4YQ1R2X5T7B8C9D"),
     ("audit", "verify"),
+    ("replay", "01JD3W0ZV6N4YQ1R2X5T7B8C9D"),
+    ("record", "purge"),
+    ("script", "test"),
     ("nothing",),
 )
 

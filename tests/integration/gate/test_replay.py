@@ -126,7 +126,7 @@ CHANGED = [
     ("text: `${a}`", "text: `${b}`", ("call", 1, "servers.odd.echo: arguments.text", "1", "2")),
     ("odd.echo", "odd.pid", ("call", 1, "", "servers.odd.echo", "servers.odd.pid")),
     ("sum of", "sum  of", ("console", 1, "", "the sum of 1", "the sum  of 1")),
-    ('console.warn("end")', '[].map(console.warn)', ("console", 2, "", "[warn] end", None)),
+    ('console.warn("end")', "[].map(console.warn)", ("console", 2, "", "[warn] end", None)),
     ("return a", "if (a) throw new Error('no'); return a", ("status", None, "", "ok", "failed: Error: no")),
 ]  # fmt: skip
 

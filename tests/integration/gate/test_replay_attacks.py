@@ -40,7 +40,7 @@ def find_message(runner: RecordingRunner, run: str, **fields: object) -> str:
         lambda data: data[:-1],
         lambda data: data[:20],
         lambda data: data + b"x",
-        lambda data: b"",
+        lambda data: data[:0],
     ],
     ids=["changed", "cut", "cut to its head", "longer", "empty"],
 )

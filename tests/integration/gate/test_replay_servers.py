@@ -107,7 +107,7 @@ PROGRAMS = [
         const squared = await paddock.compute("emit(Number(read_input()) ** 2)", String(weather.temperature));
         return { weather, squared };
         """,
-        '["get-structured-content"]({ location })', '.echo({ message: location })', ("call", 1, ""),
+        '["get-structured-content"]({ location })', ".echo({ message: location })", ("call", 1, ""),
     ),
     RecordedProgram(
         """

@@ -63,10 +63,8 @@ class Replays(Kind[ReplayRun]):
     def list_facts(self, work: ReplayRun, decision: Decision) -> dict[str, Field]:
         facts: dict[str, Field] = {"profile": work.profile, "against": work.against, "repeats": work.run}
         if work.source is not None:
-            facts["source_sha256"] = _hash(work.source)
-        if work.owner:
-            facts["owner"] = shorten_name(work.owner)
-        return facts
+            facts |= {"source_sha256": _hash(work.source)}
+        return facts | ({"owner": shorten_name(work.owner)} if work.owner else {})
 
     def list_end_facts(self, work: ReplayRun, result: RawResult) -> dict[str, Field]:
         return {"same": result.value["same"]} if result.has_value else {}
