@@ -14,5 +14,5 @@ mechanisms; read these two first.
     confined servers  confined_servers, confinement_proposal
     checks            network_check, state_check (for `paddock doctor`)
 
-`batch`, `sequences` and `schedules` are built of several requests.
+`batch`, `sequences` and `schedules` are built of several requests. `replay` records programs and repeats them.
 """

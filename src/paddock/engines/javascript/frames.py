@@ -11,6 +11,7 @@ import json
 import math
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, cast, get_args
 
@@ -426,7 +427,9 @@ def _read_message(kind: Json, parts: list[Json], size: int, values: int) -> Mess
             return failed if kind == "failed" else Unhandled(failed)
         case "stuck", [dict()]:
             return UnsettledPromise()
-        case "waits", [None | int() | float() as due] if not isinstance(due, bool) and (due or 0) >= 0:
+        case "waits", [None | int() | float() as due] if (
+            not isinstance(due, bool) and 0 <= (due or 0) <= sys.float_info.max
+        ):
             return Waits(due)
         case "broken", [str(text)]:
             return EngineFailure(text)

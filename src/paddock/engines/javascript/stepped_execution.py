@@ -74,17 +74,17 @@ class SteppedExecution(GuestExecution):
             self._alarm.cancel()
             self._alarm = None
         if due is not None:
-            wait_ms = min(max(0.0, due - self._elapsed_ms()), _MAX_WAIT_MS)
+            wait_ms = min(max(0.0, due - self._measure_ms()), _MAX_WAIT_MS)
             self._alarm = asyncio.get_running_loop().call_later(wait_ms / 1000, self._send_time, due)
 
     def _send_time(self, due: float) -> None:
         self._alarm = None
         if not self.is_over:
-            self._move_clock(max(self._elapsed_ms(), min(due, self._at + _MAX_WAIT_MS)))
+            self._move_clock(max(self._measure_ms(), min(due, self._at + _MAX_WAIT_MS)))
             self._note_event(0)
             self._worker.send(frames.encode_time(self._at))
 
-    def _elapsed_ms(self) -> float:
+    def _measure_ms(self) -> float:
         return (time.perf_counter() - self._began) * 1000
 
     def _move_clock(self, at: float) -> None:
@@ -114,7 +114,7 @@ class SteppedExecution(GuestExecution):
         super()._keep(line)
 
     def _reply(self, call: ProgramCall, started: float, reply: HostReply) -> None:
-        self._move_clock(self._elapsed_ms())
+        self._move_clock(self._measure_ms())
         self._send_reply(call, started, reply)
 
     def _send_reply(self, call: ProgramCall, started: float, reply: HostReply) -> None:
@@ -124,7 +124,7 @@ class SteppedExecution(GuestExecution):
         super()._reply(call, started, reply)
 
     def _reply_error(self, number: int, name: str, text: str) -> None:
-        self._move_clock(self._elapsed_ms())
+        self._move_clock(self._measure_ms())
         self._send_error(number, name, text)
 
     def _send_error(self, number: int, name: str, text: str) -> None:

@@ -25,6 +25,7 @@ NAMES = [
     "piece",
     "oversized",
     "stuck",
+    "waits",
     "broken",
     "reply",
     "run",
@@ -278,3 +279,15 @@ def test_a_large_message_is_decoded_as_any_other():
         assert await large.decode() == frames.decode_frame(text, large.values)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("due", [True, -1, "1", [], 10**400, -0.5])
+def test_a_wait_until_no_time_is_refused(due: object) -> None:
+    with pytest.raises(frames.FrameError) as caught:
+        frames.decode_frame(json.dumps(["waits", due]).encode())
+    assert str(caught.value) == "a message 'waits' with wrong contents"
+
+
+@pytest.mark.parametrize("due", [None, 0, 12.5, 1e308])
+def test_a_wait_names_the_time_of_the_next_timer(due: float | None) -> None:
+    assert frames.decode_frame(json.dumps(["waits", due]).encode()) == frames.Waits(due)
