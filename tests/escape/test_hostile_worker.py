@@ -63,6 +63,7 @@ GARBAGE = {
     "a place that is no text": (message("done", {"open": ["a.b"], "site": 5}), "a message 'done' with wrong contents"),
     "what a computation says": (message("emit", "x"), "a message that only computations may send"),
     "the end of a turn": (message("idle"), "a message that only a worker of a session may send"),
+    "a wait": (message("waits", None), "a message that only a worker without a clock may send"),
     "an overflow": (message("overflow"), "a message that only computations may send"),
     "a break without a text": (message("broken", None), "a message 'broken' with wrong contents"),
     "a piece that nobody keeps": (message("piece", "x"), "a result larger than may be kept"),

@@ -905,6 +905,11 @@ export interface components {
              */
             partial?: boolean | null;
             /**
+             * Record
+             * @default null
+             */
+            record?: boolean | null;
+            /**
              * Server
              * @default null
              */
@@ -1263,6 +1268,11 @@ export interface components {
             planned?: components["schemas"]["PlannedCall"][];
             /** @default null */
             program?: components["schemas"]["ProgramEnd"] | null;
+            /**
+             * Recording
+             * @default null
+             */
+            recording?: string | null;
             /**
              * Redactions
              * @default 0
@@ -2026,6 +2036,11 @@ export interface components {
              * @default null
              */
             partial?: boolean | null;
+            /**
+             * Record
+             * @default null
+             */
+            record?: boolean | null;
             /**
              * Server
              * @default null

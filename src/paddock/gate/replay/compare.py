@@ -105,7 +105,9 @@ def find_difference(one: "Json", other: "Json", place: str) -> "tuple[str, Json,
             items = enumerate(zip_longest(*both, fillvalue=_MISSING))
             pairs = [(first, second, f"{place}[{index}]") for index, (first, second) in items]
         elif mine is _MISSING or theirs is _MISSING or not are_equal(mine, theirs):
-            return place, None if mine is _MISSING else mine, None if theirs is _MISSING else theirs
+            sides: tuple[Any, Any] = mine, theirs
+            first, second = (None if side is _MISSING else side for side in sides)
+            return place, first, second
         else:
             continue
         todo += reversed(pairs)

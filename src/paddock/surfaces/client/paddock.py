@@ -156,6 +156,7 @@ class Paddock:
         mode: Calls = "run",
         jit: bool = False,
         check: Check | None = None,
+        record: bool = False,
         session: str | None = None,
         on_console: "OnConsole | None" = None,
         on_call: "OnCall | None" = None,
@@ -163,12 +164,13 @@ class Paddock:
         """Run a JavaScript or TypeScript program, like `execute_code` for models.
 
         The program reads `input`; the outcome's value is its return value. `on_console` receives each console line at
-        once, `on_call` each call after it has ended. `check` says what its types decide first. With `session` ("new",
-        or the handle in `outcome.session`) it runs after the earlier programs of the session, and finds their top-level
-        declarations. A finite Decimal in `input` becomes a number with all its digits.
-        Raises RequestError for a value that is not JSON.
+        once, `on_call` each call after it has ended. `check` says what its types decide first. With `record` it is
+        recorded for `paddock replay`. With `session` ("new", or the handle in `outcome.session`) it runs after the
+        earlier programs of the session, and finds their top-level declarations. A finite Decimal in `input` becomes a
+        number with all its digits. Raises RequestError for a value that is not JSON.
         """
         given = {"source": code, "input": read_value(input, "input"), "session": session, "check": check}
+        given |= {"record": record}
         work, limits = make_value(GuestRun, given), read_limits(timeout_ms=timeout_ms)
         return await self._execute_work(
             work, limits, calls=mode, jit=jit, on_console=on_console, on_call=on_call

@@ -21,7 +21,7 @@ WorkKind = Literal["run", "exec", "compute", "call", "tool"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
 
 _FIELDS: dict[WorkKind, frozenset[str]] = {
-    "run": frozenset({"code", "input", "session", "mode", "jit", "check", "timeout_ms"}),
+    "run": frozenset({"code", "input", "session", "mode", "jit", "check", "record", "timeout_ms"}),
     "exec": frozenset({"code", "stdin_base64", *list_fields("http")}),
     "compute": frozenset({"code", "input", "deterministic", "partial", "jit", "timeout_ms", "output_bytes"}),
     "call": frozenset({"server", "tool", "arguments", "timeout_ms"}),
@@ -154,6 +154,8 @@ class SessionExecutionBody(SessionOptions):
     """V8 guest: whether it asks for just-in-time compilation."""
     check: Check | None = None
     """V8 guest: what the types of the program decide before its first call; by default what the settings say."""
+    record: bool | None = None
+    """V8 guest: whether it is recorded for a replay, where `record.payloads` allows that."""
     deterministic: bool | None = None
     """Computations: whether clock and randomness are fixed."""
     partial: bool | None = None

@@ -80,7 +80,9 @@ class Service:
         rest = OverflowStore(opened, workspace)
         jit = settings.grants.jit
         own = [
-            build_execute_code_tool(opened.gate, workspace, cap, rest, jit=jit),
+            build_execute_code_tool(
+                opened.gate, workspace, cap, rest, jit=jit, record=settings.record.payloads == "asked"
+            ),
             build_call_tool(opened.gate, workspace, cap, rest),
             *build_discovery_tools(opened.servers, cap),
         ]

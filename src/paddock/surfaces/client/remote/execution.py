@@ -50,7 +50,7 @@ def make_body(work: Work, limits: LimitOverrides, calls: Calls, *, jit: bool) ->
             }
         case GuestRun(profile="execute"):
             body = {"kind": "run", "code": work.source, "input": work.input, "session": work.session}
-            body |= {"mode": calls, "jit": jit, "check": work.check}
+            body |= {"mode": calls, "jit": jit, "check": work.check, "record": work.record or None}
         case RuntimeRun():
             body = {  # what differs from the API's defaults
                 **work.model_dump(exclude_defaults=True, exclude=_WRITTEN_OTHERWISE),

@@ -26,15 +26,24 @@ _ANY_TYPES = ("object", "array", "string", "number", "boolean")
 _JIT_PARAMETER: dict[str, Json] = {
     "jit": {"type": "boolean", "description": "compile: for long calculations"}
 }
+_RECORD_PARAMETER: dict[str, Json] = {
+    "record": {"type": "boolean", "description": "keep for replay by a person"}
+}
 
 
 def build_execute_code_tool(
-    gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
+    gate: Gate,
+    workspace: Path,
+    cap: int,
+    overflow: OverflowStore,
+    *,
+    jit: bool = False,
+    record: bool = False,
 ) -> McpTool:
     """Return `execute_code`. Its results have at most `cap` characters; `overflow` stores larger ones.
 
-    With `jit`, programs may request just-in-time compilation. Without it the argument is not listed, which saves
-    tokens.
+    With `jit`, programs may request just-in-time compilation, and with `record` a recording. Otherwise the argument is
+    not listed, which saves tokens.
     """
 
     async def execute_code(arguments: Arguments, caller: McpCaller) -> ToolAnswer:
@@ -44,8 +53,9 @@ def build_execute_code_tool(
                 input=arguments.get("input"),
                 session=arguments.get("session"),
                 check=arguments.get("check"),
+                record=arguments.get("record", False),
             )
-        except ValidationError as problem:  # the session is no handle
+        except ValidationError as problem:  # the session is no handle, or cannot be recorded
             return reject_arguments("execute_code", problem)
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
         request = ExecutionRequest(
@@ -78,6 +88,7 @@ def build_execute_code_tool(
             mode={"enum": [*get_args(Calls)], "description": "dry_run: stub writing calls"},
             check={"enum": [*get_args(Check)]},
             **(_JIT_PARAMETER if jit else {}),
+            **(_RECORD_PARAMETER if record else {}),
         ),
         run=execute_code,
         output_schema=build_schema(CodeAnswer),
