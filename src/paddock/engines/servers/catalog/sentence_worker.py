@@ -70,11 +70,11 @@ def _load_confined(connection: int, folders: list[str]) -> "SentenceModel":
         raise OSError("one of its packages has started a thread, which would keep its powers")
     if hasattr(LIBC, "malloc_trim"):  # of glibc
         LIBC.malloc_trim(0)  # loading the model leaves 75 MB of free memory behind
-    held = _read_data_bytes()
+    ceiling = _read_data_bytes() + _MAX_MEMORY_BYTES
     lockdown.close_all_except(connection, rules.ruleset)
     lockdown.shed_powers(rules)
     lockdown.seal_process(rules)
-    resource.setrlimit(resource.RLIMIT_DATA, (held + _MAX_MEMORY_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     return model
 
 
