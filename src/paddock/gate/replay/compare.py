@@ -105,9 +105,7 @@ def find_difference(one: "Json", other: "Json", place: str) -> "tuple[str, Json,
             items = enumerate(zip_longest(*both, fillvalue=_MISSING))
             pairs = [(first, second, f"{place}[{index}]") for index, (first, second) in items]
         elif mine is _MISSING or theirs is _MISSING or not are_equal(mine, theirs):
-            sides: tuple[Any, Any] = mine, theirs
-            first, second = (None if side is _MISSING else side for side in sides)
-            return place, first, second
+            return place, _read_side(mine), _read_side(theirs)
         else:
             continue
         todo += reversed(pairs)
@@ -115,6 +113,10 @@ def find_difference(one: "Json", other: "Json", place: str) -> "tuple[str, Json,
 
 
 _MISSING: Any = object()
+
+
+def _read_side(value: object) -> "Json":
+    return None if value is _MISSING else value
 
 
 def _join(place: str, name: str) -> str:
