@@ -95,7 +95,8 @@ def find_difference(one: "Json", other: "Json", place: str) -> "tuple[str, Json,
     """Return where two JSON values first differ, below `place`, and what each has there; None if they are equal."""
     todo: list[tuple[Any, Any, str]] = [(one, other, place)]
     while todo:
-        mine, theirs, place = todo.pop()
+        both_sides = todo.pop()
+        mine, theirs, place = both_sides
         if isinstance(mine, dict) and isinstance(theirs, dict):
             ours, others = cast("dict[str, Any]", mine), cast("dict[str, Any]", theirs)
             names = dict.fromkeys([*ours, *others])
@@ -105,7 +106,7 @@ def find_difference(one: "Json", other: "Json", place: str) -> "tuple[str, Json,
             items = enumerate(zip_longest(*both, fillvalue=_MISSING))
             pairs = [(first, second, f"{place}[{index}]") for index, (first, second) in items]
         elif mine is _MISSING or theirs is _MISSING or not are_equal(mine, theirs):
-            return place, _read_side(mine), _read_side(theirs)
+            return place, _read_side(both_sides[0]), _read_side(both_sides[1])
         else:
             continue
         todo += reversed(pairs)
