@@ -257,8 +257,8 @@ def _explain_unclaimed(taken: Finished | Lost | KeyReused | Fenced) -> RawResult
 def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcome:
     error = ErrorInfo(
         name="MachineLost",
-        message=f"The server {node} died while it ran {request}, or could not reach the database of the cluster. How "
-        "far the request came is not known.",
+        message=f"The server {node} died while it ran {request}, could not reach the database of the cluster, or its "
+        "database was restored from a backup. How far the request came is not known.",
         hint="nothing was started now; check what it did before you send it again with a new key",
     )
     return Outcome(id=request, status=Status.LOST, error=error, decision=decision)

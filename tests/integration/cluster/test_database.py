@@ -115,11 +115,15 @@ def test_an_absent_database_is_told_without_its_parameters() -> None:
             "failed to resolve host: Name or service not known",
         ),
         ("couldn't get a connection after 5.00 sec", "couldn't get a connection after 5.00 sec"),
+        (
+            "consuming input failed: SSL error: unexpected eof while reading",
+            "consuming input failed: SSL error: unexpected eof while reading",
+        ),
     ],
 )
 def test_no_text_tells_where_the_database_is(said: str, why: str) -> None:
     remedy = (
-        "Set the variable PGPASSWORD, or PGPASSFILE to a file with the password."
+        "Set the variable PGPASSWORD, or PGPASSFILE to a file with a line for this host and port."
         if "password" in said
         else "Check that it runs and can be reached."
     )

@@ -133,6 +133,11 @@ def test_a_dump_that_is_restored_while_replicas_run(postgres: Postgres, tmp_path
         while ask(zoe)[0] == 503:
             pass
         assert [ask(token)[0] for token in (bob, eve, zoe)] == [200, 401, 401]
+        running.stop(0)
+        log = running.servers[0].process.stderr
+        assert log is not None
+        causes = [line.rstrip().partition(" paddock.")[2] for line in log if "restored from a backup" in line]
+        assert causes == [f"cluster: safe mode: {why}"]
     assert list_starts(replicas) == dict.fromkeys(
         ("starts-before", "starts-after-0", "starts-after-1", "starts-new-0", "starts-new-1"), "x\n"
     )
@@ -463,12 +468,13 @@ def test_a_database_that_nobody_found_restored_is_accepted_only_on_request(
         "PADDOCK_CLUSTER_URL": fleet.url,
         "PADDOCK_CLUSTER_KEY_FILE": str(fleet.keys),
     }
-    refused = run_paddock(tmp_path, "cluster", "accept-restore", environment=environment)
+    refused = run_paddock(tmp_path, "cluster", "accept-restore", "--dry-run", environment=environment)
     assert (refused.returncode, refused.stdout, refused.stderr) == (
         1,
         "",
-        "no replica has found that the database was restored: it has generation 1; if you restored it, and no replica "
-        "kept its ledger, run: paddock cluster accept-restore --unnoticed\n",
+        "no replica has found that the database was restored: it has generation 1; if you restored it, start the "
+        "replicas and run this again; if none of them kept its ledger, run: paddock cluster accept-restore "
+        "--unnoticed\n",
     )
     done = run_paddock(tmp_path, "cluster", "accept-restore", "--unnoticed", environment=environment)
     assert (done.returncode, done.stdout, done.stderr) == (

@@ -19,7 +19,13 @@ from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_paddock
 from paddock.gate.questions import QuestionStore
 from paddock.gate.stored_output import open_artifacts
-from paddock.model.errors import ConfigurationError, LedgerError, PaddockError, StoreUnavailable
+from paddock.model.errors import (
+    ConfigurationError,
+    DatabaseRestored,
+    LedgerError,
+    PaddockError,
+    StoreUnavailable,
+)
 from paddock.model.ids import new_id
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
@@ -284,9 +290,13 @@ class Tenants:
                     await asyncio.to_thread(sweep_artifacts, self._settings)
                     await self._questions.remove_abandoned()
                 self._problem = ""
+            except DatabaseRestored:
+                self._problem = ""  # the cause of the safe mode is logged by the cluster
             except Exception as problem:  # noqa: BLE001 - whatever it was, revoked tokens must end also after it
-                if str(problem) != self._problem:
-                    self._problem = str(problem)
+                # The texts of one outage differ.
+                text = type(problem).__name__ if isinstance(problem, StoreUnavailable) else str(problem)
+                if text != self._problem:
+                    self._problem = text
                     _log.error("the tokens cannot be watched: %s", problem)
             await asyncio.sleep(_WATCH_S)
 
