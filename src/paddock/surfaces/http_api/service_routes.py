@@ -43,7 +43,10 @@ async def check_liveness() -> Response:
 
 
 async def check_readiness(server: ThisServer) -> Response:
-    """Return `ok`, or the reason of safe mode; a problem if the server takes no requests."""
+    """Return `ok`; a problem if the server ends, or may not run anything: for its name, its clock or its record.
+
+    In safe mode it returns the reason: the server still takes requests without effects.
+    """
     return Response(server.readiness.describe(), headers=_FRESH, media_type="text/plain")
 
 
