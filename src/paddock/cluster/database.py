@@ -46,6 +46,10 @@ _REMEDIES: Final = (
     ("SSL error", _UNVERIFIED),
     ("does not support SSL", "Turn TLS on in the database: ssl = on, with a certificate."),
     ("no encryption", "Add sslmode=verify-full to cluster.url."),
+    (
+        "permission denied for function",
+        "Let a superuser run in that database: grant execute on function pg_control_system() to USER",
+    ),
     ("does not exist", "Create it, or correct cluster.url."),
     ("during recovery", _STANDBY),
 )

@@ -170,6 +170,31 @@ def test_a_user_who_may_not_make_tables_is_told_what_to_do(postgres: Postgres) -
     )
 
 
+def test_a_user_who_may_not_find_out_where_the_database_is_is_told_what_to_do(postgres: Postgres) -> None:
+    """Some providers of databases revoke the right, which all users have by default."""
+    postgres.query("create role tenant login")
+    url = postgres.make_database("of_tenant").replace("postgres@", "tenant@")
+    postgres.query("alter database of_tenant owner to tenant")
+    postgres.query("alter schema public owner to tenant", "of_tenant")
+    postgres.query("revoke execute on function pg_control_system() from public", "of_tenant")
+    cure = "grant execute on function pg_control_system() to USER"
+    done = run_paddock("cluster", "migrate", url=url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "the tables cannot be made: permission denied for function pg_control_system; let a superuser run in that "
+        f"database: {cure}\n",
+    )
+    postgres.query(cure.replace("USER", "tenant"), "of_tenant")
+    assert run_paddock("cluster", "migrate", url=url).returncode == 0
+    postgres.query("revoke execute on function pg_control_system() from tenant", "of_tenant")
+    done = run_paddock("cluster", "accept-restore", "--unnoticed", url=url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "The database of cluster.url cannot be used: permission denied for function pg_control_system. Let a superuser "
+        f"run in that database: {cure}\n",
+    )
+
+
 def test_migrate_and_status_tell_what_there_is(url: str) -> None:
     before = run_paddock("cluster", "status", url=url)
     assert (before.returncode, before.stderr) == (

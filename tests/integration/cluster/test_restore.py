@@ -17,7 +17,7 @@ from tests.support.postgres import Postgres
 from tests.support.processes import PATIENCE_S
 from tests.support.replicas import ReplicaSet, write_keys
 
-from paddock.cluster import generation
+from paddock.cluster import generation, lease
 from paddock.cluster.database import Database
 from paddock.cluster.generation import hash_token_entry
 from paddock.cluster.restore import RestorePlan, accept_restore, await_reports, read_plan
@@ -291,6 +291,30 @@ def test_rows_that_are_restored_while_connections_stay(fleet: Fleet) -> None:
             await await_generation(2, a, b)
             assert isinstance(await fleet.start(b, "k"), Lost)
             assert isinstance(await fleet.start(b, "new"), Started)
+
+    run(work())
+
+
+def test_another_process_of_the_database_is_compared_before_anything_is_claimed(
+    fleet: Fleet, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby that takes over may lack what came after the last renewals. Those alone would show nothing."""
+    monkeypatch.setattr(lease, "RENEW_S", 3600.0)  # the test renews
+
+    async def work() -> None:
+        async with fleet.open("a") as a, fleet.open("b") as b:
+            fleet.save()
+            assert isinstance(await fleet.start(a, "k"), Started)
+            fleet.put_back()
+            postgres.restart()
+            # Broken connections let both renew their leases, and b finds nothing that it lacks.
+            while not a.generation.restored:
+                with pytest.raises(StoreUnavailable):
+                    await b.runs.take(Claim("t", "k", new_id(), b"d" * 32), None)
+            assert a.generation.restored in (
+                explain("it lacks requests that were started"),
+                explain("it lacks records that were shipped"),
+            )
 
     run(work())
 
