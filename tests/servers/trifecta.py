@@ -39,6 +39,7 @@ TOOLS = {
         tool("read", "id", **READS, openWorldHint=False),
         tool("send", "to", "subject", "text"),
         tool("break", "id", **READS),
+        tool("crash", **READS),
     ],
     "web": [
         tool("fetch", "url", **READS, openWorldHint=True),
@@ -70,6 +71,8 @@ def call(name, arguments):
             return 3
         case "break":
             return None
+        case "crash":
+            sys.exit(7)
         case _:
             return "done"
 
