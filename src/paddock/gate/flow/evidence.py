@@ -8,6 +8,7 @@ import base64
 import re
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, unquote_plus
@@ -155,7 +156,8 @@ def iterate_texts(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
                 (f"{where}[{at}]"[:_MAX_PATH_CHARS], items[at]) for at in range(len(items) - 1, -1, -1)
             ]
         elif isinstance(each, int | float) and not isinstance(each, bool):
-            yield where, str(each)
+            with suppress(ValueError):  # too many digits for Python to write
+                yield where, str(each)
 
 
 def decode_texts(arguments: Json) -> list[ArgumentText]:
@@ -252,10 +254,14 @@ def _find_common(
 
 def _extend(text: str, at: int, other: str, place: int, floor: int) -> tuple[int, int]:
     """Return beginning and end in `text` of what both have in common around a common piece, from `floor` on."""
-    start, end = at, at + _GRAM_CHARS
-    shift = place - at
+    start, shift = at, place - at
     while start > floor and start + shift > 0 and text[start - 1] == other[start + shift - 1]:
         start -= 1
-    while end < len(text) and end + shift < len(other) and text[end] == other[end + shift]:
-        end += 1
+    end, step = at + _GRAM_CHARS, 1
+    while step:  # by slices, because both may be long
+        piece = text[end : end + step]
+        if len(piece) == step and piece == other[end + shift : end + shift + step]:
+            end, step = end + step, step * 2
+        else:
+            step //= 2
     return start, end
