@@ -309,11 +309,18 @@ class _Round(PendingCall[T]):
 
     def make_caller(self) -> McpCaller:
         """Return a caller whose client is asked through this round."""
-        common = {"inquire": self.ask_client, "conversation": name_conversation(self._context, self.actor)}
+        conversation = name_conversation(self._context, self.actor)
         if not can_ask(self._context):
-            return replace(super().make_caller(), **common)
+            return replace(super().make_caller(), inquire=self.ask_client, conversation=conversation)
         ask = create_asker(self.ask_client, self.actor, self.client)
-        return McpCaller(self.actor, self.on_console_line, ask, present=True, **common)
+        return McpCaller(
+            self.actor,
+            self.on_console_line,
+            ask,
+            self.ask_client,
+            present=True,
+            conversation=conversation,
+        )
 
     async def ask_client(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the client's next request. If it does not come in time, no later question is asked."""
