@@ -42,6 +42,7 @@ COMMANDS = (
     ("policy", "show"),
     ("policy", "explain", "python"),
     ("policy", "check", "none.toml"),
+    ("policy", "flows"),
     ("config", "show", "limits"),
     ("serve", "token", "list"),
     ("audit", "show", "01JD3W0ZV6N4YQ1R2X5T7B8C9D"),

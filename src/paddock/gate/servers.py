@@ -179,6 +179,12 @@ class ServerService:
         await self._open_hub().ensure_listed(server)
         return self.call_checks.reads_only(server, self.resolve_alias(server, tool))
 
+    async def find_hints(self, server: str, tool: str) -> tuple[bool, bool]:
+        """Ask a server whether it marks a tool as read-only, and as reaching outside. Raises ServerError."""
+        await self._open_hub().ensure_listed(server)
+        name = self.resolve_alias(server, tool)
+        return self.call_checks.reads_only(server, name), self.call_checks.reaches_outside(server, name)
+
     def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
         return (

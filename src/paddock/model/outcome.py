@@ -10,6 +10,7 @@ from pydantic import Field
 from paddock.model.approval import Verdict
 from paddock.model.base import Json, Value, count
 from paddock.model.errors import PaddockError
+from paddock.model.flow import FlowFinding
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.network import Connection
 from paddock.model.numbers import dumps, loads
@@ -48,6 +49,8 @@ class Decision(Value):
     """The deciding rule."""
     audit_hash: str = ""
     """SHA-256 over the decision and the identity of the request."""
+    flow: FlowFinding | None = Field(default=None, exclude=True, repr=False)
+    """What flow rules found, inside of Paddock only: it may quote results."""
 
 
 ConsoleLevel = Literal["log", "warn", "error", "info", "debug"]

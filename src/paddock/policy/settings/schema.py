@@ -17,6 +17,7 @@ from paddock.model.request import Check
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.cluster import ClusterSettings
 from paddock.policy.settings.commands import SdkCommand
+from paddock.policy.settings.flow import FlowSettings
 from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules, ProtectedRules
 from paddock.policy.settings.narrowing import (
     AMONG,
@@ -516,6 +517,8 @@ class Settings(Value):
     """Hosts that programs may connect to."""
     policy: PolicySettings = Field(default_factory=PolicySettings)
     """Rules on requests."""
+    flow: FlowSettings = Field(default_factory=FlowSettings)
+    """What must not flow from one tool to another."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     """Asking a person."""
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

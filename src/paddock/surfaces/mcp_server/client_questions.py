@@ -117,6 +117,17 @@ def read_client_id(context: Context) -> str:
     return session if peer is None else f"{peer.host}:{peer.port}"
 
 
+def name_conversation(context: Context, actor: str) -> str:
+    """Return what shares the results of a call, for flow rules: the client over stdio, or the session over HTTP.
+
+    In a revision without sessions a client may open a connection for each call. Then it is the actor.
+    """
+    if context.request is None:
+        return "stdio"
+    session = read_session_id(context)
+    return f"session {session}" if session else f"actor {actor}"
+
+
 def build_form(question: Question) -> ElicitRequest:
     """Return a question as a form."""
     why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
@@ -227,13 +238,18 @@ class ElicitationRounds:
             current = self._start_or_resume(context, params, actor, work)
             return await current.wait_for_requests(on_console) or self._pending.report_or_keep_call(current)
         inquire, client = create_direct_inquiry(context), read_client_id(context)
+        conversation = name_conversation(context, actor)
         if can_ask(context):
             asker = create_asker(inquire, actor, client)
-            return await run_alone(work, McpCaller(actor, on_console, asker, inquire, present=True))
+            caller = McpCaller(actor, on_console, asker, inquire, present=True, conversation=conversation)
+            return await run_alone(work, caller)
         if self._pending.add_client(client):
             call_at_session_end(context, self._pending.end_calls_of_client)
         return await self._pending.run_call(
-            actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
+            actor,
+            client,
+            lambda caller: work(replace(caller, inquire=inquire, conversation=conversation)),
+            on_console,
         )
 
     async def get_result(
@@ -241,7 +257,10 @@ class ElicitationRounds:
     ) -> T | dict[str, Json]:
         """Return the result of any other request, or a result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return await work(McpCaller(actor, inquire=create_direct_inquiry(context)))
+            conversation = name_conversation(context, actor)
+            return await work(
+                McpCaller(actor, inquire=create_direct_inquiry(context), conversation=conversation)
+            )
         current = self._start_or_resume(context, params, actor, work)
         return await current.wait_for_requests(None) or await current.task
 
@@ -290,10 +309,18 @@ class _Round(PendingCall[T]):
 
     def make_caller(self) -> McpCaller:
         """Return a caller whose client is asked through this round."""
+        conversation = name_conversation(self._context, self.actor)
         if not can_ask(self._context):
-            return replace(super().make_caller(), inquire=self.ask_client)
+            return replace(super().make_caller(), inquire=self.ask_client, conversation=conversation)
         ask = create_asker(self.ask_client, self.actor, self.client)
-        return McpCaller(self.actor, self.on_console_line, ask, self.ask_client, present=True)
+        return McpCaller(
+            self.actor,
+            self.on_console_line,
+            ask,
+            self.ask_client,
+            present=True,
+            conversation=conversation,
+        )
 
     async def ask_client(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the client's next request. If it does not come in time, no later question is asked."""

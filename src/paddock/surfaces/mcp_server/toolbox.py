@@ -123,6 +123,8 @@ class McpCaller:
     """Waits for a slot among the users of a server; None where there is one user."""
     key: "RequestKey | None" = None
     """What the client calls the request of this call."""
+    conversation: str = ""
+    """What shares the results that the client gets, for flow rules."""
 
     async def execute(
         self,
@@ -142,7 +144,12 @@ class McpCaller:
         with self.ending.stops_gate():
             if self.admit is None:
                 return await gate.execute(
-                    request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
+                    request,
+                    on_console=on_console,
+                    on_output=on_output,
+                    asker=self.asker,
+                    client=self.conversation,
+                    stop=stop,
                 )
             async with AsyncExitStack() as admitted:
                 admitting = self.admit(asker=self.asker, needs=SlotNeeds.from_work(request.work))
@@ -156,6 +163,7 @@ class McpCaller:
                     on_console=on_console,
                     on_output=on_output,
                     asker=asker,
+                    client=self.conversation,
                     stop=stop,
                     slot=admission.slot,
                 )
