@@ -23,7 +23,7 @@ from paddock.surfaces.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
 from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
-from paddock.surfaces.mcp_server.tasks import KEPT_S, Tasks
+from paddock.surfaces.mcp_server.tasks import RETENTION_S, Tasks
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
     McpCaller,
@@ -86,7 +86,7 @@ class Server:
     `ask` then asks its client twice for two names, and `fail` ends with an error of the protocol.
     """
 
-    def __init__(self, directory: Path, *, kept_s: float = KEPT_S) -> None:
+    def __init__(self, directory: Path, *, kept_s: float = RETENTION_S) -> None:
         self.requests = InFlightRequests()
         self.go = asyncio.Event()
         self.entered = asyncio.Event()

@@ -53,16 +53,16 @@ _log = logging.getLogger("paddock.mcp")
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
-KEPT_S = 600.0
+RETENTION_S = 600.0
 """Time for which the result of a task is kept after its end, in seconds."""
 POLL_INTERVAL_MS = 1000
 """How often a client should poll, in milliseconds."""
 MAX_TASKS = 64
 """Maximum number of tasks, running and kept. Beyond it calls are answered as without the extension."""
-MAX_KEPT_BYTES = 32 * 1024 * 1024
+MAX_RESULT_BYTES = 32 * 1024 * 1024
 """Size of kept results beyond which calls are answered as without the extension, in bytes."""
 _UNKNOWN_TASK = (
-    f"Unknown task. A task is known to the caller that made it, until {KEPT_S / 60:.0f} minutes after its end, and is "
+    f"Unknown task. A task is known to the caller that made it, until {RETENTION_S / 60:.0f} minutes after its end, and is "
     "lost when the server ends. If the call must not run twice, send it again with the same `paddock/key`."
 )
 
@@ -90,7 +90,7 @@ class Tasks(Extension):
     identifier = EXTENSION
 
     def __init__(
-        self, rounds: ElicitationRounds, after_s: AfterS, mark: str = "", *, kept_s: float = KEPT_S
+        self, rounds: ElicitationRounds, after_s: AfterS, mark: str = "", *, kept_s: float = RETENTION_S
     ) -> None:
         """Make tasks of the calls of `rounds` that last longer than `after_s`. `mark` names this replica."""
         self._rounds = rounds
@@ -125,7 +125,7 @@ class Tasks(Extension):
     def _add_call(self, call: Round[ToolAnswer], finish: Finish) -> dict[str, Json] | None:
         """Let a call continue as a task, and return the result that names it; None if there are too many."""
         kept = sum(task.size for task in self._tasks.values())
-        if len(self._tasks) >= MAX_TASKS or kept >= MAX_KEPT_BYTES:
+        if len(self._tasks) >= MAX_TASKS or kept >= MAX_RESULT_BYTES:
             return None
         task = _Task(f"{self._mark}{secrets.token_urlsafe(24)}", call, self._kept_s)
         self._tasks[task.id] = task

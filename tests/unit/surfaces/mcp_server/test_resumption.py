@@ -175,7 +175,7 @@ def test_what_one_session_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(2 * MAX_STREAMS):
         events.add(f"n{number}", None)
     assert (len(events._streams), len(events._open)) == (MAX_STREAMS, MAX_STREAMS)
-    monkeypatch.setattr(resumption, "KEPT_S", -1.0)
+    monkeypatch.setattr(resumption, "RETENTION_S", -1.0)
     events.add("late", JSONRPCResponse(jsonrpc="2.0", id=1, result={"n": 10**30}))
     assert [each.ended_s for each in events._streams.values()] == [None] * len(events._streams)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.mcp_application import ACCEPT, JSON_TYPE, META, VERSION, Reply, Server
 
 from paddock.surfaces.mcp_server import tasks
-from paddock.surfaces.mcp_server.tasks import EXTENSION, KEPT_S, TASK_METHODS
+from paddock.surfaces.mcp_server.tasks import EXTENSION, RETENTION_S, TASK_METHODS
 
 CAPABILITIES = {"elicitation": {}, "extensions": {EXTENSION: {}}}
 UNKNOWN = {
@@ -67,7 +67,7 @@ def test_a_call_goes_on_as_a_task(tmp_path: Path) -> None:
         async with Server(tmp_path).running() as server:
             made = await ask(server, "tools/call", name="wait", arguments={}, task={"ttl": 10**12})
             assert (made["resultType"], made["status"], made["pollIntervalMs"]) == ("task", "working", 1000)
-            assert KEPT_S * 1000 <= made["ttlMs"] < 10**8  # a client cannot choose it
+            assert RETENTION_S * 1000 <= made["ttlMs"] < 10**8  # a client cannot choose it
             assert "result" not in made
             working = await ask(server, "tasks/get", taskId=made["taskId"])
             assert (working["resultType"], working["createdAt"]) == ("complete", made["createdAt"])
@@ -151,14 +151,14 @@ def test_only_2026_07_28_is_offered_the_extension(tmp_path: Path) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("limit", ["MAX_TASKS", "MAX_KEPT_BYTES"])
+@pytest.mark.parametrize("limit", ["MAX_TASKS", "MAX_RESULT_BYTES"])
 def test_a_flood_of_calls_is_answered_without_further_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     async def main() -> None:
         async with Server(tmp_path).running() as server:
             first = [await begin(server) for _ in range(3)]
-            if limit == "MAX_KEPT_BYTES":
+            if limit == "MAX_RESULT_BYTES":
                 server.go.set()
                 for task in first:
                     await poll(server, task, status="completed")

@@ -38,7 +38,7 @@ MAX_EVENTS = 256
 """Maximum number of events of one stream that are kept."""
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum size of the events of one session, in bytes."""
-KEPT_S = 60.0
+RETENTION_S = 60.0
 """Time for which the events of a stream are kept after its answer, in seconds."""
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
 _UNKNOWN_EVENT: Final = (
@@ -144,7 +144,7 @@ class SessionEvents:
 
     def _forget(self) -> None:
         """Keep to the limits: without ended streams first, then without the oldest messages, but never an answer."""
-        until = time.monotonic() - KEPT_S
+        until = time.monotonic() - RETENTION_S
         ended = [each for each in self._streams.values() if each.ended_s is not None]
         size = sum(each.size for each in self._streams.values())
         for stream in ended:
