@@ -19,6 +19,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.extension import Extension, MethodBinding
@@ -62,8 +63,8 @@ MAX_TASKS = 64
 MAX_RESULT_BYTES = 32 * 1024 * 1024
 """Size of kept results beyond which calls are answered as without the extension, in bytes."""
 _UNKNOWN_TASK = (
-    f"Unknown task. A task is known to the caller that made it, until {RETENTION_S / 60:.0f} minutes after its end, and is "
-    "lost when the server ends. If the call must not run twice, send it again with the same `paddock/key`."
+    f"Unknown task. A task is known to the caller that made it, until {RETENTION_S / 60:.0f} minutes after its end, "
+    "and is lost when the server ends. If the call must not run twice, send it again with the same `paddock/key`."
 )
 
 AfterS = Callable[[str], float | None]
@@ -120,9 +121,9 @@ class Tasks(Extension):
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS or not _is_declared(context):
             return None
         after_s = self._after_s(tool)
-        return None if after_s is None else TaskOffer(after_s, lambda call: self._add_call(call, finish))
+        return None if after_s is None else TaskOffer(after_s, partial(self._add_call, finish))
 
-    def _add_call(self, call: Round[ToolAnswer], finish: Finish) -> dict[str, Json] | None:
+    def _add_call(self, finish: Finish, call: Round[ToolAnswer]) -> dict[str, Json] | None:
         """Let a call continue as a task, and return the result that names it; None if there are too many."""
         kept = sum(task.size for task in self._tasks.values())
         if len(self._tasks) >= MAX_TASKS or kept >= MAX_RESULT_BYTES:
