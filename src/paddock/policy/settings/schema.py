@@ -298,6 +298,9 @@ class McpSettings(Value):
     shutdown_grace_ms: Count = 5_000
     """Maximum time that running calls have to finish after SIGTERM or Ctrl-C, in milliseconds. Calls that run longer
     end as `cancelled`, and their clients are answered."""
+    task_after_ms: Annotated[int, Field(ge=0), FREE] = 5_000
+    """Time after which a call continues as a task, in milliseconds, if its client declares the extension
+    `io.modelcontextprotocol/tasks`."""
 
 
 class GuestSettings(Value):
