@@ -23,7 +23,7 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, PlannedCall, RawResult, Status
+from paddock.model.outcome import CallRecord, OnProgress, PlannedCall, RawResult, Status
 from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerCall
 from paddock.model.texts import ellipsis
@@ -72,7 +72,7 @@ class Plan:
 class ProgramCalls:
     """The calls of one program. Each becomes a child of its request `parent`."""
 
-    carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]
+    carry_out: Callable[[ExecutionRequest, OnResult, OnProgress | None], Awaitable[RawResult]]
     """Runs a child request through the gate."""
     make_tool_run: MakeToolRun
     parent: ExecutionRequest
@@ -80,6 +80,8 @@ class ProgramCalls:
     """Which calls the program may make."""
     on_call: OnCall | None = None
     """Called with each call that has ended."""
+    on_progress: OnProgress | None = None
+    """Called with what servers report of running calls."""
     plan: Plan = field(default_factory=Plan)
     offered: VisibleTools | None = None
     """The tools that the program may list; None to refuse listing."""
@@ -99,10 +101,18 @@ class ProgramCalls:
         *,
         raw: bool,
         encoded: JsonPaths = (),
+        is_method: bool = False,
     ) -> None:
-        """Call a server's tool. The program gets the result before the end is recorded."""
+        """Call a server's tool or method. The program gets the result before the end is recorded."""
         request = self.make_child(
-            ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
+            ServerCall(
+                server=server,
+                tool=tool,
+                arguments=arguments,
+                raw=raw,
+                encoded=encoded,
+                is_method=is_method,
+            )
         )
         started = perf_counter()
         replied = False
@@ -110,17 +120,18 @@ class ProgramCalls:
         def reply(result: RawResult) -> None:
             nonlocal replied
             replied = True
-            called = self.resolve_alias(server, tool)  # by now the server has listed its tools
+            # By now the server has listed its tools.
+            called = tool if is_method else self.resolve_alias(server, tool)
             shown = result if self._compat else self._with_servers(result, request)
             answer = self._add_warning(result, _reply_to_call(shown, server, called, compat=self._compat))
             seconds = perf_counter() - started
             on_reply(answer)
-            if answer.status is Status.OK and not raw and len(self.shapes) < _MAX_SHAPES:
+            if answer.status is Status.OK and not raw and not is_method and len(self.shapes) < _MAX_SHAPES:
                 self.shapes[server, tool] = ResultShape.of(answer.value)
             self._report_call(server, called, answer.status, seconds)
 
         try:
-            result = await self.carry_out(request, reply)
+            result = await self.carry_out(request, reply, self.on_progress)
         except LedgerError:
             if not replied:
                 on_reply(_UNRECORDED)
@@ -246,7 +257,8 @@ class ProgramCalls:
     async def _run_sdk_call(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = make_child_request(name, arguments, self.parent, self.call_mode, self.make_tool_run)
-            outcome = await self.carry_out(request, lambda _: None)  # the outcome that it returns is used
+            # The outcome that it returns is used.
+            outcome = await self.carry_out(request, lambda _: None, self.on_progress)
         except LedgerError:
             return _UNRECORDED
         except (ScriptNotFound, ToolNotFound) as problem:

@@ -163,6 +163,7 @@ class GuestPrograms(Kind[GuestRun]):
             request,
             decision.grants.calls,
             context.outgoing.calls(watchers.on_call),
+            watchers.on_progress,
             offered=context.visible_tools,
             resolve_alias=context.engines.servers.resolve_alias,
         )

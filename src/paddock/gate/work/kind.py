@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from paddock.gate.watchers import Watchers
 from paddock.model.base import Json, Value
-from paddock.model.outcome import Decision, PlannedCall, RawResult
+from paddock.model.outcome import Decision, OnProgress, PlannedCall, RawResult
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import WorkPolicy
@@ -81,7 +81,7 @@ class Context(NamedTuple):
     """Returns what answers the questions that a server asks during a call."""
     watch_connections: "Callable[[ExecutionRequest], ConnectionWatch]"
     """Returns what asks about and records the connections of a program to hosts."""
-    carry_out_child: "Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]"
+    carry_out_child: "Callable[[ExecutionRequest, OnResult, OnProgress | None], Awaitable[RawResult]]"
     """Runs a child request through the gate, for calls of programs."""
 
 

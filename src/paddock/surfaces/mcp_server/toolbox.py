@@ -22,7 +22,7 @@ from paddock.model.canonical import in_order
 from paddock.model.errors import PaddockError
 from paddock.model.json_check import check_json
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
-from paddock.model.outcome import OnConsole, Status
+from paddock.model.outcome import ConsoleLine, OnConsole, OnProgress, Status
 from paddock.model.texts import find_nearest
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
@@ -124,6 +124,14 @@ class McpCaller:
     key: "RequestKey | None" = None
     """What the client calls the request of this call."""
 
+    @property
+    def _progress_listener(self) -> OnProgress | None:
+        """A listener that sends reports of servers to the client as lines; None if it listens to no lines."""
+        on_console = self.on_console
+        if on_console is None:
+            return None
+        return lambda progress: on_console(ConsoleLine(level="log", text=progress.text))
+
     async def execute(
         self,
         gate: "Gate",
@@ -142,7 +150,12 @@ class McpCaller:
         with self.ending.stops_gate():
             if self.admit is None:
                 return await gate.execute(
-                    request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
+                    request,
+                    on_console=on_console,
+                    on_output=on_output,
+                    on_progress=self._progress_listener,
+                    asker=self.asker,
+                    stop=stop,
                 )
             async with AsyncExitStack() as admitted:
                 admitting = self.admit(asker=self.asker, needs=SlotNeeds.from_work(request.work))
@@ -155,6 +168,7 @@ class McpCaller:
                     request,
                     on_console=on_console,
                     on_output=on_output,
+                    on_progress=self._progress_listener,
                     asker=asker,
                     stop=stop,
                     slot=admission.slot,

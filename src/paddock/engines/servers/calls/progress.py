@@ -14,7 +14,7 @@ from paddock.model.invisible import spell_invisible
 from paddock.model.outcome import CallProgress, OnProgress
 from paddock.model.texts import ellipsis
 
-INTERVAL_S = 0.25
+INTERVAL_S = 1.0
 """Minimum time between two reports of one call that are passed on, in seconds."""
 _MAX_MESSAGE_CHARS = 200
 
