@@ -181,7 +181,9 @@ class ServerConnection:
     ) -> tuple[EventReader, PostWriter]:
         """Connect to a server of the transport HTTP+SSE, until `stack` ends. Raises CallFailed."""
         assert isinstance(self._server, HttpServer)
-        opening = open_stream(client, self._server, self._on_stream_end, unasked.count_unasked)
+        opening = open_stream(
+            client, self._server, self._on_stream_end, unasked.count_unasked, self.lost.is_set
+        )
         stream = await self._wait_for_answer(opening, "the handshake", self._server.timeout_ms)
         stack.push_async_callback(stream.response.aclose)
         return stream.reader, stream.writer

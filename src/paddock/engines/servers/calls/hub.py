@@ -418,7 +418,8 @@ class Hub:
             return
         try:
             try:
-                probe = not (record.legacy or await self._is_silent(record))
+                shakes_hands = record.legacy or (isinstance(server, HttpServer) and server.transport == "sse")
+                probe = not (shakes_hands or await self._is_silent(record))
                 await self._run_child(child, record, server, probe=probe)
             except CallFailed as failed:
                 if (

@@ -46,8 +46,11 @@ async def open_stream(
     server: HttpServer,
     on_end: Callable[[str], None],
     on_other: Callable[[int], object],
+    is_lost: Callable[[], bool],
 ) -> MessageStream:
     """Connect. `on_end` receives why the stream ended, and `on_other` the size of each event without a message.
+
+    `is_lost` returns whether the connection has ended.
 
     Raises MCPError for a refused request, and CallFailed if the address sends no stream of messages, or names another
     origin for ours.
@@ -62,7 +65,9 @@ async def open_stream(
     except BaseException:
         await response.aclose()
         raise
-    return MessageStream(EventReader(events, on_end, on_other), PostWriter(client, endpoint), response)
+    return MessageStream(
+        EventReader(events, on_end, on_other), PostWriter(client, endpoint, is_lost), response
+    )
 
 
 async def _read_endpoint(
@@ -133,9 +138,10 @@ class EventReader(MessageReader):
 class PostWriter(PipeStream):
     """Messages to the server."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: httpx2.URL) -> None:
+    def __init__(self, client: httpx2.AsyncClient, endpoint: httpx2.URL, is_lost: Callable[[], bool]) -> None:
         self._client = client
         self._endpoint = endpoint
+        self._is_lost = is_lost
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message. If the server refuses a request, its caller gets MCPError, and the connection stays."""
@@ -156,6 +162,6 @@ class PostWriter(PipeStream):
             await response.aclose()
         if response.is_success:
             return
-        if isinstance(item.message, JSONRPCRequest):
+        if isinstance(item.message, JSONRPCRequest) and not self._is_lost():
             raise MCPError(code=INVALID_REQUEST, message=_REFUSED)
         raise anyio.BrokenResourceError
