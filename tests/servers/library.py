@@ -2,8 +2,8 @@
 """An MCP server with resources, prompts, a tool named `resources`, and progress. Standard library only.
 
 usage: library.py [--plain] [--lie KIND]. `--plain` declares tools only. With `--lie`, `resources/list` answers
-with what KIND says: `endless` pages, `many` (10^6), `hidden` names, `broken`; `resources/read` of `x:huge` has 70 MiB.
-The tool `work` reports progress as often as its argument `times` says. The tool `hold` reports progress once and answers
+with what KIND says: `endless` pages, `many` (--count), `hidden` names, `broken`; `resources/read` of `x:huge` has 70 MiB.
+The tool `work` reports progress as often as its argument `times` says; with a negative one it never answers. The tool `hold` reports progress once and answers
 when its argument `until` exists as a file; `held` lists the calls of `hold` in the order of their arrival.
 """
 
@@ -21,6 +21,7 @@ TOOLS = ("resources", "work", "hold", "held", "link")
 reader = argparse.ArgumentParser()
 reader.add_argument("--plain", action="store_true")
 reader.add_argument("--lie", default="")
+reader.add_argument("--count", type=int, default=0)
 options = reader.parse_args()
 lock, held = threading.Lock(), []
 
@@ -40,7 +41,7 @@ def listed(params):
             at = int(params.get("cursor", 0))
             return {"resources": [{"uri": f"x:{at}", "name": "x"}], "nextCursor": str(at + 1)}
         case "many":
-            return {"resources": [{"uri": f"x:{at}", "name": "x"} for at in range(1_000_000)]}
+            return {"resources": [{"uri": f"x:{at}", "name": "x"} for at in range(options.count)]}
         case "hidden":
             named = [{"uri": "x:\u200b1", "name": "a"}, {"uri": "x:2", "name": "b\U000e0041"}, {"name": "c"}]
             return {"resources": named}
@@ -67,6 +68,8 @@ def call(name, arguments, token):
         case "resources":
             return text("the tool")
         case "work":
+            while arguments["times"] < 0:
+                time.sleep(1)
             for at in range(arguments["times"]):
                 report(at + 1, total=arguments["times"], message=arguments.get("message", ""))
             return text(f"token: {token is not None}")

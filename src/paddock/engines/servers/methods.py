@@ -26,47 +26,62 @@ class ServerMethod(NamedTuple):
     """The member of the answer that is its value."""
     key: str
     """The member by which an entry of a list is named; empty for a method that does not list."""
-    declaration: str
-    """How a program calls it, as TypeScript: a member of `servers.NAME.CAPABILITY`."""
+    parameters: str
+    """What a program passes, as TypeScript."""
+    entry: str
+    """The members of each object in the value, as TypeScript."""
+    beside: str = ""
+    """Members of the answer beside those objects; with some, the value is an object with them, not an array."""
+
+    def declare(self, name: str, entry: str) -> str:
+        """Return a declaration of the method `name`, as TypeScript; `entry` is the type of the objects in its value."""
+        value = f"{{ {self.beside} {self.member}: {entry}[] }}" if self.beside else f"{entry}[]"
+        return f"{name}({self.parameters}): Promise<{value}>;"
 
 
-_ARGUMENT = "{ name: string; description?: string; required?: boolean }"
-_MESSAGE = '{ role: "user" | "assistant"; content: any }'
 METHODS: Mapping[str, ServerMethod] = {
     "resources/list": ServerMethod(
-        "resources",
-        "resources",
-        "uri",
-        "list(): Promise<{ uri: string; name: string; title?: string; description?: string; mimeType?: string; "
-        "size?: number; annotations?: any; icons?: any; _meta?: any }[]>;",
+        capability="resources",
+        member="resources",
+        key="uri",
+        parameters="",
+        entry="uri: string; name: string; title?: string; description?: string; mimeType?: string; size?: number; "
+        "annotations?: any; icons?: any; _meta?: any;",
     ),
     "resources/read": ServerMethod(
-        "resources",
-        "contents",
-        "",
-        "read(uri: string | { uri: string }): Promise<{ uri: string; mimeType?: string; text?: string; "
-        "blob?: string; _meta?: any }[]>;",
+        capability="resources",
+        member="contents",
+        key="",
+        parameters="uri: string | { uri: string }",
+        entry="uri: string; mimeType?: string; text?: string; blob?: string; _meta?: any;",
     ),
     "prompts/list": ServerMethod(
-        "prompts",
-        "prompts",
-        "name",
-        f"list(): Promise<{{ name: string; title?: string; description?: string; arguments?: {_ARGUMENT}[]; "
-        "icons?: any; _meta?: any }[]>;",
+        capability="prompts",
+        member="prompts",
+        key="name",
+        parameters="",
+        entry="name: string; title?: string; description?: string; "
+        "arguments?: { name: string; description?: string; required?: boolean }[]; icons?: any; _meta?: any;",
     ),
     "prompts/get": ServerMethod(
-        "prompts",
-        "messages",
-        "",
-        "get(name: string, args?: Record<string, string>): "
-        f"Promise<{{ description?: string; messages: {_MESSAGE}[] }}>;",
+        capability="prompts",
+        member="messages",
+        key="",
+        parameters="name: string, args?: Record<string, string>",
+        entry='role: "user" | "assistant"; content: any;',
+        beside="description?: string;",
     ),
 }
 
 
+def list_methods(capability: str) -> dict[str, ServerMethod]:
+    """Return the methods of what a server declares, by the names in a program; none for other capabilities."""
+    return {name.partition("/")[2]: each for name, each in METHODS.items() if each.capability == capability}
+
+
 def list_declarations(capability: str) -> list[str]:
     """Return what a program may call of what a server declares, as TypeScript; nothing for other capabilities."""
-    return [each.declaration for each in METHODS.values() if each.capability == capability]
+    return [each.declare(name, f"{{ {each.entry} }}") for name, each in list_methods(capability).items()]
 
 
 MAX_URI_CHARS = 8_192
