@@ -103,7 +103,7 @@ class _Declarations:
             method.declare(name, self._declare("Result", (server, capability, name), [method.entry]))
             for name, method in list_methods(capability).items()
         ]
-        return f"{json.dumps(capability)}: {self._declare('Methods', (server, capability), methods)};"
+        return f"{json.dumps(capability)}: {self._declare('Server', (server, capability), methods)};"
 
     def _declare_tool(self, server: str, tool: DeclaredTool) -> list[str]:
         if tool.arguments is None and tool.result is None:

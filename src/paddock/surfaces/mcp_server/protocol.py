@@ -71,9 +71,10 @@ def build_protocol_server(
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
         key = _read_call_key(context.meta, params.name, params.arguments)
-        work = partial(toolbox.call_tool, params.name, params.arguments, key=key)
+        reports = (context.meta or {}).get("progress_token") is not None
+        work = partial(toolbox.call_tool, params.name, params.arguments, key=key, reports=reports)
         sinks = [logs.create_sink(context)]
-        if (context.meta or {}).get("progress_token") is not None:
+        if reports:
             sinks.append(create_progress_sink(context.session.report_progress))
         if wanted := [sink for sink in sinks if sink is not None]:
             async with stream_console(*wanted) as listen:

@@ -123,12 +123,14 @@ class McpCaller:
     """Waits for a slot among the users of a server; None where there is one user."""
     key: "RequestKey | None" = None
     """What the client calls the request of this call."""
+    reports: bool = False
+    """Whether the client asked for progress."""
 
     @property
     def _progress_listener(self) -> OnProgress | None:
-        """A listener that sends reports of servers to the client as lines; None if it listens to no lines."""
+        """A listener that sends reports of servers to the client as lines; None if it asked for none."""
         on_console = self.on_console
-        if on_console is None:
+        if on_console is None or not self.reports:
             return None
         return lambda progress: on_console(ConsoleLine(level="log", text=progress.text))
 
@@ -321,14 +323,21 @@ class Toolbox:
         return self._known[name].input_schema if name in self._known else None
 
     async def call_tool(
-        self, name: str, arguments: Json, caller: McpCaller, *, key: "RequestKey | None" = None
+        self,
+        name: str,
+        arguments: Json,
+        caller: McpCaller,
+        *,
+        key: "RequestKey | None" = None,
+        reports: bool = False,
     ) -> ToolAnswer:
         """Call a tool and return its answer. The current task runs the call alone: see `CallEnd`.
 
-        The request of the tool has `key`. Raises MCPError if the tool wants to answer with an error of the protocol.
+        The request of the tool has `key`; with `reports` its client gets progress of servers. Raises MCPError if the
+        tool wants to answer with an error of the protocol.
         """
-        if key is not None or self._admit is not None:
-            caller = replace(caller, key=key, admit=self._admit)
+        if key is not None or reports or self._admit is not None:
+            caller = replace(caller, key=key, admit=self._admit, reports=reports)
         answer = await self._answer_call(name, arguments, caller)
         # The answer leaves without secrets and without characters that UTF-8 cannot encode, with marked numbers.
         parts: Any = [answer.content, answer.structured, answer.meta]

@@ -83,7 +83,7 @@ def test_methods_are_declared_where_their_server_has_them():
         "interface Result$files$resources$read {",
         "  uri: string; mimeType?: string; text?: string; blob?: string; _meta?: any;",
         "}",
-        "interface Methods$files$resources {",
+        "interface Server$files$resources {",
         "  list(): Promise<Result$files$resources$list[]>;",
         "  read(uri: string | { uri: string }): Promise<Result$files$resources$read[]>;",
         "}",
