@@ -176,12 +176,12 @@ class Hub:
         record = self._find_record(server)
         limit = timeout_ms or record.server.timeout_ms
 
-        async def call(left: float) -> object:
+        def call(left: float) -> Awaitable[object]:
             async def ask(connection: "AnyConnection") -> object:
                 await self._check_call(record, connection, tool, arguments, left)
                 return await connection.call_tool(tool, dict(arguments), left, on_progress)
 
-            return await self._ask_twice(record, ask)
+            return self._ask_twice(record, ask)
 
         turns = record.turns
         answer = await (call(limit) if turns is None else turns.take(f"tool {tool!r}", caller, limit, call))
@@ -206,8 +206,8 @@ class Hub:
         record = self._find_record(server)
         limit = timeout_ms or record.server.timeout_ms
 
-        async def call(left: float) -> tuple[object, str]:
-            return await self._ask_twice(record, lambda c: c.request(method, params, left))
+        def call(left: float) -> Awaitable[tuple[object, str]]:
+            return self._ask_twice(record, lambda c: c.request(method, params, left))
 
         turns = record.turns
         answer, cut = await (call(limit) if turns is None else turns.take(method, caller, limit, call))
