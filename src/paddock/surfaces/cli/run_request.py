@@ -99,6 +99,10 @@ def value_of(outcome: Outcome | None, number: int) -> Json:
     return outcome.value
 
 
+def _print_value_text(value: Json) -> None:
+    print_output(render.value_text(value))
+
+
 class _ConsolePrinter:
     """Prints console lines at once on a terminal, otherwise at the end; then the result or the error.
 
@@ -115,7 +119,7 @@ class _ConsolePrinter:
         print_value: "Callable[[Json], None] | None" = None,
     ) -> None:
         """Without a console, as for a single call of a tool, lines are warnings of Paddock."""
-        self._print_value = print_value or (lambda value: print_output(render.value_text(value)))
+        self._print_value = print_value or _print_value_text
         self._terminal = terminal
         self._has_console = has_console
         self._quiet = quiet

@@ -108,7 +108,7 @@ def _print_prompts(value: Json) -> None:
 def _print_messages(value: Json) -> None:
     for each in value["messages"]:
         content: Json = each.get("content")
-        text: Json = content.get("text") if isinstance(content, dict) else None
+        text: Json = cast("dict[str, Json]", content).get("text") if isinstance(content, dict) else None
         shown = text if isinstance(text, str) else render.value_text(content)
         print_output(f"{_text(each, 'role')}: {shown}")
 
@@ -129,6 +129,8 @@ def _text(entry: dict[str, Json], name: str) -> str:
 
 
 def _list_arguments(prompt: dict[str, Json]) -> str:
-    listed = prompt.get("arguments")
-    names = [_text(each, "name") for each in cast("list[Json]", listed or []) if isinstance(each, dict)]
-    return ", ".join(names)
+    listed: Json = prompt.get("arguments")
+    each_listed = cast("list[Json]", listed) if isinstance(listed, list) else []
+    return ", ".join(
+        _text(cast("dict[str, Json]", each), "name") for each in each_listed if isinstance(each, dict)
+    )

@@ -53,7 +53,7 @@ def test_of_a_flood_one_report_in_an_interval_is_passed_on():
 @pytest.mark.parametrize(
     "params",
     [
-        {"progress": True}, {"progress": "1"}, {"progress": float("nan")}, {}, {"progress": 1, "progressToken": 2},
+        {"progress": True}, {"progress": "1"}, {"progress": float("nan")}, {"progress": 10**400}, {}, {"progress": 1, "progressToken": 2},
         {"progress": 1, "progressToken": "1"}, {"progress": 1, "progressToken": True}, {"progress": 1, "progressToken": [1]},
     ],
 )  # fmt: skip
@@ -68,3 +68,10 @@ def test_a_report_that_breaks_the_protocol_is_dropped(params):
 def test_a_report_is_one_line():
     assert CallProgress("lib", "work", 3, 10, "compiling").text == "lib.work: 3 of 10: compiling"
     assert CallProgress("lib", "work", 0.5).text == "lib.work: 0.5"
+
+
+def test_a_listener_that_fails_ends_nothing(caplog):
+    progress = ProgressReports("lib", str, lambda: 0.0)
+    with progress.listen("work", lambda _: 1 / 0) as meta:
+        progress.take({**meta, "progress": 1})
+    assert [record.message for record in caplog.records] == ["a listener for the progress of work failed"]

@@ -5,10 +5,10 @@ report within an interval is passed on, and all are counted as messages that ans
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 from paddock.model.invisible import spell_invisible
 from paddock.model.outcome import CallProgress, OnProgress
@@ -17,6 +17,9 @@ from paddock.model.texts import ellipsis
 INTERVAL_S = 1.0
 """Minimum time between two reports of one call that are passed on, in seconds."""
 _MAX_MESSAGE_CHARS = 200
+_MAX_NUMBER = 2**53 - 1
+
+_log = logging.getLogger("paddock.engines.servers")
 
 
 class ProgressReports:
@@ -32,7 +35,7 @@ class ProgressReports:
         """When the next report of a call is passed on, by its token."""
 
     @contextmanager
-    def listen(self, tool: str, on_progress: OnProgress) -> Iterator[dict[str, Any]]:
+    def listen(self, tool: str, on_progress: OnProgress) -> Generator[dict[str, Any]]:
         """Pass the reports of a call on to `on_progress`; yield the `_meta` of its request."""
         token = next(self._tokens)
         self._listeners[token] = tool, on_progress
@@ -54,16 +57,19 @@ class ProgressReports:
         tool, on_progress = self._listeners[token]
         message = params.get("message")
         text = " ".join(message.split()) if isinstance(message, str) else ""
-        on_progress(
-            CallProgress(
-                server=self._server,
-                tool=tool,
-                progress=progress,
-                total=total if _is_number(total) else None,
-                message=spell_invisible(ellipsis(self._hide(text), _MAX_MESSAGE_CHARS)),
-            )
+        report = CallProgress(
+            server=self._server,
+            tool=tool,
+            progress=cast("float", progress),
+            total=total if _is_number(total) else None,
+            message=spell_invisible(ellipsis(self._hide(text), _MAX_MESSAGE_CHARS)),
         )
+        try:
+            on_progress(report)
+        except Exception:  # noqa: BLE001 - it must not end the connection, which other calls use
+            _log.exception("a listener for the progress of %s failed", tool)
 
 
 def _is_number(value: object) -> bool:
-    return type(value) is int or (type(value) is float and isfinite(value))
+    """Return whether a value is a number that can be printed; Python prints no integer of 400 digits as a fraction."""
+    return type(value) in (int, float) and -_MAX_NUMBER <= cast("float", value) <= _MAX_NUMBER

@@ -45,12 +45,12 @@ async def open_stream(
     client: httpx2.AsyncClient,
     server: HttpServer,
     on_end: Callable[[str], None],
-    on_other: Callable[[int], object],
+    on_other: Callable[[int], bool],
     is_lost: Callable[[], bool],
 ) -> MessageStream:
     """Connect. `on_end` receives why the stream ended, and `on_other` the size of each event without a message.
 
-    `is_lost` returns whether the connection has ended.
+    `on_other` returns whether the connection may continue. `is_lost` returns whether the connection has ended.
 
     Raises MCPError for a refused request, and CallFailed if the address sends no stream of messages, or names another
     origin for ours.
@@ -111,7 +111,7 @@ class EventReader(MessageReader):
         self,
         events: AsyncIterator[httpx2.ServerSentEvent],
         on_end: Callable[[str], None],
-        on_other: Callable[[int], object],
+        on_other: Callable[[int], bool],
     ) -> None:
         self._events = events
         self._on_end = on_end
@@ -126,7 +126,8 @@ class EventReader(MessageReader):
                 self.size = len(data)
                 if event.event == "message" and (message := parse_message(data)) is not None:
                     return message
-                self._on_other(self.size)
+                if not self._on_other(self.size):
+                    break
         except httpx2.TransportError as error:
             why = describe_cause(error)
         except httpx2.StreamError as error:  # a limit of `http`
