@@ -23,7 +23,7 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, OnProgress, PlannedCall, RawResult, Status
+from paddock.model.outcome import CallRecord, PlannedCall, RawResult, Status
 from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerCall
 from paddock.model.texts import ellipsis
@@ -72,7 +72,7 @@ class Plan:
 class ProgramCalls:
     """The calls of one program. Each becomes a child of its request `parent`."""
 
-    carry_out: Callable[[ExecutionRequest, OnResult, OnProgress | None], Awaitable[RawResult]]
+    carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]
     """Runs a child request through the gate."""
     make_tool_run: MakeToolRun
     parent: ExecutionRequest
@@ -80,8 +80,6 @@ class ProgramCalls:
     """Which calls the program may make."""
     on_call: OnCall | None = None
     """Called with each call that has ended."""
-    on_progress: OnProgress | None = None
-    """Called with what servers report of running calls."""
     plan: Plan = field(default_factory=Plan)
     offered: VisibleTools | None = None
     """The tools that the program may list; None to refuse listing."""
@@ -131,7 +129,7 @@ class ProgramCalls:
             self._report_call(server, called, answer.status, seconds)
 
         try:
-            result = await self.carry_out(request, reply, self.on_progress)
+            result = await self.carry_out(request, reply)
         except LedgerError:
             if not replied:
                 on_reply(_UNRECORDED)
@@ -257,8 +255,7 @@ class ProgramCalls:
     async def _run_sdk_call(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = make_child_request(name, arguments, self.parent, self.call_mode, self.make_tool_run)
-            # The outcome that it returns is used.
-            outcome = await self.carry_out(request, lambda _: None, self.on_progress)
+            outcome = await self.carry_out(request, lambda _: None)  # the outcome that it returns is used
         except LedgerError:
             return _UNRECORDED
         except (ScriptNotFound, ToolNotFound) as problem:
