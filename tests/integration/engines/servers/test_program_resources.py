@@ -29,7 +29,7 @@ LIST = "return (await servers.lib.resources.list()).length"
 
 @pytest.fixture
 def library(workspace):
-    write_servers(workspace, {"lib": make_entry("library", env={"LIBRARY_TOKEN": SECRET})})
+    write_servers(workspace, {"lib": make_entry("library", env={"LIBRARY_TOKEN": SECRET}, maxConcurrent=1)})
     return workspace
 
 
