@@ -5,11 +5,14 @@ VENV := .venv
 WHEEL_VENV := .venv-wheel
 UV := $(VENV)/bin/uv
 READY := $(VENV)/.ready
-WORKERS ?= 2
+# More than processors: about half of the time of a test is waiting for other processes.
+WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 RUN := $(VENV)/bin/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-cluster test test-fast check docs bench clean
+CHECKS := check-style check-types check-layers check-generated check-tree
+TEST := PYTHONDONTWRITEBYTECODE= TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest
+.PHONY: help setup demo demo-cluster test wheel run-tests test-fast check $(CHECKS) docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,28 +32,45 @@ demo: $(READY) ## Run programs over real MCP servers, a computation, a script to
 demo-cluster: $(READY) ## Run three replicas behind HAProxy with PostgreSQL, kill one, and verify the record
 	@$(RUN)python scripts/demo_cluster.py
 
-test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13, WORKERS=2)
+test: wheel ## Build the wheel, install it, and run every test against it (PYTHON=python3.13, WORKERS=4)
+	@$(MAKE) --no-print-directory run-tests
+
+wheel: $(READY)
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --out-dir dist
 	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-extra ray --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
-	@PYTHONDONTWRITEBYTECODE= TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n $(WORKERS) --dist worksteal
+# Compiles what tests import, once: otherwise each worker does, all at the same time.
+	@found=$$($(TEST) --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
+
+run-tests:
+	@$(TEST) -n $(WORKERS) --dist worksteal
 
 test-fast: $(READY) ## Run the unit and contract tests, except the slow ones, against the tree
 	@PYTHONDONTWRITEBYTECODE= $(RUN)pytest -q -n 2 -m 'not slow' tests/unit tests/contract
 
-check: $(READY) ## Check style, types, layers, generated files and the shape of the tree
+check: $(CHECKS) ## Check style, types, layers, generated files and the shape of the tree
+
+check-style: $(READY)
 	@$(RUN)ruff check
 	@$(RUN)ruff format --check
+
+check-types: $(READY)
 	@$(RUN)basedpyright
 	@$(RUN)python scripts/example_types.py
+
+check-layers: $(READY)
 	@$(RUN)lint-imports
+
+check-generated: $(READY)
 	@$(RUN)python scripts/seccomp_filters.py --check
 	@$(RUN)python scripts/redaction_rules.py --check
 	@$(RUN)python scripts/reference.py --check
 	@$(RUN)python scripts/confinement.py --check
 	@$(RUN)python scripts/runtimes.py --check
+
+check-tree: $(READY)
 	@$(RUN)pytest -q tests/docs/test_tree.py
 
 docs: $(READY) ## Build the documentation as a site, build/site; a broken link fails

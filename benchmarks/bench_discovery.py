@@ -17,9 +17,13 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.measure import Line, Scale, Target, milliseconds
+from paddock.engines.servers.catalog.catalog import Catalog
 from paddock.engines.servers.catalog.queries import plan_queries
 from paddock.engines.servers.catalog.search import ToolIndex
-from paddock.engines.servers.catalog.semantic import Semantics, VectorCache
+from paddock.engines.servers.catalog.semantic import Semantics
+from paddock.engines.servers.catalog.semantic_choice import SemanticSettings, find_packages
+from paddock.engines.servers.catalog.sentence_process import SentenceProcess
+from paddock.engines.servers.catalog.vectors import VectorCache
 from paddock.engines.servers.result import CatalogTool, ToolInfo
 from paddock.engines.servers.typescript import render_signature
 
@@ -28,7 +32,8 @@ NOTE = (
     "All questions are Paddock's own. A *task* is a text that takes 2 to 4 tools, and its figure is the share of these\n"
     "among the first ten; a *step* takes one tool. *Plain BM25* ranks by all words of names and descriptions. *Today*\n"
     "is one query, as a whole; *sentences* is the same, split at their ends; *list* is one short query for each step.\n"
-    "*Semantic* is the same three with the model of `paddock-sandbox[semantic]`."
+    "*Semantic* is the same three with the model of `paddock-sandbox[semantic]`. A *first search* has neither the model\n"
+    "nor vectors, and is answered by words; *until meaning ranks* is the time after which the next one is not."
 )
 
 _DATA = Path(__file__).parent / "discovery"
@@ -160,8 +165,14 @@ class ByMeaning:
 
     def __init__(self, index: ToolIndex, tools: Sequence[CatalogTool], directory: Path) -> None:
         self._index, self._tools = index, tuple(tools)
-        self._semantics = Semantics(VectorCache(directory))
         self._loop = asyncio.new_event_loop()
+        self._semantics = Semantics(VectorCache(directory), self._start)
+        self._loop.run_until_complete(self._semantics.prepare(self._tools))
+
+    async def _start(self) -> SentenceProcess:
+        started = await SentenceProcess.start(find_packages()[0])
+        self.pid = started.pid
+        return started
 
     def searching(self, *, whole: bool = False) -> Search:
         def search(query: str | Sequence[str]) -> list[str]:
@@ -176,6 +187,39 @@ class ByMeaning:
         self._loop.run_until_complete(self._semantics.close())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+
+
+class FirstSearches(NamedTuple):
+    """How long the searches of a new process take, in seconds, and how long its end."""
+
+    first: float
+    until_meaning: float
+    next: float
+    end: float
+
+
+async def first_searches(tools: Sequence[CatalogTool], directory: Path) -> FirstSearches:
+    """Search in a new process until the meaning of tools ranks them."""
+
+    async def ask(_server: str) -> Sequence[CatalogTool]:
+        return tools
+
+    async def search() -> tuple[float, str]:
+        started = perf_counter()
+        _, listing = await catalog.search_tools(["open issues of a repository", "send a mail"])
+        return perf_counter() - started, listing.ranking
+
+    meaning = SemanticSettings("auto", directory)
+    catalog = Catalog(["all"], ask, meaning=meaning)
+    began = perf_counter()
+    (first, note), spent = await search(), 0.0
+    assert note, "the first search must not wait"
+    while note:
+        await asyncio.sleep(0.02)
+        spent, note = await search()
+    ready = perf_counter()
+    await meaning.close()
+    return FirstSearches(first, ready - began, spent, perf_counter() - ready)
 
 
 def measure(scale: Scale) -> list[Line]:
@@ -212,9 +256,6 @@ def _compare(tools: list[CatalogTool], scale: Scale) -> list[Line]:
     index = ToolIndex(tools)
     with TemporaryDirectory() as directory:
         meaning = ByMeaning(index, tools, Path(directory))
-        started = perf_counter()
-        meaning.searching()("warm")
-        prepared = perf_counter() - started
         ways = {
             "plain BM25": (plain_bm25(tools), False),
             "today": (by_words(index, whole=True), False),
@@ -237,9 +278,24 @@ def _compare(tools: list[CatalogTool], scale: Scale) -> list[Line]:
                 for task in every
             ]
             lines.append(Line(f"a task: {name}, median", median(spent), "ms"))
+        lines.append(Line("memory of the model's process", _read_memory(meaning.pid), "MiB"))
         meaning.close()
-    lines.append(Line(f"vectors of {len(tools)} tools, once", prepared, "s"))
-    return lines
+        new, kept = (asyncio.run(first_searches(tools, Path(directory) / name)) for name in ("new", "new"))
+    stored = f"{len(tools)} tools, no stored vector"
+    return [
+        *lines,
+        Line("first search", 1000 * new.first, "ms", Target(100), stored),
+        Line("until meaning ranks", new.until_meaning, "s", None, stored),
+        Line("until meaning ranks, vectors stored", kept.until_meaning, "s"),
+        Line("the search then", 1000 * kept.next, "ms"),
+        Line("end of the model's process", 1000 * kept.end, "ms", Target(100)),
+    ]
+
+
+def _read_memory(pid: int) -> float:
+    """Return the resident memory of a process, in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 def _joined(query: str | Sequence[str]) -> str:

@@ -1,19 +1,17 @@
 """Every acceptance case of docs/spec/cases.md is named by a test."""
 
-import ast
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 CASES = TESTS.parent / "docs" / "spec" / "cases.md"
-NAME = re.compile(r"test_((?:[a-z]\d+_)+)")
+NAME = re.compile(r"^(?:async )?def test_((?:[a-z]\d+_)+)\w*\(", re.MULTILINE)
 
 
 def named_cases(path):
     """Yield the case ids in the names of a file's test functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (found := NAME.match(node.name)):
-            yield from found[1].rstrip("_").split("_")
+    for ids in NAME.findall(path.read_text()):
+        yield from ids.rstrip("_").split("_")
 
 
 def test_every_case_has_a_test():

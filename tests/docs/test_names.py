@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,21 +78,26 @@ def find_faults(tree: ast.AST, module: str) -> dict[str, str]:
     found = {
         name: instead
         for name in sorted({module, *list_names(tree)} - KEPT_NAMES.keys())
-        for word, instead in (INSTEAD | (CONSTANT_WORDS if name.isupper() else {})).items()
-        if word in split_name(name)
+        for word in split_name(name)
+        if (instead := INSTEAD.get(word) or (CONSTANT_WORDS.get(word) if name.isupper() else None))
     }
     kept = {name.strip("_") for name in KEPT_NAMES}
     named = (name for name in list_functions(tree) if is_participle(name) and name not in kept)
     return found | dict.fromkeys(named, "a verb phrase")
 
 
+@cache
+def read_source() -> dict[str, tuple[frozenset[str], dict[str, str]]]:
+    """Return the names that each module gives, and its faults. All tests of this file share them."""
+    found = dict[str, tuple[frozenset[str], dict[str, str]]]()
+    for path in sorted(SOURCE.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        found[str(path.relative_to(SOURCE))] = frozenset(list_names(tree)), find_faults(tree, path.stem)
+    return found
+
+
 def test_names_say_what_they_name_in_the_fields_own_words() -> None:
-    found = {
-        str(path.relative_to(SOURCE)): faults
-        for path in sorted(SOURCE.rglob("*.py"))
-        if (faults := find_faults(ast.parse(path.read_text()), path.stem))
-    }
-    assert found == {}
+    assert {path: faults for path, (_, faults) in read_source().items() if faults} == {}
 
 
 def test_each_kind_of_name_is_looked_at() -> None:
@@ -118,5 +124,5 @@ async def heard(): gone = 1
 
 
 def test_no_exception_outlives_its_name() -> None:
-    given = {name for path in SOURCE.rglob("*.py") for name in list_names(ast.parse(path.read_text()))}
+    given = {name for names, _ in read_source().values() for name in names}
     assert KEPT_NAMES.keys() - given == set()

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-RUNS = os.environ.get("PADDOCK_KILL_RUNS", "2")
+RUNS = os.environ.get("PADDOCK_KILL_RUNS", "1")
 PLACES = [
     ("root", "landlock"),
     ("user", "landlock"),

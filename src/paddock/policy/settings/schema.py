@@ -255,8 +255,9 @@ class ServerSettings(Value):
     """Servers, by globs over their names, that may ask a person during a call. The person sees the question and the
     answer that the form suggests, and agrees or refuses. Programs never answer."""
     semantic_search: Annotated[Literal["auto", "on", "off"], stricter("on", "auto", "off")] = "auto"
-    """Whether searches also rank tools by meaning, with a model on this machine: if `paddock-sandbox[semantic]` is
-    installed (`auto`), always, with an error if it is missing (`on`), or never (`off`)."""
+    """Whether searches also rank tools by meaning, with a model on this machine: as soon as the model is ready, if
+    `paddock-sandbox[semantic]` is installed (`auto`), always, where a search waits and a missing model is an error
+    (`on`), or never (`off`)."""
     max_live: Maximum = 20
     """Maximum number of running servers. The one that has been idle for longest is stopped for another one."""
     idle_timeout_ms: Maximum = 300_000

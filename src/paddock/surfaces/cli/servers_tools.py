@@ -75,7 +75,7 @@ def search(
             if server is not None and server not in config.servers:
                 unknown = UnknownServer(server, config.servers, config.absent)
                 raise CommandFailure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
-            hits, listing = await catalog.search_tools(queries, server=server, limit=limit)
+            hits, listing = await catalog.search_tools(queries, server=server, limit=limit, is_single=True)
             return (
                 [(hit, render_signature(hit.tool, catalog.find_observed_type(hit.tool))) for hit in hits],
                 listing,

@@ -1,19 +1,33 @@
 """Search by meaning with the real model, on the command line, for agents and for Python."""
 
+import asyncio
 import json
 import os
+import signal
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.command import PADDOCK, make_environment, run_command
+from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_entry, write_servers
 
 from paddock import BlockingPaddock
-from paddock.engines.servers.catalog.semantic import VectorCache
-from paddock.engines.servers.catalog.sentence_model import DIMENSIONS, SentenceModel
-from paddock.model.errors import ConfigurationError, UnknownServer
+from paddock.engines.servers.catalog.semantic_choice import SemanticSettings
+from paddock.engines.servers.catalog.sentence_model import SentenceModel
+from paddock.engines.servers.catalog.sentence_process import SentenceProcess
+from paddock.engines.servers.catalog.vectors import (
+    DIMENSIONS,
+    VECTOR_BYTES,
+    ToolTexts,
+    VectorCache,
+    list_texts,
+)
+from paddock.engines.servers.result import CatalogTool, ToolInfo
+from paddock.model.errors import ConfigurationError, EngineError, UnknownServer
 from paddock.model.texts import install_command
 from paddock.policy.settings.schema import AuditSettings, ServerSettings, Settings
 
@@ -85,6 +99,106 @@ def test_a_model_that_is_not_there_is_told(tmp_path):
     )
 
 
+FOLDERS = [str(MODEL.parents[1])]
+TEXTS = ToolTexts("forecast", "sky", "The weather of tomorrow")
+STATUS = ("Threads", "NoNewPrivs", "Seccomp", "CapEff")
+
+
+def test_the_model_runs_in_a_process_without_files_and_network():
+    async def main():
+        process = await SentenceProcess.start(FOLDERS)
+        directory = Path(f"/proc/{process.pid}")
+        lines = (directory / "status").read_text().splitlines()
+        found = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        nice = int((directory / "stat").read_text().rpartition(")")[2].split()[16])
+        vector = await process.embed_tool(TEXTS)
+        similar = await process.compare_texts(["rain", "rain", "pay an invoice"], 2 * vector)
+        nothing = await process.compare_texts(["rain"], b"")
+        await process.close()
+        return [found[name] for name in STATUS], nice, vector, similar, [list(each) for each in nothing]
+
+    status, nice, vector, similar, nothing = asyncio.run(main())
+    assert status == ["1", "1", "2", "0" * 16]
+    assert nice == 10 + os.nice(0)
+    assert len(vector) == VECTOR_BYTES
+    assert similar[0] == similar[1]
+    assert [each[0] == each[1] for each in similar] == [True] * 3
+    assert similar[0][0] > 2 * abs(similar[2][0])
+    assert nothing == [[]]
+
+
+def test_a_cancelled_question_leaves_no_answer_behind_for_the_next_one():
+    async def main():
+        process = await SentenceProcess.start(FOLDERS)
+        first = asyncio.create_task(process.embed_tool(TEXTS))
+        await asyncio.sleep(0)
+        first.cancel()
+        [[similar]] = await process.compare_texts(["rain"], await process.embed_tool(TEXTS))
+        await process.close()
+        return similar
+
+    assert 0.3 < asyncio.run(main()) < 0.9
+
+
+def test_a_killed_model_is_an_error_that_leaves_no_process(tmp_path):
+    async def main():
+        process = await SentenceProcess.start(FOLDERS)
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(EngineError) as raised:
+            await process.embed_tool(TEXTS)
+        await process.close()
+        return str(raised.value), process.pid
+
+    error, pid = asyncio.run(main())
+    assert error == "the process of semantic search has ended or did not answer"
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_closing_while_the_model_loads_leaves_no_process(tmp_path):
+    tool = CatalogTool("sky", ToolInfo("forecast", "", {"type": "object"}, None, {}))
+
+    def list_children():
+        return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+    async def main():
+        meaning = SemanticSettings("auto", tmp_path)
+        before = list_children()
+        await meaning.find_mixer((tool,), ["rain"])
+        for _ in range(20):  # until the process is started, and long before it has loaded anything
+            await asyncio.sleep(0)
+        during = list_children()
+        await meaning.close()
+        return len(during) - len(before), list_children() == before
+
+    assert asyncio.run(main()) == (1, True)
+    assert VectorCache(tmp_path).read_vectors([list_texts(tool).key]) == {}
+
+
+def test_packages_that_cannot_be_loaded_are_reported(tmp_path):
+    (tmp_path / "numpy.py").write_text("raise ImportError('numpy is broken')")
+    with pytest.raises(ConfigurationError) as raised:
+        asyncio.run(SentenceProcess.start([str(tmp_path), *FOLDERS]))
+    assert (
+        str(raised.value) == f"the packages of semantic search cannot be loaded: numpy is broken; {REINSTALL}"
+    )
+
+
+def test_the_packages_write_nothing_and_ask_nobody(tmp_path):
+    code = "import os; from paddock.engines.servers.catalog.sentence_model import SentenceModel as M; M().embed_text('a')"
+    code += "; print(len(os.listdir('/proc/self/task')))"
+    environment = {name: value for name, value in os.environ.items() if name not in {"CI", "GITHUB_ACTIONS"}}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    # The telemetry of ONNX Runtime has a thread, a database and an identifier of the device.
+    assert (done.stdout, list(tmp_path.iterdir())) == ("1\n", [])
+
+
 TOOLS = {
     "forecast": "Weather of the next days at a place",
     "send_letter": "Write to somebody by electronic mail",
@@ -118,17 +232,30 @@ def names(found):
     return [each["tool"] for each in json.loads(output)]
 
 
-def test_a_search_finds_what_no_word_says_and_fetches_nothing(workspace):
-    questions = ("will I need an umbrella", "email Anna", "what hour is it in Tokyo")
-    assert [names(search(workspace, each, "--json", semantic="off")) for each in questions] == [[], [], []]
-    found = [search(workspace, each, "--json", "--limit", "1", command=OFFLINE) for each in questions]
-    assert [names(each) for each in found] == [["forecast"], ["send_letter"], ["clock"]]
-    kept = VectorCache(workspace / "home" / ".cache" / "paddock" / "vectors").read_vectors()
-    assert (len(kept), {vector.shape for vector in kept.values()}) == (4, {(DIMENSIONS,)})
+def stored(workspace):
+    """Return how many of the tools have a stored vector."""
+    tools = [CatalogTool("g", ToolInfo(name, text, {}, None, {})) for name, text in TOOLS.items()]
+    cache = VectorCache(workspace / "home" / ".cache" / "paddock" / "vectors")
+    return len(cache.read_vectors([list_texts(each).key for each in tools]))
+
+
+def test_a_command_waits_for_the_model_where_that_is_on_and_otherwise_uses_what_is_stored(workspace):
+    question = ("will I need an umbrella", "--json", "--limit", "1")
+    assert search(workspace, *question, semantic="auto") == (
+        0,
+        "[]\n",
+        "warning: ranked by words only: 4 tools of 4 have no vector yet; to compute and store vectors, search once "
+        "with --set servers.semantic_search=on\n",
+    )
+    assert names(search(workspace, *question, semantic="off")) == []
+    assert stored(workspace) == 0
+    assert names(search(workspace, *question, command=OFFLINE)) == ["forecast"]
+    assert stored(workspace) == 4
+    assert names(search(workspace, *question, semantic="auto", command=OFFLINE)) == ["forecast"]
 
 
 def test_a_query_for_each_step_puts_the_best_tool_of_each_first(workspace):
-    found = names(search(workspace, "time in Tokyo", "umbrella", "email Anna", "--json", semantic="auto"))
+    found = names(search(workspace, "time in Tokyo", "umbrella", "email Anna", "--json"))
     assert found[:3] == ["clock", "forecast", "send_letter"]
     assert len(set(found)) == len(found)
 

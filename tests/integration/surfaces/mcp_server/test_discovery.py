@@ -268,8 +268,8 @@ def test_a_list_of_queries_gives_the_best_tool_of_each_first(place: Place) -> No
     ]
 
 
-def test_agents_find_tools_by_meaning_and_are_told_when_that_cannot_be(place: Place) -> None:
-    place.environment["PADDOCK_SERVERS_SEMANTIC_SEARCH"] = "on"
+def test_an_agents_first_search_is_answered_by_words_and_later_ones_by_meaning(place: Place) -> None:
+    place.environment["PADDOCK_SERVERS_SEMANTIC_SEARCH"] = "auto"
     place.environment["XDG_CACHE_HOME"] = str(place.home / "cache")
     text = "Write to somebody by electronic mail"
     tools = [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name in ("letter",)]
@@ -279,9 +279,19 @@ def test_agents_find_tools_by_meaning_and_are_told_when_that_cannot_be(place: Pl
     file = place.workspace / "meaning.json"
     file.write_text(json.dumps(tools))
     place.servers({"g": make_entry("turncoat", file)})
+    note = (
+        "note: ranked by words only: the vectors of these tools are still being computed; search again later"
+    )
 
-    async def main() -> Any:
+    async def main() -> list[str]:
         async with place.client(mode="auto") as client:
-            return await client.call_tool("search_tools", {"queries": ["email Anna"]})
+            found: list[str] = []
+            while not found or note in found[-1]:
+                answer = await client.call_tool("search_tools", {"queries": ["email Anna"]})
+                found.append(answer.content[0].text)
+            return found
 
-    assert asyncio.run(main()).content[0].text == f"ok · 1 of 2 tools\ng.letter() // {text}"
+    first, *_, last = asyncio.run(main())
+    assert first.splitlines()[0] == "ok · 0 of 2 tools"
+    assert first.splitlines()[-1] == note
+    assert last == f"ok · 1 of 2 tools\ng.letter() // {text}"

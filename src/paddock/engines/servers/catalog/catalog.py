@@ -136,12 +136,13 @@ class Catalog:
         server: str | None = None,
         limit: int | None = None,
         patience_s: float | None = None,
+        is_single: bool = False,
     ) -> tuple[tuple[Hit, ...], ToolListing]:
         """Return the best tools for a query, or for several queries, and the listing that was searched.
 
-        See `ToolIndex.search_tools`. If the vectors are not ready within `patience_s`, tools are ranked by their words
-        only. Raises ValueError for too many queries, and ConfigurationError if `servers.semantic_search` is "on" but
-        not possible.
+        See `ToolIndex.search_tools`. Tools whose vectors are not ready are ranked by their words only
+        (`SemanticSettings.find_mixer`). Raises ValueError for too many queries, and ConfigurationError or EngineError
+        if `servers.semantic_search` is "on" but not possible.
         """
         texts = list(dict.fromkeys(piece for pieces in plan_queries(queries) for piece in pieces))
         listing = await self.list_tools(server, patience_s=patience_s)
@@ -149,7 +150,9 @@ class Catalog:
             self._index = (listing.tools, ToolIndex(listing.tools))
         index, mix = self._index[1], None
         if self._meaning is not None and listing.tools:
-            mix, ranking = await self._meaning.find_mixer(listing.tools, texts, patience_s=patience_s)
+            mix, ranking = await self._meaning.find_mixer(
+                listing.tools, texts, patience_s=patience_s, is_single=is_single
+            )
             listing = replace(listing, ranking=ranking)
         return index.search_tools(queries, server=server, limit=limit, mix=mix), listing
 

@@ -1,21 +1,20 @@
-"""Decide whether a search ranks by meaning, from `servers.semantic_search` and the installed packages.
-
-This module is cheap. It imports `semantic.py`, with NumPy and ONNX Runtime, in a thread when a search needs it.
-"""
+"""Decide whether a search ranks by meaning: by `servers.semantic_search`, the packages, and what is ready."""
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from paddock.engines.servers.catalog.search import Mix
+from paddock.engines.servers.catalog.semantic import Semantics
+from paddock.engines.servers.catalog.sentence_process import SentenceProcess
+from paddock.engines.servers.catalog.vectors import VectorCache
 from paddock.engines.servers.result import CatalogTool
-from paddock.model.errors import ConfigurationError
+from paddock.model.base import count
+from paddock.model.errors import ConfigurationError, EngineError
 from paddock.model.texts import install_command
-
-if TYPE_CHECKING:
-    from paddock.engines.servers.catalog.semantic import Semantics
 
 _PACKAGES = {
     "numpy": "numpy",
@@ -30,57 +29,80 @@ _NOT_READY = "ranked by words only: the vectors of these tools are still being c
 class SemanticSettings:
     """Ranking by meaning. `directory` stores the vectors.
 
-    With "auto" it is used if the extra `semantic` is installed; with "on" a missing extra is an error.
+    With "auto" it is used if the extra `semantic` is installed, and no search waits until the model is loaded and
+    vectors are computed. With "on" a search waits, and what is missing or fails is an error.
     """
 
     def __init__(self, wanted: Literal["auto", "on", "off"], directory: Path) -> None:
         self._wanted = wanted
         self._directory = directory
         self._semantics: Semantics | None = None
-        self._opening = asyncio.Lock()
+        self._has_failed = False
 
     async def find_mixer(
-        self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
+        self,
+        tools: tuple[CatalogTool, ...],
+        texts: Sequence[str],
+        *,
+        patience_s: float | None = None,
+        is_single: bool = False,
     ) -> tuple[Mix | None, str]:
         """Return a function that combines the scores of `tools` for `texts`, or None and a note on the reason.
 
-        The note is empty if the settings want no ranking by meaning. Raises ConfigurationError if it is "on" but not
-        possible.
+        "auto" starts the model in the background. If `is_single`, this process ends after one search: "auto" waits for
+        the model if all vectors are stored, and does not start it otherwise. The note is empty if the settings want no
+        ranking by meaning, and if an earlier note has reported that the model fails. Raises ConfigurationError or
+        EngineError if the setting is "on" and the model cannot be used.
         """
-        if self._wanted == "off":
+        if self._wanted == "off" or self._has_failed:
             return None, ""
         try:
-            async with self._opening:
-                if self._semantics is None:
-                    missing = [name for module, name in _PACKAGES.items() if find_spec(module) is None]
-                    if missing and self._wanted == "auto":
-                        return None, ""
-                    self._semantics = await asyncio.to_thread(self._open_semantics, missing)
-            return await self._semantics.make_mixer(tools, texts, patience_s=patience_s), ""
+            semantics = self._semantics = self._semantics or self._open_semantics()
+            if semantics is None:
+                return None, ""
+            if self._wanted == "on":
+                async with asyncio.timeout(patience_s):
+                    await semantics.prepare(tools)
+            elif not is_single:
+                if not semantics.is_ready(tools):
+                    semantics.begin(tools)
+                    return None, _NOT_READY
+            elif missing := await semantics.count_missing(tools):
+                return None, (
+                    f"ranked by words only: {count(missing, 'tool')} of {len(tools)} have no vector yet; to compute "
+                    "and store vectors, search once with --set servers.semantic_search=on"
+                )
+            else:
+                await semantics.prepare(tools)
+            return await semantics.make_mixer(tools, texts), ""
         except TimeoutError:
             return None, _NOT_READY
-        except ConfigurationError as problem:
+        except (ConfigurationError, EngineError) as problem:
             if self._wanted == "on":
                 raise
-            return None, f"ranked by words only: {problem}"
+            self._has_failed = True
+            return None, f"ranked by words only, also in later searches: {problem}"
 
     async def close(self) -> None:
-        """Stop the running computation."""
+        """End the model, and the computation of vectors."""
         if self._semantics is not None:
             await self._semantics.close()
 
-    def _open_semantics(self, missing: Sequence[str]) -> "Semantics":
-        if missing:
-            raise ConfigurationError(
-                f'servers.semantic_search is "on", but packages are missing: {", ".join(missing)}; '
-                f"run: {install_command('semantic')}"
-            )
-        try:
-            # Importing it takes a second.
-            from paddock.engines.servers.catalog.semantic import Semantics, VectorCache
-        except ImportError as problem:
-            raise ConfigurationError(
-                f"the packages of semantic search cannot be loaded: {problem}; "
-                f"run: {install_command('semantic', again=True)}"
-            ) from None
-        return Semantics(VectorCache(self._directory))
+    def _open_semantics(self) -> Semantics | None:
+        """Return None if the extra is not installed and not required. Raises ConfigurationError if it is required."""
+        folders, missing = find_packages()
+        if not missing:
+            return Semantics(VectorCache(self._directory), partial(SentenceProcess.start, folders))
+        if self._wanted == "auto":
+            return None
+        raise ConfigurationError(
+            f'servers.semantic_search is "on", but packages are missing: {", ".join(missing)}; '
+            f"run: {install_command('semantic')}"
+        )
+
+
+def find_packages() -> tuple[list[str], list[str]]:
+    """Return the folders with the packages of the extra, and the names of those that are not installed."""
+    found = {name: find_spec(module) for module, name in _PACKAGES.items()}
+    folders = [str(Path(spec.origin).parents[1]) for spec in found.values() if spec and spec.origin]
+    return list(dict.fromkeys(folders)), [name for name, spec in found.items() if not spec or not spec.origin]

@@ -1,27 +1,33 @@
 """The model of the extra `semantic`: all-MiniLM-L6-v2 with 8-bit weights, run by ONNX Runtime on one thread.
 
-Its package contains one data file. No code of that package is imported, and the file is loaded only if its SHA-256 is
-the one below. The weights have 8 bits, and activations are quantized at run time with one scale for a whole batch.
-Therefore each text is embedded alone: its vector must not depend on other texts.
+Only its own process imports this module (`sentence_worker.py`). Its package contains one data file. No code of that
+package is imported, and the file is loaded only if its SHA-256 is that of `vectors.py`. The weights have 8 bits, and
+activations are quantized at run time with one scale for a whole batch. Therefore each text is embedded alone: its
+vector must not depend on other texts.
 """
 
 import hashlib
+import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy starts a thread per processor when it is imported
+# Since 1.29, ONNX Runtime otherwise sends usage data to its vendor, and writes an identifier of the device.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from paddock.engines.servers.catalog.vectors import DIMENSIONS, MODEL_SHA256
 from paddock.model.errors import ConfigurationError
 from paddock.model.texts import install_command
 
 Vector = NDArray[np.float32]
 
-MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-DIMENSIONS = 384
 MAX_TOKENS = 160
 """Maximum number of tokens that are read of a text: about 600 characters of English."""
 _MODEL_BYTES = 22_928_619
@@ -30,6 +36,7 @@ _VOCABULARY = Path(__file__).with_name("bert_vocabulary.txt")
 _VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _VOCABULARY_BYTES = 231_508
 _LOG_ONLY_FATAL = 4
+_SERVER_WEIGHT = 0.5
 
 
 class SentenceModel:
@@ -56,6 +63,7 @@ class SentenceModel:
             content, options, providers=["CPUExecutionProvider"]
         )
         self.tokenizer: Any = _make_tokenizer()
+        self._last_server = "", np.zeros(DIMENSIONS, np.float32)
 
     def embed_text(self, text: str) -> Vector:
         """Return the vector of a text; only its first MAX_TOKENS tokens count."""
@@ -65,6 +73,20 @@ class SentenceModel:
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         [states] = self._session.run(["last_hidden_state"], given)
         return scale_to_unit(cast("Vector", states[0].mean(axis=0)))
+
+    def embed_tool(self, name: str, server: str, description: str) -> Vector:
+        """Return the vector of a tool: of its name and description, and with less weight of its server."""
+        if server != self._last_server[0]:  # tools come server by server
+            self._last_server = server, self.embed_text(server)
+        vector: Vector = self.embed_text(name) + np.multiply(
+            self._last_server[1], _SERVER_WEIGHT, dtype=np.float32
+        )
+        return scale_to_unit(vector + self.embed_text(description) if description else vector)
+
+    def compare_texts(self, texts: Sequence[str], vectors: bytes) -> Vector:
+        """Return the similarity of each text to each of `vectors`, text by text."""
+        rows = np.frombuffer(vectors, dtype="<f4").reshape(-1, DIMENSIONS)
+        return np.stack([rows @ self.embed_text(text) for text in texts])
 
 
 def scale_to_unit(vector: Vector) -> Vector:
