@@ -158,6 +158,11 @@ class Postgres:
             assert time.monotonic() < deadline, "processes of PostgreSQL remain"
             time.sleep(0.05)
 
+    def restart(self) -> None:
+        """Kill it, and start it again."""
+        self.kill()
+        self.start()
+
     def stand_by(self) -> None:
         """Be a standby from the next start on, which answers, and changes nothing."""
         (self._root / "data" / "standby.signal").touch()

@@ -9,6 +9,7 @@ from paddock.cluster.database import (
     STATEMENT_S,
     check_url,
     describe_failure,
+    describe_silence,
     explain_missing_extra,
     make_options,
     shut_down,
@@ -60,10 +61,22 @@ class BlockingDatabase:
 @contextmanager
 def _break_off(connection: "Connection[tuple[Any, ...]]") -> Generator[None]:
     """Break off a connection that takes too long: a database that hangs, or what is before it, ends no statement."""
-    timer = threading.Timer(STATEMENT_S + _MARGIN_S, shut_down, (connection,))
+    import psycopg
+
+    seconds, late = STATEMENT_S + _MARGIN_S, threading.Event()
+
+    def break_off() -> None:
+        late.set()
+        shut_down(connection)
+
+    timer = threading.Timer(seconds, break_off)
     timer.daemon = True
     timer.start()
     try:
         yield
+    except psycopg.Error:
+        if late.is_set():  # the text of libpq is about the socket
+            raise psycopg.OperationalError(describe_silence(seconds)) from None
+        raise
     finally:
         timer.cancel()

@@ -34,19 +34,26 @@ _PLACE = re.compile(
     r"""connection to server .*? failed: |connection failed: |FATAL: +| (?:"[^"]*"|'[^']*')"""
 )
 """What texts of libpq say about the address, the user and the name of the database."""
+_REMEDY: Final = "Check that it runs and can be reached."
+"""What to do about most failures."""
 _UNVERIFIED: Final = "Set sslrootcert in cluster.url to the certificate of its authority."
+_STANDBY: Final = "It is a standby or recovers: wait for it, or name the primary in cluster.url."
 _REMEDIES: Final = (
-    ("password", "Set the variable PGPASSWORD, or PGPASSFILE to a file with the password."),
+    ("password", "Set the variable PGPASSWORD, or PGPASSFILE to a file with a line for this host and port."),
     ("does not match host name", "Use a name in cluster.url that the certificate of the database has."),
     ("certificate", _UNVERIFIED),
+    ("unexpected eof", _REMEDY),  # a connection over TLS that was broken off
     ("SSL error", _UNVERIFIED),
     ("does not support SSL", "Turn TLS on in the database: ssl = on, with a certificate."),
     ("no encryption", "Add sslmode=verify-full to cluster.url."),
+    (
+        "permission denied for function",
+        "Let a superuser run in that database: grant execute on function pg_control_system() to USER",
+    ),
     ("does not exist", "Create it, or correct cluster.url."),
+    ("during recovery", _STANDBY),
 )
 """Parts of texts of libpq, the special ones first, and what to do about them."""
-_REMEDY = "Check that it runs and can be reached."
-"""What to do about any other failure."""
 
 
 def explain_missing_extra() -> ConfigurationError:
@@ -195,18 +202,36 @@ async def _check_idle(connection: "AsyncConnection[tuple[Any, ...]]") -> None:
 def break_off_after(
     connection: "AsyncConnection[tuple[Any, ...]]", timeout_s: float | None
 ) -> "Generator[None]":
-    """Shut down the socket of a connection after some time, so that what waits for it fails.
+    """Shut down the socket of a connection after some time. What waits for it then raises OperationalError.
 
     A database that hangs does not answer a request to cancel a statement either.
     """
+    import psycopg
+
     if timeout_s is None:
         yield
         return
-    timer = asyncio.get_running_loop().call_later(timeout_s, shut_down, connection)
+    late = False
+
+    def break_off() -> None:
+        nonlocal late
+        late = True
+        shut_down(connection)
+
+    timer = asyncio.get_running_loop().call_later(timeout_s, break_off)
     try:
         yield
+    except psycopg.Error:
+        if late:  # the text of libpq is about the socket
+            raise psycopg.OperationalError(describe_silence(timeout_s)) from None
+        raise
     finally:
         timer.cancel()
+
+
+def describe_silence(seconds: float) -> str:
+    """Return a text for a database that did not answer within some seconds."""
+    return f"no answer within {seconds:g} seconds"
 
 
 def _count_cancellations() -> int:
@@ -278,6 +303,8 @@ def clean_text(text: str) -> str:
 
 def describe_failure(error: Exception) -> str:
     """Return a text for a failed connection, without the parameters of the connection: users of a server see it."""
+    if isinstance(error, TimeoutError):
+        return f"The database of cluster.url cannot be used: {describe_silence(CONNECT_S)}. {_REMEDY}"
     text = str(error).strip().splitlines()
     why = _PLACE.sub("", text[0]) if text else type(error).__name__
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in why), _REMEDY)

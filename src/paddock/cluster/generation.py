@@ -4,9 +4,13 @@ A restored database has forgotten what happened since the backup: a key that ran
 
     what a replica remembers            where                  compared with the database
     last renewal of its lease (`beat`)  memory                 in each renewal and claim, before tokens are accepted
+    process of the database             memory                 the same
     generation                          file `generation`      the same
     head of its chain as shipped        file `generation`      after a start, after an outage, before lines are shipped
     claims that are not shipped yet     its ledger             after a start, after an outage
+
+Another process of the database may be a standby, or a restored copy, that lacks what came after the last renewal. Each
+replica then compares its ledger, and claims wait until each other one has had time to do so: `settle`.
 
 The row `generation` also says where it was made, so that each replica recognizes a copy by pg_restore. A replica that
 finds the database behind marks that row with a `fence`, which all replicas see in their next renewal:
@@ -60,6 +64,10 @@ ROW: Final = (
     "'fence', fence, 'why', why) from generation)"
 )
 """The present generation as an expression of SQL; see `GenerationRow`."""
+INSTANCE: Final = "extract(epoch from pg_postmaster_start_time())::text"
+"""What tells two processes of the database apart, as an expression of SQL."""
+SETTLE_S: Final = 3.0
+"""Time in which every living replica renews its lease, in seconds, and compares a new process of the database."""
 CLAIM_FACT: Final = "claim_sha256"
 """Fact of a started request whose key was claimed: the hash of its caller and its key."""
 TOKEN_FACT: Final = "token_sha256"  # noqa: S105 - a name
@@ -142,6 +150,9 @@ class Generation:
         """The fence or the new generation for which a report is due."""
         self._reported = ""
         self._wake = asyncio.Event()
+        self._settles_at = float("-inf")
+        self.instance = ""
+        """The process of the database at the last renewal; empty before the first one."""
         self.beat = 0
         """Beat of the last renewal that found the database sound."""
         self.restored = ""
@@ -166,14 +177,24 @@ class Generation:
         """Compare the database with the ledger at the next renewal: it was away, and may be another one."""
         self.is_doubtful = True
 
-    async def judge(self, beat: int, before: int | None, row: GenerationRow | None) -> None:
+    async def settle(self) -> None:
+        """Wait until all living replicas have had time to compare a new process of the database."""
+        while (left_s := self._settles_at - time.monotonic()) > 0:  # noqa: ASYNC110 - it may grow
+            await asyncio.sleep(left_s)
+
+    async def judge(self, beat: int, before: int | None, row: GenerationRow | None, instance: str) -> None:
         """Compare the database with what this replica remembers; call it with each renewal of the lease.
 
         `beat` is that of the renewal, and `before` the one that the database had; None without a row of this replica.
-        Raises StoreUnavailable.
+        `instance` is its process. Raises StoreUnavailable.
         """
         if self._memory is None:
             self._memory = await asyncio.to_thread(self._read_memory)
+        if instance != self.instance:
+            self.is_doubtful = True
+            if self.instance:
+                self._settles_at = time.monotonic() + SETTLE_S
+            self.instance = instance
         why = self._compare(before, row)
         if not why and row is not None and row.fence is None and row.id == self.id and self.is_doubtful:
             why = await self._compare_ledger()
@@ -207,8 +228,8 @@ class Generation:
                 "This server has not compared the database of cluster.url with its ledger yet."
             )
         self.check()
-        query = f"select (select beat from node where id = %s), {ROW}"
-        [(found, values)] = await self._database.fetch(query, (self._node,), timeout_s=STATEMENT_S)
+        query = f"select (select beat from node where id = %s), {ROW}, {INSTANCE}"
+        [(found, values, instance)] = await self._database.fetch(query, (self._node,), timeout_s=STATEMENT_S)
         row = None if values is None else GenerationRow(**values)
         if (
             row is None
@@ -219,6 +240,8 @@ class Generation:
             or found < beat
         ):
             raise DatabaseRestored(_explain_restore("it lacks what this server has seen"))
+        if instance != self.instance or self.is_doubtful or time.monotonic() < self._settles_at:
+            raise StoreUnavailable("The database of cluster.url was started anew, and is compared first.")
 
     def check_compared(self) -> None:
         """Raise StoreUnavailable before the database was compared with the ledger: shipping lines would hide a loss."""

@@ -5,6 +5,9 @@
     nothing heard        of this process's own announcement: a pooler that shares connections between transactions is in
                          front. Then everything is read once a second, which is logged.
 
+Such a pooler passes an announcement on to whoever uses the connection of the database next, which may be the next
+renewal. Therefore only what arrives between two statements shows that this process hears (`test_hearing`).
+
 Triggers of the tables announce (`migrations/0005_versions.sql`), so that changes by any version or person are heard.
 An announcement has no content and is not trusted: it only makes its readers read.
 """
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from paddock.cluster.database import (
     MAX_STATEMENT_S,
+    STATEMENT_S,
     break_off_after,
     check_url,
     describe_failure,
@@ -50,8 +54,8 @@ CONNECT_S: Final = 2.0
 """Maximum time until the connection is there, in seconds."""
 _PAUSE_S: Final = 0.5
 """Time after a broken connection, in seconds."""
-_HEARING_S: Final = 5.0
-"""Maximum time until this process's own announcement arrives, in seconds."""
+_HEARING_S: Final = 1.0
+"""Time between two statements in which this process's own announcement must arrive, in seconds."""
 _log = logging.getLogger("paddock.cluster")
 
 
@@ -122,7 +126,11 @@ class Listener:
         self._connection: AsyncConnection[tuple[Any, ...]] | None = None
         self._readers: dict[str, list[Announcements]] = {}
         self._own_channel = f"paddock_{secrets.token_hex(8)}"
+        self._own_token = ""
+        """Content of the own announcement that is expected; empty if none is, or a statement came in between."""
         self._own_received = asyncio.Event()
+        self._idle = asyncio.Event()
+        """Set between two statements."""
         self._connected = asyncio.Event()
         """Set for a new connection, until it is known whether it hears."""
         self.connected_at = -math.inf
@@ -156,6 +164,8 @@ class Listener:
         import psycopg
 
         began = time.monotonic()
+        self._own_token = ""
+        self._idle.clear()
         try:
             connection = self._connection or await self._connect()
             with break_off_after(connection, timeout_s):
@@ -169,6 +179,7 @@ class Listener:
             raise
         if self.hears:
             self.received_at = began
+        self._idle.set()
         return rows
 
     async def wait(self, seconds: float) -> None:
@@ -182,7 +193,7 @@ class Listener:
         try:
             async with aclosing(connection.notifies(timeout=seconds)) as notices:
                 async for notice in notices:
-                    self._note(notice.channel)
+                    self._note(notice.channel, notice.payload)
                     if time.monotonic() >= until:  # any number of them delays no renewal
                         break
         except psycopg.Error:
@@ -195,21 +206,25 @@ class Listener:
         Call it again and again. Raises StoreUnavailable.
         """
         await self._connected.wait()
-        await database.fetch("select pg_notify(%s, '')", (self._own_channel,), timeout_s=_HEARING_S)
-        self._connected.clear()
-        try:
+        await self._idle.wait()
+        token = self._own_token = secrets.token_hex(8)
+        values = self._own_channel, token
+        await database.fetch("select pg_notify(%s, %s)", values, timeout_s=STATEMENT_S)
+        with suppress(TimeoutError):
             async with asyncio.timeout(_HEARING_S):
                 await self._own_received.wait()
-        except TimeoutError:
-            if self._connection is not None and not self._connected.is_set():
-                _log.error(
-                    "the database announces nothing to this server, so leases and tokens are read every second: "
-                    "a pooler in front of it shares connections between transactions. Set cluster.listen_url to an "
-                    "address without it."
-                )
+        if self._own_received.is_set():
+            self._connected.clear()
+        elif self._own_token == token and self._connection is not None:
+            self._connected.clear()
+            _log.error(
+                "the database announces nothing to this server, so leases and tokens are read every second: "
+                "a pooler in front of it shares connections between transactions. Set cluster.listen_url to an "
+                "address without it."
+            )
 
-    def _note(self, channel: str) -> None:
-        if channel == self._own_channel:
+    def _note(self, channel: str, content: str) -> None:
+        if channel == self._own_channel and content == self._own_token:
             self._own_received.set()
         for reader in self._readers.get(channel, ()):
             reader.note()
@@ -236,5 +251,6 @@ class Listener:
         """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
         self._own_received.clear()
+        self._idle.clear()
         if connection is not None:
             await connection.close()

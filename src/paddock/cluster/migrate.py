@@ -97,10 +97,13 @@ async def change_tables(database: Database) -> "AsyncGenerator[AsyncConnection[t
             await connection.execute("select set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
             yield connection
         except InsufficientPrivilege as error:
-            raise ConfigurationError(
-                f"the tables cannot be made: {error.diag.message_primary}; make the user of cluster.url the owner of "
-                "the database: alter database NAME owner to USER"
-            ) from None
+            text = error.diag.message_primary or ""
+            remedy = (
+                "make the user of cluster.url the owner of the database: alter database NAME owner to USER"
+            )
+            if "for function" in text:
+                remedy = "let a superuser run in that database: grant execute on function pg_control_system() to USER"
+            raise ConfigurationError(f"the tables cannot be made: {text}; {remedy}") from None
         except LockNotAvailable:
             raise StoreUnavailable(
                 "The tables are in use, and nothing was changed. End long queries of the database, and run it again."

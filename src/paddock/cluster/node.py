@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from paddock._version import __version__
 from paddock.cluster.clock import ClockCheck
 from paddock.cluster.database import Statements
-from paddock.cluster.generation import ROW, Generation, GenerationRow
+from paddock.cluster.generation import INSTANCE, ROW, Generation, GenerationRow
 from paddock.cluster.migrate import check_tables, list_migrations
 from paddock.cluster.seals import NO_SEALS, Seals
 from paddock.cluster.status import LEASE_S
@@ -35,7 +35,7 @@ with renewed as (
 select exists (select from node where state = 'serving' and seen <= now() - interval '{LEASE_S} s'
     and id <> renewed.id), exists (select from chain where seq > signed),
     renewed.beat, (select before.beat from node as before where before.id = renewed.id), {ROW},
-    extract(epoch from clock_timestamp())::float8 from renewed"""
+    extract(epoch from clock_timestamp())::float8, {INSTANCE} from renewed"""
 _END = "update node set state = 'ended', seen = now() where id = %s and boot = %s"
 
 
@@ -75,6 +75,8 @@ class Renewal(NamedTuple):
     """Fields of `GenerationRow`."""
     at: float
     """Time of the database, in seconds since the epoch."""
+    instance: str
+    """The process of the database; see `Generation.judge`."""
 
 
 class NodeLease:
@@ -142,7 +144,7 @@ class NodeLease:
             self.records_unsigned.set()
         if self._generation is not None:
             row = None if renewal.generation is None else GenerationRow(**renewal.generation)
-            await self._generation.judge(renewal.beat, renewal.beat_before, row)
+            await self._generation.judge(renewal.beat, renewal.beat_before, row, renewal.instance)
 
     async def end(self) -> None:
         """Give up the lease: nothing of this process runs any more. Raises StoreUnavailable."""

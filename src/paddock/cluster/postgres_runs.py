@@ -3,7 +3,7 @@
 from typing import Any
 
 from paddock.cluster.database import STATEMENT_S, Database
-from paddock.cluster.generation import Generation
+from paddock.cluster.generation import INSTANCE, Generation
 from paddock.cluster.node import ClusterNode
 from paddock.cluster.runs import KEY_PREFIX, Claim, OnSend, RunRow, Started, StoredEnd, hash_key
 from paddock.cluster.status import LEASE_S
@@ -14,11 +14,11 @@ ALIVE = f"""exists (select from node where node.id = run.node and case when node
 _NAME = "tenant = %s and key = %s and attempt = %s"
 
 # It makes no row for a process that another one of the same name has replaced, for a key that a ledger knows to have
-# run, and in a database that was restored: the check must be in the same statement.
-_INSERT = """
+# run, and in a database that was restored, or was not compared yet: the check must be in the same statement.
+_INSERT = f"""
 insert into run (tenant, key, attempt, request, digest, pure, node, boot, state)
 select %s, %s, %s, %s, %s, %s, node.id, node.boot, 'started' from node where id = %s and boot = %s and beat >= %s
-    and (%s::text is null or exists (select from generation where id = %s and fence is null))
+    and (%s::text is null or exists (select from generation where id = %s and fence is null and {INSTANCE} = %s))
     and not exists (select from run where tenant = %s and key = %s)
 on conflict do nothing returning 1"""
 _READ = f"""
@@ -53,10 +53,14 @@ class PostgresRunStore:
     async def insert(self, claim: Claim, attempt: int, on_send: OnSend) -> bool:
         """Follow `RunStore`."""
         known = self._generation
-        beat, generation = (0, None) if known is None else (known.beat, known.id)
+        if known is not None:
+            await known.settle()
+        beat, generation, instance = (
+            (0, None, None) if known is None else (known.beat, known.id, known.instance)
+        )
         values = (
             *(claim.tenant, claim.key, attempt, claim.request, claim.digest, claim.pure),
-            *(self._node.id, self._node.boot, beat, generation, generation),
+            *(self._node.id, self._node.boot, beat, generation, generation, instance),
             *(claim.tenant, KEY_PREFIX + claim.sha256),
         )
         return bool(await self._send(_INSERT, values, on_send))

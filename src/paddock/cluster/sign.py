@@ -179,7 +179,8 @@ class CheckpointSigner:
         if await cursor.fetchall() != [(note,)]:
             raise CheckpointConflict(
                 f"The database does not have checkpoint {number} as {self._anchor_file} has it: the record was rolled "
-                "back or changed. Nothing is signed. Run: paddock audit verify --cluster"
+                "back or changed. Nothing is signed. Run: paddock audit verify --cluster. If you restored the "
+                "database on purpose, remove that file on each replica that signs"
             )
         return number
 

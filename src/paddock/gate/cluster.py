@@ -175,6 +175,7 @@ async def open_cluster(
                 async with asyncio.timeout(_SWEEP_S):
                     await entry.others_expired.wait()
             entry.others_expired.clear()
+            cluster.clock.check()  # if the clock of the database has jumped, all leases look expired
             for request, of in await cleaner.expire():
                 cluster.lost += 1
                 _log.warning("the request %s is lost: its replica %s died while it ran", request, of)

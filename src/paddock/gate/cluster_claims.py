@@ -48,6 +48,7 @@ _STOPPED = RawResult(
     ),
 )
 _WITHDRAWN = RawResult(status=Status.CANCELLED, error=WITHDRAWN)
+_CANCELLED = StoredEnd(Status.CANCELLED.value, None)
 _AGAIN = "nothing was started: send it again later, with the same key"
 _LEASE_LOST = RawResult(
     status=Status.LOST,
@@ -73,8 +74,11 @@ class PaddockClaims:
         claim = RequestClaim(self._cluster, self._settings, request, self._waiting)
         try:
             yield claim
-        finally:
-            await run_shielded(claim.close())
+        except asyncio.CancelledError:
+            await run_shielded(claim.close(_CANCELLED))
+            raise
+        finally:  # without an outcome only if there is an error, for example of the record
+            await run_shielded(claim.close(_explain_unrecorded(request, self._cluster.node.id)))
 
     async def confirm_record(self, watchers: Watchers = _NOBODY) -> RawResult | None:
         """Wait until the database has all records so far, where the settings want that; return why it has not.
@@ -105,6 +109,8 @@ class RequestClaim:
         self._place: Slot | None = None
         """Its place among the requests that are claimed and have not started."""
         self._lease = 0
+        self._generation = ""
+        """The generation of the database in which it was claimed."""
         self._run: Started | None = None
         self._began = False
 
@@ -141,7 +147,7 @@ class RequestClaim:
                 why = f"Too many requests of this caller wait for the database of the cluster already ({limit})."
             return _refuse(why, _AGAIN, BUSY_ERROR_NAME)
         if isinstance(taken, Started):
-            return await _take_slot_again(watchers, wait_ms)
+            return await _take_slot_again(watchers, wait_ms) or self._check_generation()
         self._end_place()
         return taken if isinstance(taken, RawResult) else _explain_unclaimed(taken)
 
@@ -164,11 +170,25 @@ class RequestClaim:
 
             self._lease = self._cluster.lease.check()
             self._cluster.generation.check()
+            self._generation = self._cluster.generation.id
             claim = Claim(clean_text(own.actor), name, own.id, digest)
             taken = await self._cluster.runs.take(claim, watchers.stop, wait_for_other)
             if isinstance(taken, Started):
                 self._run = taken
             return _STOPPED if taken is None else taken
+
+    def _check_generation(self) -> RawResult | None:
+        """Return why the request must not start: the database forgot its claim while it waited for its slot.
+
+        Once the record has its start, the report of this server keeps its key from starting again.
+        """
+        try:
+            self._cluster.generation.check()
+        except StoreUnavailable as error:
+            return _refuse(str(error), _AGAIN)
+        if self._cluster.generation.id == self._generation:
+            return None
+        return _refuse("The database was restored after the request was claimed.", _AGAIN)
 
     async def run(self, work: Coroutine[Any, Any, RawResult]) -> RawResult:
         """Return the result of the work, which is ended early if the lease of this server is lost."""
@@ -192,18 +212,18 @@ class RequestClaim:
         if outcome.status is Status.UNAVAILABLE or not self._began:
             await run_shielded(self._store(run, None))
             return outcome
-        ended = StoredEnd(outcome.status.value, write_outcome(outcome).encode("utf-8", "replace"))
+        ended = _store_outcome(outcome)
         if await run_shielded(self._store(run, ended)):
             return outcome
         _log.warning("the outcome of %s is dropped: another server took the request for lost", outcome.id)
         return _make_lost(outcome.id, self._cluster.node.id, outcome.decision)
 
-    async def close(self) -> None:
-        """End a claim without an outcome: its task was cancelled, or the record cannot be written."""
+    async def close(self, end: StoredEnd) -> None:
+        """Store the `end` of a claim without an outcome: its task was cancelled, or the record cannot be written."""
         self._end_place()
         run, self._run = self._run, None
         if run is not None:
-            await self._store(run, StoredEnd(Status.CANCELLED.value, None) if self._began else None)
+            await self._store(run, end if self._began else None)
 
     def _end_place(self) -> None:
         if self._place is not None:
@@ -257,11 +277,26 @@ def _explain_unclaimed(taken: Finished | Lost | KeyReused | Fenced) -> RawResult
 def _make_lost(request: str, node: str, decision: Decision = _ALLOWED) -> Outcome:
     error = ErrorInfo(
         name="MachineLost",
-        message=f"The server {node} died while it ran {request}, or could not reach the database of the cluster. How "
-        "far the request came is not known.",
+        message=f"The server {node} died while it ran {request}, could not reach the database of the cluster, or its "
+        "database was restored from a backup. How far the request came is not known.",
         hint="nothing was started now; check what it did before you send it again with a new key",
     )
     return Outcome(id=request, status=Status.LOST, error=error, decision=decision)
+
+
+def _explain_unrecorded(request: ExecutionRequest, node: str) -> StoredEnd:
+    """Return the end of a request that ran, and whose end the server could not record."""
+    error = ErrorInfo(
+        name="EndNotRecorded",
+        message=f"The server {node} ran {request.id}, and could not record its end. How far the request came is not "
+        "known.",
+        hint="nothing was started now; check what it did before you send it again with a new key",
+    )
+    return _store_outcome(Outcome(id=request.id, status=Status.LOST, error=error, decision=_ALLOWED))
+
+
+def _store_outcome(outcome: Outcome) -> StoredEnd:
+    return StoredEnd(outcome.status.value, write_outcome(outcome).encode("utf-8", "replace"))
 
 
 def _refuse(message: str, hint: str, name: str = "StoreUnavailable") -> RawResult:

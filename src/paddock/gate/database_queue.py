@@ -17,8 +17,8 @@ from paddock.foundation.fair_slots import Bound, FairSlots, Slot
 PROMPT_S = 0.05
 """Time for which a request keeps its slot while it waits for the database, in seconds."""
 MAX_CLAIMS = 4
-"""Maximum number of requests that are being claimed, or were claimed and have not started. It leaves connections for
-ends and for the record."""
+"""Maximum number of requests that are being claimed, or were claimed and have not started: so many are lost without a
+start if the server dies."""
 
 
 class DatabaseQueue:

@@ -33,6 +33,7 @@ from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.schema import AuditSettings, Settings
+from paddock.record.ledger.record_watch import RecordWatch
 from paddock.record.ledger.sink import AuditSink
 from paddock.record.ledger.sink_wrappers import CheckedSink, UnavailableSink
 from paddock.record.ledger.writer import Ledger
@@ -72,6 +73,7 @@ class OpenPaddock:
         events: Events,
         outgoing: OutgoingRedaction,
         flowing: SequenceServices,
+        record: RecordWatch,
         metrics: "Metrics | None" = None,
     ) -> None:
         self.gate = gate
@@ -83,6 +85,7 @@ class OpenPaddock:
         self.scripts = scripts
         self.programs = programs
         self.flowing = flowing
+        self.record = record
         self.metrics = metrics
         """Counts requests; None unless the settings enable metrics."""
 
@@ -310,6 +313,14 @@ async def open_paddock(
                 gate.on_end = events.on_end
                 told = watch.metrics if watch else None
                 own_parts = gate, servers, processes, output, scripts, programs
-                yield OpenPaddock(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
+                record = RecordWatch(ledger, settings.audit)
+                yield OpenPaddock(
+                    *own_parts,
+                    events=events,
+                    outgoing=outgoing,
+                    flowing=flowing,
+                    record=record,
+                    metrics=told,
+                )
         finally:
             await run_shielded(_close_all(closing, watch))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable
 
@@ -18,6 +19,9 @@ from paddock.cluster.node import ClusterNode, NodeLease
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 
+pytestmark = pytest.mark.skipif(
+    "TEST_CLUSTER_POOLER" in os.environ, reason="no announcement passes a transaction pooler"
+)
 TOKEN = "insert into kept (kind, name, body) values ('token', 'a', '{}')"
 QUIET = [
     "insert into kept (kind, name, body) values ('rate', 'a', '{}')",

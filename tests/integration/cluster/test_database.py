@@ -115,11 +115,15 @@ def test_an_absent_database_is_told_without_its_parameters() -> None:
             "failed to resolve host: Name or service not known",
         ),
         ("couldn't get a connection after 5.00 sec", "couldn't get a connection after 5.00 sec"),
+        (
+            "consuming input failed: SSL error: unexpected eof while reading",
+            "consuming input failed: SSL error: unexpected eof while reading",
+        ),
     ],
 )
 def test_no_text_tells_where_the_database_is(said: str, why: str) -> None:
     remedy = (
-        "Set the variable PGPASSWORD, or PGPASSFILE to a file with the password."
+        "Set the variable PGPASSWORD, or PGPASSFILE to a file with a line for this host and port."
         if "password" in said
         else "Check that it runs and can be reached."
     )
@@ -163,6 +167,31 @@ def test_a_user_who_may_not_make_tables_is_told_what_to_do(postgres: Postgres) -
         1,
         "the tables cannot be made: permission denied for schema public; make the user of cluster.url the owner of the "
         "database: alter database NAME owner to USER\n",
+    )
+
+
+def test_a_user_who_may_not_find_out_where_the_database_is_is_told_what_to_do(postgres: Postgres) -> None:
+    """Some providers of databases revoke the right, which all users have by default."""
+    postgres.query("create role tenant login")
+    url = postgres.make_database("of_tenant").replace("postgres@", "tenant@")
+    postgres.query("alter database of_tenant owner to tenant")
+    postgres.query("alter schema public owner to tenant", "of_tenant")
+    postgres.query("revoke execute on function pg_control_system() from public", "of_tenant")
+    cure = "grant execute on function pg_control_system() to USER"
+    done = run_paddock("cluster", "migrate", url=url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "the tables cannot be made: permission denied for function pg_control_system; let a superuser run in that "
+        f"database: {cure}\n",
+    )
+    postgres.query(cure.replace("USER", "tenant"), "of_tenant")
+    assert run_paddock("cluster", "migrate", url=url).returncode == 0
+    postgres.query("revoke execute on function pg_control_system() from tenant", "of_tenant")
+    done = run_paddock("cluster", "accept-restore", "--unnoticed", url=url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "The database of cluster.url cannot be used: permission denied for function pg_control_system. Let a superuser "
+        f"run in that database: {cure}\n",
     )
 
 

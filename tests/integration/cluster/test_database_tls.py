@@ -149,3 +149,24 @@ def test_commands_and_servers_report_a_wrong_certificate(database: TlsDatabase, 
         assert (outcome["status"], outcome["error"]["message"]) == ("unavailable", why)
         assert client.run(language="shell", code="echo 1", access="none")["status"] == "ok"
     assert not (place.workspace / "starts-1").exists()
+
+
+def test_an_answer_that_does_not_come_is_no_fault_of_the_certificate(database: TlsDatabase) -> None:
+    """The connection is broken off, and libpq calls that an error of TLS."""
+    url, asleep = database.find_url(), "select pg_sleep(60)"
+
+    async def fetch() -> None:
+        async with Database(url) as pool:
+            await pool.fetch(asleep, timeout_s=0.1)
+
+    async def listen() -> None:
+        async with Listener(url) as listener:
+            await listener.fetch(asleep, timeout_s=0.1)
+
+    for work in (fetch, listen):
+        with pytest.raises(StoreUnavailable) as refused:
+            asyncio.run(work())
+        assert str(refused.value) == (
+            "The database of cluster.url cannot be used: no answer within 0.1 seconds. Check that it runs and can be "
+            "reached."
+        )

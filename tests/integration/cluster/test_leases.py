@@ -1,6 +1,7 @@
 """Processes of one name, and databases that may forget: by real PostgreSQL."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -12,7 +13,7 @@ from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.node import ClusterNode, NodeLease
 from paddock.cluster.postgres_runs import PostgresRunStore
-from paddock.cluster.runs import Claim, Lost, Started, StoredEnd, StoredRuns
+from paddock.cluster.runs import Claim, Finished, Lost, Started, StoredEnd, StoredRuns
 from paddock.cluster.status import LEASE_S, read_status
 from paddock.gate.cluster import open_cluster
 from paddock.model.errors import ConfigurationError, StoreUnavailable
@@ -129,6 +130,23 @@ def test_old_requests_are_forgotten_and_lost_ones_later(url: str) -> None:
     run(url, check)
 
 
+def test_a_clock_of_the_database_that_jumped_forward_makes_no_key_new(url: str) -> None:
+    async def check(database: Database) -> None:
+        _, runs = await open_process(database, "a")
+        taken = await runs.take(claim("k"))
+        assert isinstance(taken, Started)
+        assert await runs.end(taken, StoredEnd("ok", None))
+        await database.fetch(
+            "update run set started = now() - interval '30 h', ended = now() - interval '30 h'"
+        )
+        await Cleaner(database, lambda: time.time() - 7 * 3600).forget_old()
+        assert isinstance(await runs.take(claim("k")), Finished)
+        await Cleaner(database).forget_old()
+        assert await database.fetch("select key from run") == []
+
+    run(url, check)
+
+
 @pytest.mark.parametrize("state", ["started", "finished", "lost"])
 def test_an_attempt_is_not_forgotten_before_the_next_one(url: str, state: str) -> None:
     """Its caller sends the same key a day after the first attempt, and soon after the second one."""
@@ -177,6 +195,22 @@ def test_old_requests_are_deleted_in_batches_by_one_process_at_a_time(url: str) 
         await asyncio.gather(*(cleaner.forget_old() for _ in range(2)))
         await cleaner.forget_old()
         assert await database.fetch("select count(*) from run") == [(0,)]
+
+    run(url, check)
+
+
+def test_expired_leases_are_noted_by_one_process_at_a_time(url: str) -> None:
+    async def check(database: Database) -> None:
+        _, runs = await open_process(database, "a")
+        wanted = claim("k")
+        await runs.take(wanted)
+        await pass_time(database, LEASE_S)
+        async with database.begin() as other:
+            await other.execute("select pg_advisory_xact_lock(%s)", (0x7061646433,))
+            assert await Cleaner(database).expire() == []
+        found = await asyncio.gather(*(Cleaner(database).expire() for _ in range(2)))
+        assert sorted(found) == [[], [(wanted.request, "a")]]
+        assert {each.state for each in (await read_status(database)).nodes} == {"expired"}
 
     run(url, check)
 

@@ -3,6 +3,7 @@
 `TEST_CLUSTER_POOLER=1` runs every test of this folder through PgBouncer, except the one that waits for a notification.
 """
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,7 +15,12 @@ from tests.support.command import run_paddock
 from tests.support.http_api import Background
 from tests.support.leases import execute
 from tests.support.postgres import PgBouncer, Postgres
+from tests.support.processes import PATIENCE_S
 from tests.support.replicas import ReplicaSet, make_token_settings
+
+from paddock.cluster import listener as listener_module
+from paddock.cluster.database import Database
+from paddock.cluster.listener import Listener
 
 CONNECTIONS = 4
 ASKS = '[runtimes]\naccess = "workspace-write"\n[[policy.rule]]\neffect = "ask"\ntool = "odd/echo"\nreason = "echoes carry far"\n'
@@ -73,3 +79,31 @@ def test_three_replicas_share_a_few_connections(
     assert [count_starts(replicas.places, number) for number in range(30)] == [1] * 30
     assert [node["state"] for node in listed["nodes"]] == ["serving"] * 3
     assert used[0][0] <= CONNECTIONS
+
+
+def test_an_announcement_that_comes_with_a_statement_does_not_count_as_heard(
+    pooler: PgBouncer, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pooler hands it to whoever uses the connection of the database next, which may be a renewal."""
+    monkeypatch.setattr(listener_module, "_HEARING_S", 0.2)
+    behind = pooler.find_url(url.rpartition("/")[2])
+
+    async def work() -> None:
+        async with Listener(behind) as listener, Database(behind) as database, asyncio.timeout(PATIENCE_S):
+            await database.fetch("select 1")
+            for _ in range(3):
+                testing = asyncio.create_task(listener.test_hearing(database))
+                while not testing.done():
+                    await listener.fetch("select pg_sleep(0.2)")
+                    await listener.wait(0.001)
+                assert not listener.hears
+            assert caplog.messages == []
+            testing = asyncio.create_task(listener.test_hearing(database))
+            while not testing.done():
+                await listener.wait(0.01)
+            assert not listener.hears
+
+    asyncio.run(work())
+    assert [text.partition(",")[0] for text in caplog.messages] == [
+        "the database announces nothing to this server"
+    ]

@@ -60,7 +60,8 @@ def test_a_signer_does_not_continue_a_record_that_lacks_its_last_note(
         asyncio.run(run())
     assert str(refused.value) == (
         f"The database does not have checkpoint 3 as {tmp_path / 'signer' / ANCHOR_NAME} has it: the record was rolled "
-        "back or changed. Nothing is signed. Run: paddock audit verify --cluster"
+        "back or changed. Nothing is signed. Run: paddock audit verify --cluster. If you restored the database on "
+        "purpose, remove that file on each replica that signs"
     )
 
 

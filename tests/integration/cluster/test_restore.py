@@ -17,7 +17,7 @@ from tests.support.postgres import Postgres
 from tests.support.processes import PATIENCE_S
 from tests.support.replicas import ReplicaSet, write_keys
 
-from paddock.cluster import generation
+from paddock.cluster import generation, lease
 from paddock.cluster.database import Database
 from paddock.cluster.generation import hash_token_entry
 from paddock.cluster.restore import RestorePlan, accept_restore, await_reports, read_plan
@@ -133,6 +133,11 @@ def test_a_dump_that_is_restored_while_replicas_run(postgres: Postgres, tmp_path
         while ask(zoe)[0] == 503:
             pass
         assert [ask(token)[0] for token in (bob, eve, zoe)] == [200, 401, 401]
+        running.stop(0)
+        log = running.servers[0].process.stderr
+        assert log is not None
+        causes = [line.rstrip().partition(" paddock.")[2] for line in log if "restored from a backup" in line]
+        assert causes == [f"cluster: safe mode: {why}"]
     assert list_starts(replicas) == dict.fromkeys(
         ("starts-before", "starts-after-0", "starts-after-1", "starts-new-0", "starts-new-1"), "x\n"
     )
@@ -286,6 +291,30 @@ def test_rows_that_are_restored_while_connections_stay(fleet: Fleet) -> None:
             await await_generation(2, a, b)
             assert isinstance(await fleet.start(b, "k"), Lost)
             assert isinstance(await fleet.start(b, "new"), Started)
+
+    run(work())
+
+
+def test_another_process_of_the_database_is_compared_before_anything_is_claimed(
+    fleet: Fleet, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby that takes over may lack what came after the last renewals. Those alone would show nothing."""
+    monkeypatch.setattr(lease, "RENEW_S", 3600.0)  # the test renews
+
+    async def work() -> None:
+        async with fleet.open("a") as a, fleet.open("b") as b:
+            fleet.save()
+            assert isinstance(await fleet.start(a, "k"), Started)
+            fleet.put_back()
+            postgres.restart()
+            # Broken connections let both renew their leases, and b finds nothing that it lacks.
+            while not a.generation.restored:
+                with pytest.raises(StoreUnavailable):
+                    await b.runs.take(Claim("t", "k", new_id(), b"d" * 32), None)
+            assert a.generation.restored in (
+                explain("it lacks requests that were started"),
+                explain("it lacks records that were shipped"),
+            )
 
     run(work())
 
@@ -463,12 +492,13 @@ def test_a_database_that_nobody_found_restored_is_accepted_only_on_request(
         "PADDOCK_CLUSTER_URL": fleet.url,
         "PADDOCK_CLUSTER_KEY_FILE": str(fleet.keys),
     }
-    refused = run_paddock(tmp_path, "cluster", "accept-restore", environment=environment)
+    refused = run_paddock(tmp_path, "cluster", "accept-restore", "--dry-run", environment=environment)
     assert (refused.returncode, refused.stdout, refused.stderr) == (
         1,
         "",
-        "no replica has found that the database was restored: it has generation 1; if you restored it, and no replica "
-        "kept its ledger, run: paddock cluster accept-restore --unnoticed\n",
+        "no replica has found that the database was restored: it has generation 1; if you restored it, start the "
+        "replicas and run this again; if none of them kept its ledger, run: paddock cluster accept-restore "
+        "--unnoticed\n",
     )
     done = run_paddock(tmp_path, "cluster", "accept-restore", "--unnoticed", environment=environment)
     assert (done.returncode, done.stdout, done.stderr) == (

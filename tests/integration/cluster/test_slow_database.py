@@ -46,7 +46,7 @@ class Replica(TenantsRunner):
     def __enter__(self) -> Self:
         self._shared = AsyncExitStack()
         opening = self._shared.enter_async_context(open_cluster(self.settings))
-        self._options["cluster"] = self.run(opening)
+        self._options["cluster"] = self.cluster = self.run(opening)
         self._stack.push_async_exit(self._shared)
         entered = super().__enter__()
         self.owner: Tenant = self.identify(TOKEN)
@@ -159,6 +159,29 @@ def test_a_key_whose_request_got_no_slot_in_time_starts_when_it_is_sent_again(
         assert replica.count_effects() == {"k": 1}
     rows = execute(tables_url, "select attempt, state, status from run order by attempt")
     assert rows == [(1, "fenced", None), (2, "finished", "ok")]
+
+
+def test_a_request_whose_claim_a_restore_forgot_while_it_waited_for_its_slot_does_not_start(
+    tables_url: str, tmp_path: Path, late: LateProxy
+) -> None:
+    """Its key is new in the restored database, and another replica may have started it."""
+    with Replica(tmp_path, tables_url, late, max_jobs=1) as replica:
+        late.hold(CLAIM)
+        waiting = replica.begin_effect("k")
+        replica.wait_until(lambda: late.count(CLAIM.decode()) == 1)
+        held = AsyncExitStack()
+        replica.run(held.enter_async_context(replica.owner.admit()))
+        late.release()
+        while execute(tables_url, "select state from run") != [("started",)]:
+            pass
+        execute(tables_url, "delete from run")
+        execute(tables_url, "update generation set number = 2, id = 'next'")
+        replica.wait_until(lambda: replica.cluster.generation.id == "next")
+        replica.run(held.aclose())
+        assert read_ends([replica.run(waiting)]) == {
+            (Status.UNAVAILABLE, "The database was restored after the request was claimed.")
+        }
+        assert replica.count_effects() == {}
 
 
 def test_requests_that_wait_for_their_records_keep_no_slot(

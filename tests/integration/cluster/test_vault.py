@@ -150,6 +150,19 @@ def test_a_file_without_keys_is_refused(vault: ClusterVault, keys: Path, content
         vault.set("global", "key", SECRET)
 
 
+def test_the_error_for_a_missing_file_has_a_command_that_makes_a_key(vault: ClusterVault, keys: Path) -> None:
+    keys.unlink()
+    with pytest.raises(VaultError) as refused:
+        vault.set("global", "key", SECRET)
+    text, _, command = str(refused.value).partition("; ")
+    assert text == f"vault.key_file: {keys} does not exist"
+    _, _, command = command.partition("make the first key with: ")
+    keys.write_bytes(subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, check=True).stdout)
+    keys.chmod(0o600)
+    vault.set("global", "key", SECRET)
+    assert vault.get("global", "key") == SECRET
+
+
 def test_keys_that_everybody_can_read_are_refused(vault: ClusterVault, keys: Path) -> None:
     keys.chmod(0o604)
     with pytest.raises(VaultError) as refused:

@@ -27,7 +27,7 @@ MAX_NAMES = 10_000
 _MAX_SEALED_BYTES = 4 * VALUE_BYTES
 _MAX_KEYS = 16
 _MAX_FILE_BYTES = 64 * 1024
-_NEW_KEY = 'python3 -c "from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())"'
+_NEW_KEY = "openssl rand -base64 32 | tr '+/' '-_'"
 
 
 class VaultKeys(NamedTuple):
@@ -121,6 +121,11 @@ def read_vault_keys(file: Path) -> VaultKeys:
     try:
         lines = read_trusted(file, _MAX_FILE_BYTES).split()
         others_read = file.stat().st_mode & 0o007
+    except FileNotFoundError:
+        raise VaultError(
+            f"vault.key_file: {file} does not exist; copy it from another machine, or make the first key with: "
+            f"{_NEW_KEY}"
+        ) from None
     except OSError as error:  # NotOursError is one
         raise VaultError(f"vault.key_file: cannot read {file}: {error.strerror}") from None
     if others_read:

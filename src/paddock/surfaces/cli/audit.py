@@ -180,7 +180,7 @@ def show(
         "paddock audit verify",
         "paddock audit verify --json",
         "paddock audit verify --archive /backup/ledger",
-        "paddock audit verify --cluster --key paddock+1b2c3d4e+AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAh",
+        "paddock audit verify --cluster --key paddock+81b0c0e3+AaGWZnT8P8ydLvw7Pg/zOWrIV3NNWW7A1eNpfAcC2XxX",
         "paddock audit verify --cluster --known ./checkpoint-of-march",
     ),
 )

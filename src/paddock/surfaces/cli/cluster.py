@@ -174,7 +174,8 @@ def accept_restore(
     """Accept a database that was restored from a backup: requests with effects may start again.
 
     Each replica that runs enters the keys and revocations that its ledger knows first. Requests that were running
-    become lost. Then the database gets a new generation. Exit code: 1 if a replica has not reported.
+    become lost. Then the database gets a new generation. Exit code: 1 if a replica has not reported, or none has found
+    that the database was restored.
     """
     from paddock.cluster.database import Database
     from paddock.cluster.generation import mark_restored
@@ -190,15 +191,15 @@ def accept_restore(
         async with Database(find_url(settings), name="paddock accept-restore") as database:
             await check_tables(database)
             plan = await read_plan(database, seals)
+            if plan.fence is None and not unnoticed:
+                raise CommandFailure(
+                    f"no replica has found that the database was restored: it has generation {plan.generation}; "
+                    "if you restored it, start the replicas and run this again; if none of them kept its ledger, run: "
+                    "paddock cluster accept-restore --unnoticed"
+                )
             if dry_run:
                 return plan
             if plan.fence is None:
-                if not unnoticed:
-                    raise CommandFailure(
-                        f"no replica has found that the database was restored: it has generation {plan.generation}; "
-                        "if you restored it, and no replica kept its ledger, run: paddock cluster accept-restore "
-                        "--unnoticed"
-                    )
                 await mark_restored(database, plan.generation, "an operator said so")
             await await_reports(database, _REPORTS_S)
             return await accept(database, seals, await read_plan(database, seals), without)

@@ -145,7 +145,11 @@ def mcp(
                     session, settings, workspace, names, settings_of, questions=questions
                 )
                 restore_garbage_collection()
-                await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
+                await (
+                    served.serve_stdio(stop)
+                    if endpoint is None
+                    else served.serve_http(endpoint, stop, cluster)
+                )
                 for text in session.warnings:
                     warn(text)
 

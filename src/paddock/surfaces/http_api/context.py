@@ -1,6 +1,5 @@
 """What the routes of one server share, and how they find it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -11,6 +10,7 @@ from paddock.surfaces.http_api.bodies import BodyBuffer
 from paddock.surfaces.http_api.downloads import Downloads
 from paddock.surfaces.http_api.running import Executions
 from paddock.surfaces.http_server.entry import TENANT_KEY
+from paddock.surfaces.http_server.readiness import Readiness
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 
 if TYPE_CHECKING:
@@ -29,14 +29,13 @@ class ServerContext:
     executions: Executions
     bodies: BodyBuffer
     downloads: Downloads
+    readiness: Readiness
     metrics: "Metrics | None"
     """Those of all callers; None if they are off."""
     cluster: "Cluster | None" = None
     """What it shares with other replicas."""
     forwarding: "Forwarding | None" = None
     """Passes requests on to other replicas; None if they cannot be reached."""
-    can_run: Callable[[], bool] = lambda: True
-    """Returns whether requests of some kind can run: not if their records cannot be written."""
 
 
 class HttpCall(NamedTuple):

@@ -17,13 +17,13 @@ from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.endpoint import MCP_PATH
 from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, refuse
 from paddock.surfaces.http_server.problems import NOT_PERMITTED, SERVER_BUSY, UNAVAILABLE, Problem
+from paddock.surfaces.http_server.readiness import Readiness
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from paddock.cluster.clock import ClockCheck
     from paddock.surfaces.http_api.forwarding import Forwarding
     from paddock.surfaces.tenants import Tenant, Tenants
 
@@ -47,13 +47,13 @@ class ApiEntry:
         requests: InFlightRequests,
         forwarding: "Forwarding | None",
         *,
-        clock: "ClockCheck | None" = None,
+        readiness: Readiness,
     ) -> None:
-        """Answer the requests of `tenants`, as long as the `clock` of this machine is right."""
+        """Answer the requests of `tenants`, as long as the clock of this machine is right."""
         self._api = api
         self._mcp = mcp if forwarding is None else forwarding.wrap_mcp(mcp)
         self._forwarding = forwarding
-        self._clock = clock
+        self._readiness = readiness
         self._tenants = tenants
         self._requests = requests
         self._active = {grades: Counter[str]() for grades in (False, True)}
@@ -81,8 +81,7 @@ class ApiEntry:
         if tenant.token.scope == "metrics" and scope["path"] != METRICS_PATH:
             text = "This token reads metrics, and nothing else."
             raise refuse(self.refusals, NOT_PERMITTED, text, tenant.actor)
-        if self._clock is not None and self._clock.problem and scope["path"] != METRICS_PATH:
-            text = "The clock of this server is wrong. Nothing was started. Send it again later, or to another server."
+        if scope["path"] != METRICS_PATH and (text := self._readiness.explain_wrong_clock()):
             raise refuse(self.refusals, UNAVAILABLE, text, tenant.actor)
         token = tenant.token.sha256
         grades = scope["path"] in GRADING_PATHS

@@ -20,6 +20,7 @@ from paddock.surfaces.http_api.running import Executions
 from paddock.surfaces.http_api.service_routes import OPEN_PATHS
 from paddock.surfaces.http_server.entry import TENANT_KEY, HttpEntry
 from paddock.surfaces.http_server.idle_connections import IdleConnections
+from paddock.surfaces.http_server.readiness import Readiness
 from paddock.surfaces.http_server.serving import serve_application
 from paddock.surfaces.mcp_server.client_questions import ACTOR_KEY
 from paddock.surfaces.mcp_server.requests import InFlightRequests
@@ -74,10 +75,9 @@ class HttpService:
         self._executions = Executions(workspace, self._requests, shared=cluster is not None)
         own = workspace, self._requests, self._executions
         forwarding = self._make_forwarding(settings, cluster)
-        shared = metrics, cluster, forwarding
-        self._server = ServerContext(
-            *own, BodyBuffer(), Downloads(), *shared, can_run=lambda: tenants.can_run
-        )
+        self._readiness = Readiness(lambda: self._requests.leaving, tenants.record, cluster)
+        shared = self._readiness, metrics, cluster, forwarding
+        self._server = ServerContext(*own, BodyBuffer(), Downloads(), *shared)
         for each in (cluster, forwarding):
             if metrics is not None and each is not None:
                 metrics.watch(each.read_metrics)
@@ -99,11 +99,8 @@ class HttpService:
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
-        cluster = self._server.cluster
-        clock = None if cluster is None else cluster.clock
-        api_entry = ApiEntry(
-            api, self._mcp, self._tenants, self._requests, self._server.forwarding, clock=clock
-        )
+        own = self._tenants, self._requests, self._server.forwarding
+        api_entry = ApiEntry(api, self._mcp, *own, readiness=self._readiness)
         entry = HttpEntry(
             api_entry,
             api_entry,

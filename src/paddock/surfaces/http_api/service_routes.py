@@ -47,27 +47,7 @@ async def check_readiness(server: ThisServer) -> Response:
 
     In safe mode it returns the reason: the server still takes requests without effects.
     """
-    if server.requests.leaving:
-        raise Problem(SERVER_ENDING, "The server is ending. Send requests to another one.")
-    if server.cluster is not None and server.cluster.lease.is_replaced:
-        raise Problem(
-            UNAVAILABLE,
-            "Another server has the name of this one. Send requests to another one, and restart this one under another "
-            "name.",
-        )
-    if server.cluster is not None and server.cluster.clock.problem:
-        raise Problem(
-            UNAVAILABLE, f"{server.cluster.clock.problem} Send requests to another server until then."
-        )
-    if not server.can_run():
-        raise Problem(
-            UNAVAILABLE,
-            "The record of this server cannot be written, and nothing runs without it. Send requests to another one. "
-            "The log has the cause.",
-        )
-    restored = "" if server.cluster is None else server.cluster.generation.restored
-    text = f"safe mode: {restored}\n" if restored else "ok\n"
-    return Response(text, headers=_FRESH, media_type="text/plain")
+    return Response(server.readiness.describe(), headers=_FRESH, media_type="text/plain")
 
 
 for _path in READINESS_PATHS:

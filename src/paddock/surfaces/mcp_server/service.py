@@ -14,6 +14,7 @@ from paddock.gate.questions import Questions, open_local_questions
 from paddock.model.errors import ApprovalError
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.http_server.endpoint import Endpoint
+from paddock.surfaces.http_server.readiness import Readiness
 from paddock.surfaces.mcp_server.client_questions import ElicitationRounds
 from paddock.surfaces.mcp_server.compat.repositories import Repositories
 from paddock.surfaces.mcp_server.compat.tools import build_compat_profile
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from mcp.server.lowlevel.server import Server
 
+    from paddock.gate.cluster import Cluster
     from paddock.record.telemetry.metrics import Metrics
     from paddock.surfaces.http_server.asgi import App
     from paddock.surfaces.mcp_server.toolbox import Admit
@@ -108,6 +110,7 @@ class Service:
         self._announcer = ChangeNotifier()
         self._metrics = opened.metrics.render_page if opened.metrics else None
         self._refusals = Refusals(opened.gate.audit, opened.metrics, "mcp")
+        self._record = opened.record
         self._mark = mark
         self._changes = tool_names == "default"
         self._requests = InFlightRequests()
@@ -125,11 +128,14 @@ class Service:
             finally:
                 await cancel_all([serving])
 
-    async def serve_http(self, endpoint: Endpoint, stop: asyncio.Event) -> None:
-        """Serve many clients over HTTP until `stop` is set."""
+    async def serve_http(
+        self, endpoint: Endpoint, stop: asyncio.Event, cluster: "Cluster | None" = None
+    ) -> None:
+        """Serve many clients over HTTP until `stop` is set, as one replica of a `cluster`."""
         async with self._open_server() as server:
             app = build_application(server, self._requests, self._grace_s)
-            serving = http_service(app, endpoint, self._requests, self._refusals, self._metrics)
+            readiness = Readiness(lambda: self._requests.ending, self._record, cluster)
+            serving = http_service(app, endpoint, readiness, self._refusals, self._metrics)
             with closing(self._refusals):
                 async with serving as task:
                     await self._wait_until_ended(stop, task)

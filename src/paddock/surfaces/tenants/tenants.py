@@ -19,12 +19,12 @@ from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock, Server, open_audit, open_paddock
 from paddock.gate.questions import QuestionStore
 from paddock.gate.stored_output import open_artifacts
-from paddock.model.errors import ConfigurationError, LedgerError, PaddockError, StoreUnavailable
+from paddock.model.errors import ConfigurationError, DatabaseRestored, PaddockError, StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
+from paddock.record.ledger.record_watch import RecordWatch
 from paddock.record.ledger.sink import REVOKED, Field
-from paddock.record.ledger.writer import Ledger
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
 from paddock.surfaces.tenants.questions import QuestionDirectories
@@ -106,7 +106,6 @@ class Tenants:
         self._ending: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
         self._problem = ""
-        self._record_problem = ""
         check_tokens(self._fixed)
         for each in self._fixed:
             narrow_settings(settings, each)
@@ -115,6 +114,7 @@ class Tenants:
         """Open the ledger and begin to watch the tokens. Raises LedgerError."""
         audit = self._stack.enter_context(open_audit(self._settings.audit))
         self._audit = audit
+        self.record = RecordWatch(audit, self._settings.audit)
         self.refusals = Refusals(audit, self._metrics)
         self._stack.callback(self.refusals.close)
         self._flush = partial(audit.query, limit=0)
@@ -128,11 +128,6 @@ class Tenants:
     ) -> None:
         """End all sessions, and close the ledger."""
         await self._stack.aclose()
-
-    @property
-    def can_run(self) -> bool:
-        """Whether requests of some kind can run: not if records cannot be written, and everything needs one."""
-        return not self._record_problem or self._settings.audit.required != "all"
 
     @property
     def running(self) -> int:
@@ -271,7 +266,7 @@ class Tenants:
     async def _watch(self) -> None:
         swept_at = -math.inf
         while True:
-            self._look_at_record()
+            self.record.can_run()  # it logs a change
             try:
                 await self._update(self._tokens.update)
                 await self.close_idle()
@@ -284,25 +279,15 @@ class Tenants:
                     await asyncio.to_thread(sweep_artifacts, self._settings)
                     await self._questions.remove_abandoned()
                 self._problem = ""
+            except DatabaseRestored:
+                self._problem = ""  # the cause of the safe mode is logged by the cluster
             except Exception as problem:  # noqa: BLE001 - whatever it was, revoked tokens must end also after it
-                if str(problem) != self._problem:
-                    self._problem = str(problem)
+                # The texts of one outage differ.
+                text = type(problem).__name__ if isinstance(problem, StoreUnavailable) else str(problem)
+                if text != self._problem:
+                    self._problem = text
                     _log.error("the tokens cannot be watched: %s", problem)
             await asyncio.sleep(_WATCH_S)
-
-    def _look_at_record(self) -> None:
-        """Log once that records cannot be written any more, and that they can again."""
-        problem = ""
-        if isinstance(self._audit, Ledger):
-            try:
-                self._audit.check_writable()
-            except LedgerError as error:
-                problem = str(error)
-        if problem and not self._record_problem:
-            _log.error("requests are refused: %s", problem)
-        elif self._record_problem and not problem:
-            _log.warning("the record can be written again")
-        self._record_problem = problem
 
     async def _end(self, watching: "asyncio.Task[None]") -> None:
         await run_shielded(cancel_all([watching]))

@@ -13,8 +13,10 @@ from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportS
 
 from paddock.surfaces.http_server.asgi import CLOSE_HEADER, App, Receive, Scope, Send, send_text
 from paddock.surfaces.http_server.endpoint import MCP_PATH, Endpoint
-from paddock.surfaces.http_server.entry import HttpEntry, OneToken
+from paddock.surfaces.http_server.entry import HttpEntry, OneToken, refuse
 from paddock.surfaces.http_server.idle_connections import IdleConnections
+from paddock.surfaces.http_server.problems import MEDIA_TYPE, UNAVAILABLE, Problem
+from paddock.surfaces.http_server.readiness import Readiness
 from paddock.surfaces.http_server.serving import serve_application
 from paddock.surfaces.mcp_server.http.inbound import AllDigits, Inbound
 from paddock.surfaces.mcp_server.http.sessions import AbandonedSessions, SessionLimit
@@ -41,16 +43,17 @@ class Probes:
     """An ASGI application that answers health checks for load balancers and kubelets, and passes everything else on.
 
         /livez            200 as long as the server answers
-        /readyz, /health  200, and 503 once the server is ending
+        /readyz, /health  what `Readiness` describes: 200, or a problem with 503
 
-    They need no token, and contain no facts about the machine. `Host` is not checked here, because a kubelet uses the
+    They need no token. `Host` is not checked here, because a kubelet uses the
     address of its pod. By DNS rebinding a web page could learn only that a server listens, which the error for any
     other path reveals, too.
     """
 
-    def __init__(self, app: App, is_ready: Callable[[], bool]) -> None:
+    def __init__(self, app: App, describe: Callable[[], str]) -> None:
+        """`describe` returns the text of `/readyz`, or raises Problem."""
         self._app = app
-        self._is_ready = is_ready
+        self._describe = describe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
@@ -60,9 +63,14 @@ class Probes:
         elif scope["method"] not in ("GET", "HEAD"):
             await send_text(send, 405, b"Probes are read with GET.\n", (b"allow", b"GET, HEAD"), CLOSE_HEADER)
         else:
-            ready = path == _LIVENESS_PATH or self._is_ready()
-            status, text = (200, b"ok\n") if ready else (503, b"unavailable\n")
-            await send_text(send, status, text, (b"cache-control", b"no-store"), CLOSE_HEADER)
+            headers = (b"cache-control", b"no-store"), CLOSE_HEADER
+            try:
+                text = "ok\n" if path == _LIVENESS_PATH else self._describe()
+            except Problem as problem:
+                kind, document = MEDIA_TYPE.encode(), problem.render()
+                await send_text(send, problem.kind.status, document, *headers, kind=kind)
+            else:
+                await send_text(send, 200, text.encode(), *headers)
 
 
 class MetricsEndpoint:
@@ -109,21 +117,28 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
 async def http_service(
     app: App,
     endpoint: Endpoint,
-    requests: InFlightRequests,
+    readiness: Readiness,
     refusals: Refusals,
     metrics: Metrics | None = None,
 ) -> AsyncGenerator[asyncio.Task[None]]:
     """Serve an application at an endpoint, and `metrics` if given; yields the serving task. Notes `refusals`.
 
-    Leaving the context ends all work in order.
+    No request is answered while the clock is wrong. Leaving the context ends all work in order.
     """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if text := readiness.explain_wrong_clock():
+            raise refuse(refusals, UNAVAILABLE, text)
+        await given(scope, receive, send)
+
+    given, app = app, answer
     if metrics is not None:
         app = MetricsEndpoint(app, metrics)
     entry = HttpEntry(
         app,
         OneToken(endpoint.token, refusals),
         endpoint.names,
-        public=Probes(app, lambda: not requests.ending),
+        public=Probes(app, readiness.describe),
         public_paths=PROBE_PATHS,
     )
     async with serve_application(entry, endpoint, IdleConnections(), MAX_CONNECTIONS) as serving:
