@@ -47,6 +47,7 @@ FACTS = {
     "answer": "the person's answer",
     "answered_by": "source of the answer: a client, a terminal, or `paddock` itself if no person could answer",
     "name": "name of the script, of the tool, of the method or of the runtime",
+    "method": "the method of a server that was called in place of a tool, such as `resources/read`",
     "prompt": "the prompt that a script tool belongs to",
     "profile": "`script`, `execute` or `compute`",
     "tool": "name of the computation in other systems",

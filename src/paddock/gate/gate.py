@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from paddock.gate.flow.tracker import FlowTracker
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
+    from paddock.model.outcome import OnProgress
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,
@@ -228,9 +229,11 @@ class Gate:
             self.on_end(request, outcome)
         return outcome
 
-    async def _carry_out_child(self, request: ExecutionRequest, on_result: "OnResult") -> RawResult:
+    async def _carry_out_child(
+        self, request: ExecutionRequest, on_result: "OnResult", on_progress: "OnProgress | None" = None
+    ) -> RawResult:
         """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
-        end = await self._carry_out(request, Watchers(on_result=on_result))
+        end = await self._carry_out(request, Watchers(on_result=on_result, on_progress=on_progress))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
         return end.result

@@ -3,7 +3,7 @@
 import reprlib
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -72,6 +72,27 @@ class ConsoleLine(Value):
 
 OnConsole = Callable[[ConsoleLine], None]
 """Called with each line of a program's console while the program runs."""
+
+
+class CallProgress(NamedTuple):
+    """What a server reports of a running call. A server may report anything."""
+
+    server: str
+    tool: str
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+    @property
+    def text(self) -> str:
+        """The report in one line: `notes.build: 3 of 10: compiling`."""
+        of = "" if self.total is None else f" of {self.total:g}"
+        message = f": {self.message}" if self.message else ""
+        return f"{self.server}.{self.tool}: {self.progress:g}{of}{message}"
+
+
+OnProgress = Callable[[CallProgress], None]
+"""Called with what a server reports of a call while the call runs, without secrets."""
 
 
 class Frame(Value):

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
+from paddock.engines.servers.methods import METHODS
 from paddock.model.base import Json
 from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
@@ -233,7 +234,10 @@ def _build_request(
     server, _, tool = target.rpartition(
         "/"
     )  # names of servers may contain slashes, names of tools should not
-    if server and tool:
+    method = next((each for each in METHODS if target.endswith(f"/{each}")), "")
+    if method:
+        work = ServerCall(server=target.removesuffix(f"/{method}"), tool=method, is_method=True)
+    elif server and tool:
         work = ServerCall(server=server, tool=tool)
     elif (runtime := read_language(target)) in runtimes:
         fields: dict[str, Json] = {"executable": executable, "cwd": cwd, "network": network or "none"}

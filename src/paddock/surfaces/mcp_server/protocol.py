@@ -75,9 +75,10 @@ def build_protocol_server(
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
         key = _read_call_key(context.meta, params.name, params.arguments)
-        work = partial(toolbox.call_tool, params.name, params.arguments, key=key)
+        reports = (context.meta or {}).get("progress_token") is not None
+        work = partial(toolbox.call_tool, params.name, params.arguments, key=key, reports=reports)
         sinks = [logs.create_sink(context)]
-        if (context.meta or {}).get("progress_token") is not None:
+        if reports:
             sinks.append(create_progress_sink(context.session.report_progress))
         finish = partial(finish_answer, context.protocol_version)
         offer = None if tasks is None else tasks.offer(context, params.name, finish)
