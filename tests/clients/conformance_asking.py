@@ -1,11 +1,13 @@
 """The tools of the conformance suite that ask their client: its person, its model, for its roots."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mcp import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     CreateMessageRequest,
     CreateMessageRequestParams,
     ElicitRequest,
@@ -147,4 +149,67 @@ def asking_tools() -> list[McpTool]:
         asking_tool(f"{PREFIX}multiple_inputs", all_kinds),
         asking_tool(f"{PREFIX}multi_round", questions("step1", "step2", name="string")),
         asking_tool(f"{PREFIX}capabilities", whichever),
+    ]
+
+
+async def become_task() -> None:
+    """Let the call become a task: before that it ends, and asks, with its request."""
+    await asyncio.sleep(0.1)
+
+
+async def confirm_deletion(arguments: Arguments, caller: McpCaller) -> str:
+    await become_task()
+    confirmed = await ask(caller.inquire, "confirm", f"Delete {arguments['filename']}?", confirm="boolean")
+    return f"Confirmed: {json.dumps(confirmed)}"
+
+
+async def ask_twice_at_once(_arguments: Arguments, caller: McpCaller) -> str:
+    await become_task()
+    forms = {key: form(f"Please give {key}", {"name": {"type": "string"}}) for key in ("first", "second")}
+    answers = await inquired(caller.inquire, **forms)
+    return json.dumps([answers[key].content for key in forms])
+
+
+async def ask_then_take_long(_arguments: Arguments, caller: McpCaller) -> str:
+    name = await ask(caller.inquire, "user_name", "What is your name?", name="string")
+    await asyncio.sleep(ASKED_AFTER_S * 2)
+    return f"Hello, {name['name']}!"
+
+
+ASKED_AFTER_S = 0.5
+"""Time after which a call becomes a task whose question must be asked before, in seconds."""
+TASK_AFTER_S = {
+    **dict.fromkeys(
+        ("slow_compute", "failing_job", "protocol_error_job", "confirm_delete", "multi_input"), 0.0
+    ),
+    "test_tool_with_task": ASKED_AFTER_S,
+}
+"""After how many seconds calls of the suite's tools become tasks."""
+ONLY_TASKS = ("failing_job", "test_tool_with_task")
+"""Tools that the suite wants to be refused to clients without the extension."""
+
+
+def task_tools() -> list[McpTool]:
+    """Return the tools that the scenarios of tasks call."""
+
+    async def compute(arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+        await asyncio.sleep(arguments["seconds"])
+        return ToolAnswer([text_block(f"computed {arguments['label']}")])
+
+    async def fail(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+        await become_task()
+        return ToolAnswer([text_block("the job failed")], is_error=True)
+
+    async def break_off(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+        await become_task()
+        raise MCPError(code=INTERNAL_ERROR, message="the job broke off")
+
+    slow = object_schema(["seconds", "label"], seconds={"type": "number"}, label={"type": "string"})
+    return [
+        McpTool("slow_compute", "Slow", "Takes its time.", slow, compute),
+        McpTool("failing_job", "Failing", "Fails.", object_schema([]), fail),
+        McpTool("protocol_error_job", "Broken", "Breaks off.", object_schema([]), break_off),
+        asking_tool("confirm_delete", confirm_deletion, "filename"),
+        asking_tool("multi_input", ask_twice_at_once),
+        asking_tool("test_tool_with_task", ask_then_take_long),
     ]

@@ -13,7 +13,8 @@ from typing import Any
 from uuid import uuid4
 
 import uvicorn
-from conformance_asking import ask, asking_tools
+from conformance_asking import ONLY_TASKS, TASK_AFTER_S, ask, asking_tools, task_tools
+from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.uri_template import UriTemplate
 
 from paddock.cluster.peers import find_peers
@@ -26,7 +27,7 @@ from paddock.surfaces.http_api.forwarding import Forwarding
 from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
 from paddock.surfaces.http_server.entry import HOP_KEY, TENANT_KEY, HttpEntry, OneToken
 from paddock.surfaces.http_server.hosts import HostNames
-from paddock.surfaces.mcp_server.client_questions import ElicitationRounds
+from paddock.surfaces.mcp_server.client_questions import Context, ElicitationRounds
 from paddock.surfaces.mcp_server.http.app import PROBE_PATHS, Probes, build_application
 from paddock.surfaces.mcp_server.list_changes import ChangeNotifier
 from paddock.surfaces.mcp_server.output_resources import UnknownResourceError
@@ -35,6 +36,7 @@ from paddock.surfaces.mcp_server.prompts import UnknownPromptError
 from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
 from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
+from paddock.surfaces.mcp_server.tasks import Tasks, require_extension
 from paddock.surfaces.mcp_server.toolbox import (
     Arguments,
     Inquire,
@@ -141,6 +143,25 @@ async def logging(_arguments: Arguments, caller: McpCaller) -> ToolAnswer:
     return ToolAnswer([text_block("done")])
 
 
+async def greet(arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+    return ToolAnswer([text_block(f"Hello, {arguments['name']}!")])
+
+
+async def reconnect(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+    await asyncio.sleep(0.5)
+    return ToolAnswer([text_block("the stream was resumed")])
+
+
+async def prepare_call(context: Context, call_next: CallNext) -> HandlerResult:
+    """Do before a call what the suite expects of its tool, and what no tool of Paddock does."""
+    name = (context.params or {}).get("name") if context.method == "tools/call" else None
+    if name in ONLY_TASKS:
+        require_extension(context)
+    if name == "test_reconnection" and context.close_sse_stream is not None:
+        await context.close_sse_stream()
+    return await call_next(context)
+
+
 async def rich(arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
     return ToolAnswer([text_block(json.dumps(dict(arguments)))])
 
@@ -236,10 +257,12 @@ async def main(directory: Path, replica: list[str]) -> None:
         McpTool("test_tool_with_logging", "Logs", "Logs.", NO_ARGUMENTS, logging),
         McpTool("test_logging_tool", "Logs", "Logs.", NO_ARGUMENTS, logging),
         McpTool("test_trigger_tool_change", "Changes", "Says that tools changed.", NO_ARGUMENTS, change),
+        McpTool("test_reconnection", "Reconnects", "Loses its stream.", NO_ARGUMENTS, reconnect),
         *asking_tools(),
+        *task_tools(),
         McpTool("json_schema_2020_12_tool", "Rich", "Tool with JSON Schema 2020-12 features", RICH, rich),
         McpTool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
-        McpTool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
+        McpTool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), greet),
     ]
     rounds = ElicitationRounds(
         60_000,
@@ -253,7 +276,9 @@ async def main(directory: Path, replica: list[str]) -> None:
     settings = read_settings(port, *replica[:2]) if replica else Settings()
     async with open_cluster(settings) as cluster:
         mark = "" if cluster is None else cluster.node.mark
-        server = build_protocol_server(Toolbox(tools), offers, rounds, announcer, mark)
+        tasks = Tasks(rounds, TASK_AFTER_S.get, mark)
+        server = build_protocol_server(Toolbox(tools), offers, rounds, announcer, mark, tasks=tasks)
+        server.middleware.append(prepare_call)
         app = build_application(server, InFlightRequests())
         if cluster is not None:
             cluster.repeat("changes", watch, pause_s=0.05)

@@ -20,6 +20,7 @@ from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy.settings.commands import SdkCommand
+from paddock.policy.settings.flow import FlowLabel, FlowRule
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.recipes import Recipe, RecipeVariant
 from paddock.policy.settings.rules import Rule
@@ -75,6 +76,8 @@ def test_every_setting_is_described():
     listed = {
         "policy.rule": Rule,
         "network.rule": NetworkRule,
+        "flow.label": FlowLabel,
+        "flow.rule": FlowRule,
         "redaction.patterns": RedactionPattern,
         "sdk.commands": SdkCommand,
         "mcp.repos": Repository,
@@ -83,6 +86,7 @@ def test_every_setting_is_described():
     members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
         "policy.rule.origin",
         "network.rule.origin",
+        "flow.rule.origin",
     }
     members |= {
         f"{key}.{field.alias or name}"

@@ -64,6 +64,7 @@ class Echo:
         *,
         raw: bool,
         encoded: object = (),
+        is_method: bool = False,
     ) -> None:
         self.calls.append((server, tool))
         if tool == "hang":

@@ -28,6 +28,8 @@ COMMANDS = (
     ("servers", "describe", "odd.echo"),
     ("servers", "search", "say it again"),
     ("servers", "call", "odd", "echo", '{"text": "x"}'),
+    ("servers", "resources", "lib", "file:///notes.md"),
+    ("servers", "prompts", "odd"),
     ("servers", "diff"),
     ("servers", "confine", "odd"),
     ("tool", "list"),
@@ -42,6 +44,7 @@ COMMANDS = (
     ("policy", "show"),
     ("policy", "explain", "python"),
     ("policy", "check", "none.toml"),
+    ("policy", "flows"),
     ("config", "show", "limits"),
     ("serve", "token", "list"),
     ("audit", "show", "01JD3W0ZV6N4YQ1R2X5T7B8C9D"),
@@ -58,7 +61,7 @@ def test_documents_of_commands(tmp_path: Path) -> None:
     home.mkdir()
     workspace.mkdir()
     environment = make_environment(home, PADDOCK_SERVERS_SEMANTIC_SEARCH="off")
-    write_servers(workspace, {"odd": make_entry("odd")})
+    write_servers(workspace, {"odd": make_entry("odd"), "lib": make_entry("library")})
     for made in ("tool", "greet"), ("script", "hello"):
         run_paddock(workspace, made[0], "new", made[1], environment=environment)
     found: list[Any] = []

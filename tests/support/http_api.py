@@ -155,13 +155,13 @@ class ApiClient:
 
 
 def read_events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
-    """Yield server-sent events as names with their data."""
+    """Yield server-sent events as names with their data, without those that only have an id."""
     name = ""
     for line in lines:
         field, _, value = line.partition(": ")
         if field == "event":
             name = value
-        elif field == "data":
+        elif field == "data" and value:
             yield name, json.loads(value)
 
 

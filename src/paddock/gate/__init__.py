@@ -6,6 +6,7 @@ mechanisms; read these two first.
     on the way        work: one file for each kind; approvals; questions, and question_directory, their files; watchers;
                       audit_facts; cluster_claims: one of several machines starts a request (the ledger's claims are in
                       `record`); database_queue: who waits for their database keeps no slot
+    flows of data     flow: what a run has read, and which of its calls could send it away
     what programs do  program_calls: calls of servers and of the SDK, by V8 programs; host_access: connections to
                       other machines; visible_tools; type_check: what happens before the first call
     parts of a gate   servers, guest_service (opens the V8 engine), program_service (runs programs of other languages,

@@ -165,8 +165,9 @@ class Approvals:
         """
         run = self._find_run(request)
         kind, work = kind_of(request), request.work
-        name = kind.repeatable_name(work)
-        subject = kind.make_subject(request, work)
+        name, subject = kind.repeatable_name(work), kind.make_subject(request, work)
+        if decision.flow is not None and decision.flow.effect == "ask":
+            name, subject = None, subject._replace(is_repeatable=False)  # each call may send something else
         question = question_texts.make_question(
             request, decision, subject, self._outgoing, wait_ms=self._settings.wait_ms
         )
@@ -177,7 +178,10 @@ class Approvals:
             answer = run.refused.get(question.sha256)
             if answer is None:
                 facts = identity_facts(request, decision)
-                answer = await self._ask_and_record(question, run, facts, parent=request.parent, stop=stop)
+                why = "; ".join(decision.asks)
+                answer = await self._ask_and_record(
+                    question, run, facts, parent=request.parent, stop=stop, why=why
+                )
                 if answer.verdict in ("denied", "expired"):
                     run.refused[question.sha256] = answer
                 elif answer.verdict == "run" and name is not None:
@@ -261,14 +265,19 @@ class Approvals:
         *,
         parent: str | None,
         stop: asyncio.Event | None = None,
+        why: str = "",
     ) -> Answer:
-        """Ask a question within the limits. Record the question and the answer."""
+        """Ask a question within the limits. Record the question and the answer.
+
+        `why` is what the caller is told of the reasons, if that is less than the person sees.
+        """
         about: dict[str, Field] = {"question": question.id, "call_sha256": question.sha256}
         self._audit.append("asked", question.request, {**facts, **about}, parent=parent)
         started = time.perf_counter()
         answer = _CUT_SHORT
         try:
-            answer = await self._ask_within_limits(question, run, stop)
+            reason = make_printable(self._outgoing.text(why)) if why else "; ".join(question.reasons)
+            answer = await self._ask_within_limits(question, run, stop, reason)
         finally:
             end: dict[str, Field] = {
                 "answer": answer.verdict,
@@ -279,9 +288,8 @@ class Approvals:
         return answer
 
     async def _ask_within_limits(
-        self, question: Question, run: RunState, stop: asyncio.Event | None
+        self, question: Question, run: RunState, stop: asyncio.Event | None, why: str
     ) -> Answer:
-        why = "; ".join(question.reasons)
         run.questions += 1
         if run.questions > MAX_QUESTIONS_PER_RUN:
             message = f"{why}: this run has already asked {MAX_QUESTIONS_PER_RUN} times, which is the limit"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from paddock.gate.work import kind_of
 from paddock.gate.work.ends import CANCELLED
 from paddock.gate.work.kind import shorten_name
+from paddock.model.flow import FlowFinding
 from paddock.model.network import Connection
 from paddock.model.outcome import Decision, RawResult
 from paddock.model.request import ExecutionRequest
@@ -20,7 +21,20 @@ def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, F
         "audit_hash": decision.audit_hash,
         "rule": shorten_name(decision.rule),
         **kind_of(request).list_facts(request.work, decision),
+        **({} if decision.flow is None else _list_flow_facts(decision.flow)),
     }
+
+
+def _list_flow_facts(finding: FlowFinding) -> dict[str, Field]:
+    """Return what flow rules found, for the record: names and references, never a text of a result."""
+    facts: dict[str, Field] = {
+        "reads": list(finding.reads),
+        "flow": finding.effect,
+        "flow_rule": finding.rule,
+        "flow_sources": list(finding.sources),
+        "flow_evidence": list(finding.evidence),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def connection_facts(request: ExecutionRequest, connection: Connection) -> dict[str, Field]:

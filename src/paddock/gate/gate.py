@@ -6,6 +6,8 @@
       |  of tools), and decide again                                     `_decide_and_run`
       |--denied--> record "decided" -> Outcome(denied)                     `_end_without_run`
       |
+    add what flow rules say of it after what its run has read (`flow/tracker.py`), if there are any
+      |
     where a rule says so: check name, definition and arguments (`kind.check`), then ask a person (`approvals`)
       |
     admit: wait for a slot           a rehearsal (dry_run) ends here: record "decided" -> a stub
@@ -67,8 +69,10 @@ from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
     from paddock.gate.cluster_claims import PaddockClaims
+    from paddock.gate.flow.tracker import FlowTracker
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
+    from paddock.model.outcome import OnProgress
 
 _NO_CLUSTER = RawResult(
     status=Status.INVALID,
@@ -119,6 +123,7 @@ class Gate:
         )
         self._outgoing = outgoing
         self.approvals = Approvals(settings.approvals, self._policy, self.audit, outgoing, asker)
+        self._flow = self._make_flow(settings, engines) if settings.flow.rule else None
         self.make_tool_run = engines.scripts.make_work
         self._context = Context(
             engines=engines,
@@ -138,6 +143,12 @@ class Gate:
         self.on_end: OnEnd | None = None
         self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
         self._ended = False
+
+    def _make_flow(self, settings: Settings, engines: Engines) -> "FlowTracker":
+        from paddock.gate.flow.tracker import FlowTracker  # most settings have no flow rules
+        from paddock.policy.decisions.flow import FlowPolicy
+
+        return FlowTracker(FlowPolicy(settings, KINDS), self._policy, engines.servers, self._outgoing)
 
     @property
     def engines(self) -> Engines:
@@ -161,11 +172,13 @@ class Gate:
         request: ExecutionRequest,
         *,
         asker: Asker | None = None,
+        client: str = "",
         **listeners: Unpack[Listeners],
     ) -> Outcome:
         """Run a request and return its outcome.
 
-        `asker` asks a person about the request and its children where a rule wants that. The `listeners` are fields of
+        `asker` asks a person about the request and its children where a rule wants that. `client` names the
+        conversation that sees its result, for flow rules; empty if that is not known. The `listeners` are fields of
         `Watchers`. Cancelling the task ends any work, and this is recorded.
 
         Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
@@ -180,6 +193,8 @@ class Gate:
         task = asyncio.current_task()
         over = self._under_way[task] = asyncio.get_running_loop().create_future()
         self.approvals.begin_run(request, asker)
+        if self._flow is not None:
+            self._flow.begin_run(request, client)
         try:
             if self._claims is None:
                 return self._make_outcome(request, await self._carry_out(request, watchers))
@@ -194,6 +209,8 @@ class Gate:
                 return outcome
         finally:
             self.approvals.end_run(request)
+            if self._flow is not None:
+                self._flow.end_run(request)
             del self._under_way[task]
             over.set_result(None)
 
@@ -219,9 +236,11 @@ class Gate:
             self.on_end(request, outcome)
         return outcome
 
-    async def _carry_out_child(self, request: ExecutionRequest, on_result: "OnResult") -> RawResult:
+    async def _carry_out_child(
+        self, request: ExecutionRequest, on_result: "OnResult", on_progress: "OnProgress | None" = None
+    ) -> RawResult:
         """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
-        end = await self._carry_out(request, Watchers(on_result=on_result))
+        end = await self._carry_out(request, Watchers(on_result=on_result, on_progress=on_progress))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
         return end.result
@@ -249,6 +268,10 @@ class Gate:
         if refined is not request:
             request = refined
             decision = self._policy.decide(request)
+        if self._flow is not None:
+            decision = await self._flow.judge(request, decision)
+            if decision.asks and is_listed_instead_of_asked(request, decision):
+                return self._rehearse_request(request, decision)
         if decision.asks:
             checked = await kind.check(self._context, request, request.work, decision)
             if isinstance(checked, RawResult):
@@ -329,7 +352,21 @@ class Gate:
             return self._rehearse_request(request, decision)
         if request.key is not None and self._claims is None:
             return self._end_without_run(request, decision, _NO_CLUSTER)
-        facts = identity_facts(request, decision)
+        if self._flow is None or decision.flow is None:
+            return await self._run_allowed(request, decision, watchers)
+        if (rule := self._flow.enter(request, decision.flow)) is not None:
+            why = self._flow.explain(request, rule)
+            refused = self._policy.refuse_allowed(request, decision, rule.name, why)
+            return await self._run_decided(request, refused, watchers)
+        try:
+            return await self._run_allowed(request, decision, watchers)
+        finally:
+            self._flow.leave(request, None)
+
+    async def _run_allowed(
+        self, request: ExecutionRequest, decision: Decision, watchers: Watchers
+    ) -> _RequestEnd:
+        kind, facts = kind_of(request), identity_facts(request, decision)
         sink = self._audit_sink_of(request)
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
         waits: dict[str, float] = {} if watchers.waits is None else watchers.waits
@@ -348,6 +385,8 @@ class Gate:
         try:
             running = self._run_safely(request, decision, watchers)
             result = shown = await (running if watchers.claim is None else watchers.claim.run(running))
+            if self._flow is not None:
+                self._flow.note_result(request, result)  # before the program can send it on
             if watchers.on_result is not None and not self._is_renamed(request, result):
                 watchers.on_result(result)
             written = canonical(result.value) if result.has_value else b""
@@ -357,6 +396,8 @@ class Gate:
             queued_ms = waits.get("queue_ms", 0) - queued_before_ms  # an engine may have a queue, too
             ms = round(_count_ms(started) - queued_ms, 3)
             end = {**facts, **end_facts(request, result, ms, len(written)), **wait_facts(waits)}
+            if self._flow is not None and not request.parent:
+                end |= self._flow.list_facts(request)
             if shown.redactions:
                 end["redactions"] = shown.redactions
             # An end needs no separate flush. The next record writes it, or the end of its parent.

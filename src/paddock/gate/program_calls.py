@@ -99,10 +99,18 @@ class ProgramCalls:
         *,
         raw: bool,
         encoded: JsonPaths = (),
+        is_method: bool = False,
     ) -> None:
-        """Call a server's tool. The program gets the result before the end is recorded."""
+        """Call a server's tool or method. The program gets the result before the end is recorded."""
         request = self.make_child(
-            ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
+            ServerCall(
+                server=server,
+                tool=tool,
+                arguments=arguments,
+                raw=raw,
+                encoded=encoded,
+                is_method=is_method,
+            )
         )
         started = perf_counter()
         replied = False
@@ -110,12 +118,13 @@ class ProgramCalls:
         def reply(result: RawResult) -> None:
             nonlocal replied
             replied = True
-            called = self.resolve_alias(server, tool)  # by now the server has listed its tools
+            # By now the server has listed its tools.
+            called = tool if is_method else self.resolve_alias(server, tool)
             shown = result if self._compat else self._with_servers(result, request)
             answer = self._add_warning(result, _reply_to_call(shown, server, called, compat=self._compat))
             seconds = perf_counter() - started
             on_reply(answer)
-            if answer.status is Status.OK and not raw and len(self.shapes) < _MAX_SHAPES:
+            if answer.status is Status.OK and not raw and not is_method and len(self.shapes) < _MAX_SHAPES:
                 self.shapes[server, tool] = ResultShape.of(answer.value)
             self._report_call(server, called, answer.status, seconds)
 

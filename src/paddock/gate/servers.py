@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_cache_path
 
+from paddock.engines.servers.methods import MethodResult, check_parameters, list_declarations
 from paddock.engines.servers.result import ToolInfo, ToolResult, find_wrapped
 from paddock.foundation.files import Kept, read_bounded
 from paddock.foundation.store_threads import run_in_store_thread
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SERVERS_FILE_BYTES, SHARED_SERVERS_FILE
+from paddock.model.outcome import OnProgress
 from paddock.model.request import JsonPaths
 from paddock.policy.decisions.environment import child_environment
 from paddock.policy.settings.schema import Settings
@@ -152,12 +154,24 @@ class ServerService:
         return tuple(self.servers_by_name), self.config.warnings
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Json],
+        *,
+        limit_ms: int,
+        caller: str = "",
+        on_progress: OnProgress | None = None,
     ) -> ToolResult:
-        """Call a tool, within the server's own timeout and `limit_ms`. Raises ServerError."""
-        hub = self._open_hub()
-        own = self.servers_by_name[server].timeout_ms if server in self.servers_by_name else limit_ms
-        result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
+        """Call a tool, within the server's own timeout and `limit_ms`; see `Hub.call_tool`. Raises ServerError."""
+        result = await self._open_hub().call_tool(
+            server,
+            tool,
+            arguments,
+            timeout_ms=self._bound_time(server, limit_ms),
+            caller=caller,
+            on_progress=on_progress,
+        )
         if (definition := self.call_checks.find_definition(server, tool)) is not None:
             if find_wrapped(definition.output_schema) is not None:
                 result = result._replace(is_wrapped=True)
@@ -170,6 +184,26 @@ class ServerService:
                 return result._replace(unchecked=unchecked)
         return result
 
+    def _bound_time(self, server: str, limit_ms: int) -> int:
+        """Return the maximum time of a call, in milliseconds."""
+        known = self.servers_by_name.get(server)
+        return limit_ms if known is None else min(known.timeout_ms, limit_ms)
+
+    async def send_method(
+        self, server: str, method: str, params: Mapping[str, Json], *, limit_ms: int, caller: str = ""
+    ) -> MethodResult:
+        """Read resources or prompts of a server, under the limits of a call. Raises ServerError."""
+        limit_ms = self._bound_time(server, limit_ms)
+        return await self._open_hub().request(server, method, params, timeout_ms=limit_ms, caller=caller)
+
+    def check_request(self, server: str, method: str, params: Mapping[str, Json]) -> None:
+        """Raise ServerError for parameters of a method that would be refused without being sent."""
+        check_parameters(server, method, params)
+
+    def find_capabilities(self, server: str) -> frozenset[str]:
+        """Return what a server declares, such as `resources`, if it was started; nothing otherwise."""
+        return frozenset() if self._hub is None else self._hub.find_capabilities(server)
+
     def explain_unchecked(self, server: str, tool: str) -> str:
         """Return which arguments of a listed tool are not checked, and why; empty if all are."""
         return self.call_checks.list_unchecked_arguments(server, tool)
@@ -178,6 +212,12 @@ class ServerService:
         """Ask a server whether it marks a tool as read-only. Raises ServerError."""
         await self._open_hub().ensure_listed(server)
         return self.call_checks.reads_only(server, self.resolve_alias(server, tool))
+
+    async def find_hints(self, server: str, tool: str) -> tuple[bool, bool]:
+        """Ask a server whether it marks a tool as read-only, and as reaching outside. Raises ServerError."""
+        await self._open_hub().ensure_listed(server)
+        name = self.resolve_alias(server, tool)
+        return self.call_checks.reads_only(server, name), self.call_checks.reaches_outside(server, name)
 
     def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
@@ -278,8 +318,13 @@ class ServerService:
             notes=hub.explain_left_out,
             observed=self.observed.type_of,
             unchecked=self.call_checks.list_unchecked_arguments,
+            capabilities=self._list_method_groups,
             meaning=self.meaning,
         )
+
+    def _list_method_groups(self, server: str) -> list[str]:
+        """Return which of `resources` and `prompts` a server declares."""
+        return [each for each in sorted(self.find_capabilities(server)) if list_declarations(each)]
 
     @cached_property
     def meaning(self) -> "SemanticSettings":

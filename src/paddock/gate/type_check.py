@@ -140,7 +140,8 @@ class ProgramCheck:
             sure, weak = self._declare_tool(tool, both)
             certain.append(sure)
             observed.append(weak)
-        return DeclaredServer(name, tuple(certain)), DeclaredServer(name, tuple(observed))
+        able = self._context.engines.servers.find_capabilities(name)
+        return DeclaredServer(name, tuple(certain), able), DeclaredServer(name, tuple(observed), able)
 
     def _declare_tool(
         self, tool: "CatalogTool", names: tuple[str, ...]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from paddock.foundation.fair_slots import Slot
     from paddock.gate.cluster_claims import RequestClaim
     from paddock.gate.program_calls import OnResult
-    from paddock.model.outcome import OnConsole
+    from paddock.model.outcome import OnConsole, OnProgress
     from paddock.policy.redaction.outgoing import OnCall
     from paddock.record.output.recording import OnOutput
 
@@ -21,6 +21,7 @@ class Listeners(TypedDict, total=False):
     on_console: "OnConsole | None"
     on_output: "OnOutput | None"
     on_call: "OnCall | None"
+    on_progress: "OnProgress | None"
     on_raw_stdout: "Callable[[bytes], None] | None"
     on_workdir: "Callable[[Path], None] | None"
     stop: asyncio.Event | None
@@ -40,6 +41,8 @@ class Watchers(NamedTuple):
     """Ends a program, or a single call, as `cancelled` when it is set. The outcome keeps the output until then."""
     on_call: "OnCall | None" = None
     """Receives each call of a script after the call has ended, without secrets."""
+    on_progress: "OnProgress | None" = None
+    """Receives what servers report of running calls, without secrets; None asks for no reports."""
     on_result: "OnResult | None" = None
     """Receives the raw result of each call of a server."""
     on_raw_stdout: "Callable[[bytes], None] | None" = None

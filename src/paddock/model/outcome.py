@@ -3,13 +3,14 @@
 import reprlib
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field
 
 from paddock.model.approval import Verdict
 from paddock.model.base import Json, Value, count
 from paddock.model.errors import PaddockError
+from paddock.model.flow import FlowFinding
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.network import Connection
 from paddock.model.numbers import dumps, loads
@@ -48,6 +49,8 @@ class Decision(Value):
     """The deciding rule."""
     audit_hash: str = ""
     """SHA-256 over the decision and the identity of the request."""
+    flow: FlowFinding | None = Field(default=None, exclude=True, repr=False)
+    """What flow rules found, inside of Paddock only: it may quote results."""
 
 
 ConsoleLevel = Literal["log", "warn", "error", "info", "debug"]
@@ -69,6 +72,27 @@ class ConsoleLine(Value):
 
 OnConsole = Callable[[ConsoleLine], None]
 """Called with each line of a program's console while the program runs."""
+
+
+class CallProgress(NamedTuple):
+    """What a server reports of a running call. A server may report anything."""
+
+    server: str
+    tool: str
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+    @property
+    def text(self) -> str:
+        """The report in one line: `notes.build: 3 of 10: compiling`."""
+        of = "" if self.total is None else f" of {self.total:g}"
+        message = f": {self.message}" if self.message else ""
+        return f"{self.server}.{self.tool}: {self.progress:g}{of}{message}"
+
+
+OnProgress = Callable[[CallProgress], None]
+"""Called with what a server reports of a call while the call runs, without secrets."""
 
 
 class Frame(Value):

@@ -117,7 +117,7 @@ JsonPaths = tuple[tuple[str, ...], ...]
 
 
 class ServerCall(Value):
-    """One call of one tool of an upstream MCP server."""
+    """One call of one tool of an upstream MCP server, or of another method of the protocol."""
 
     kind: Literal["server"] = "server"
     server: str
@@ -129,6 +129,14 @@ class ServerCall(Value):
     """Paths in the arguments to bytes that are written as base64; the tool's schema must declare base64 there."""
     read_only: bool | None = None
     """Whether the server marks the tool as read-only. The gate asks if it matters; None means not asked."""
+    is_method: bool = False
+    """Whether `tool` is a method that reads resources or prompts, such as `resources/read`, and `arguments` are its
+    parameters. Rules name it like a tool."""
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the call changes nothing, as far as its server declares."""
+        return self.is_method or self.read_only is True
 
 
 @cache

@@ -30,8 +30,10 @@ from paddock.cluster.seals import Seals
 from paddock.model.ids import new_id
 from paddock.model.limits import MIB
 from paddock.model.work_files import INPUT_BYTES
+from paddock.surfaces.mcp_server.tasks import EXTENSION, TASK_METHODS
 
 ASK = '[[policy.rule]]\neffect = "ask"\ntool = "odd/echo"\nreason = "echoes carry far"\n'
+TASKS = "[mcp]\ntask_after_ms = 0\n"
 MCP_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 UNTIL_GO = "import os\nprint('begun', flush=True)\nwhile not os.path.exists('go'): pass\nprint('done')"
 TOKEN_SETTINGS, TOKENS = make_token_settings("alice", "bob", "boss", approve="boss")
@@ -41,7 +43,7 @@ TOKEN_SETTINGS, TOKENS = make_token_settings("alice", "bob", "boss", approve="bo
 def replicas(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaSet]:
     """Three replicas for all tests of this file, which end none of them."""
     database = postgres.make_database("forwarding")
-    made = ReplicaSet(tmp_path_factory.mktemp("replicas"), database, ASK + TOKEN_SETTINGS)
+    made = ReplicaSet(tmp_path_factory.mktemp("replicas"), database, ASK + TASKS + TOKEN_SETTINGS)
     for place in made.places:
         scripts = place.workspace / ".paddock" / "scripts"
         scripts.mkdir(parents=True)
@@ -114,11 +116,15 @@ def call_tool(api: ApiClient, tool: str, headers: dict[str, str], **arguments: A
     return read_result(api.post("/mcp", json=message("tools/call", params), headers=headers))
 
 
-def call_stateless(api: ApiClient, method: str, name: str, *, elicits: bool = False, **params: Any) -> Any:
+def call_stateless(
+    api: ApiClient, method: str, name: str, *, elicits: bool = False, tasks: bool = False, **params: Any
+) -> Any:
     """Return the result of a request of 2026-07-28."""
     meta = dict(MODERN)
     if elicits:
         meta["io.modelcontextprotocol/clientCapabilities"] = {"elicitation": {"form": {}}}
+    if tasks:
+        meta["io.modelcontextprotocol/clientCapabilities"] = {"extensions": {EXTENSION: {}}}
     headers = {**MCP_HEADERS, "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name}
     sent = message(method, {"name": name, **params, "_meta": meta})
     return read_result(api.post("/mcp", json=sent, headers=headers))
@@ -333,6 +339,24 @@ def test_a_waiting_call_is_answered_and_fetched_elsewhere(replicas: ReplicaSet) 
         assert fetched["structuredContent"]["result"]["value"] == "hi"
         again = call_stateless(alice[1], "tools/call", "query_output", **fetch)
         assert again["structuredContent"]["error"]["name"] == "UnknownRun"
+
+
+def test_a_task_is_polled_and_cancelled_through_another_replica(replicas: ReplicaSet) -> None:
+    with ExitStack() as stack:
+        alice = [stack.enter_context(server.client(TOKENS["alice"])) for server in replicas.servers]
+        bob = stack.enter_context(replicas.servers[1].client(TOKENS["bob"]))
+        given = {"arguments": {"code": "while (true) await null", "timeout_ms": 60_000}, "tasks": True}
+        task = call_stateless(alice[0], "tools/call", "execute_code", **given)["taskId"]
+        asked = {"taskId": task, "tasks": True}
+        for api in alice:
+            assert call_stateless(api, "tasks/get", task, **asked)["status"] == "working"
+        for method in TASK_METHODS:
+            refused = call_stateless(bob, method, task, inputResponses={}, **asked)
+            assert refused["error"]["message"].startswith("Unknown task. ")
+        assert call_stateless(alice[1], "tasks/cancel", task, **asked)["resultType"] == "complete"
+        while (found := call_stateless(alice[2], "tasks/get", task, **asked))["status"] == "working":
+            pass
+        assert found["status"] == "cancelled"
 
 
 def test_names_of_the_balancer_are_known(replicas: ReplicaSet, apis: list[ApiClient]) -> None:

@@ -88,7 +88,7 @@ def test_a_dump_that_is_restored_while_replicas_run(postgres: Postgres, tmp_path
         for number in (0, 1):
             # The replica that ran a key still has the outcome in memory; the other one asks the database.
             while (refused := send(number, f"after-{1 - number}"))["error"]["message"] != why:
-                assert refused["status"] == "unavailable"
+                assert refused["status"] == "unavailable", refused
             assert refused["error"]["hint"] == "nothing was started: send it again later, with the same key"
             ready = clients[number].get("/readyz")
             assert (ready.status_code, ready.text) == (200, f"safe mode: {why}\n")

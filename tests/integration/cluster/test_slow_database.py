@@ -176,7 +176,8 @@ def test_a_request_whose_claim_a_restore_forgot_while_it_waited_for_its_slot_doe
             pass
         execute(tables_url, "delete from run")
         execute(tables_url, "update generation set number = 2, id = 'next'")
-        replica.wait_until(lambda: replica.cluster.generation.id == "next")
+        known = replica.cluster.generation
+        replica.wait_until(lambda: (known.id, known.restored) == ("next", ""))
         replica.run(held.aclose())
         assert read_ends([replica.run(waiting)]) == {
             (Status.UNAVAILABLE, "The database was restored after the request was claimed.")

@@ -327,7 +327,13 @@ class GuestExecution(GuestTurn):
         try:
             if isinstance(call, frames.ServerCallFrame):
                 await self._host.call(
-                    call.server, call.tool, call.arguments, on_reply, raw=call.raw, encoded=call.encoded
+                    call.server,
+                    call.tool,
+                    call.arguments,
+                    on_reply,
+                    raw=call.raw,
+                    encoded=call.encoded,
+                    is_method=call.is_method,
                 )
             else:
                 await self._host.sdk(call.name, call.arguments, on_reply)

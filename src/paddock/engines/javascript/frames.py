@@ -94,6 +94,8 @@ class ServerCallFrame(NamedTuple):
     """Number of values in the message; 0 for a short one."""
     encoded: JsonPaths = ()
     """Paths of byte arrays in the arguments, which are base64 there; a path has names and indexes from the outside."""
+    is_method: bool = False
+    """Whether `tool` is a method that reads resources or prompts."""
 
 
 class SdkCallFrame(NamedTuple):
@@ -390,7 +392,10 @@ def _read_items(items: Json, size: int, values: int) -> Message:
 
 
 def _read_message(kind: Json, parts: list[Json], size: int, values: int) -> Message:
-    if kind == "call":  # a case of the match statement would take longer than the rest of reading a frame
+    if kind in (
+        "call",
+        "method",
+    ):  # a case of the match statement would take longer than the rest of reading a frame
         number, server, tool, arguments, raw, *encoded = parts
         kinds = tuple(map(type, parts[:5]))
         if (
@@ -401,7 +406,7 @@ def _read_message(kind: Json, parts: list[Json], size: int, values: int) -> Mess
         ):
             raise ValueError
         places = _read_places(encoded[0]) if encoded and encoded[0] is not None else ()
-        return ServerCallFrame(number, server, tool, arguments, raw, size, values, places)
+        return ServerCallFrame(number, server, tool, arguments, raw, size, values, places, kind == "method")
     match kind, parts:
         case "ready" | "cut" | "overflow" | "idle", []:
             return _BARE_MESSAGES[kind]
@@ -472,7 +477,9 @@ def _read_data(text: str) -> Json:
 
 
 _HEAD_BYTES = 1024
-_CALL_HEAD = re.compile(rb'\["call",(\d{1,15}),"([^"\\\x80-\xff]{1,256})","([^"\\\x80-\xff]{1,256})",')
+_CALL_HEAD = re.compile(
+    rb'\["(?:call|method)",(\d{1,15}),"([^"\\\x80-\xff]{1,256})","([^"\\\x80-\xff]{1,256})",'
+)
 _SDK_HEAD = re.compile(rb'\["sdk",(\d{1,15}),"([\w.]{1,256})",')
 _CALL_TYPES = (int, str, str, dict, bool)
 _BARE_MESSAGES = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow(), "idle": Idle()}

@@ -46,8 +46,12 @@ class Host(Protocol):
         *,
         raw: bool,
         encoded: JsonPaths = (),
+        is_method: bool = False,
     ) -> None:
-        """Call `tool` on `server`. The arguments contain byte arrays as base64 at the paths `encoded`."""
+        """Call `tool` on `server`, or a method of the protocol.
+
+        The arguments contain byte arrays as base64 at the paths `encoded`.
+        """
         ...
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:

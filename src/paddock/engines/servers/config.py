@@ -84,6 +84,8 @@ class StdioServer:
     """Maximum time to start, in milliseconds, if that is longer than the maximum time of a call."""
     confine: Confinement | None = None
     """What it may use in the sandbox; None for a server that runs as the user."""
+    max_concurrent: int | None = None
+    """Maximum number of its calls at a time; further ones wait. None for any number."""
 
     def __repr__(self) -> str:
         command = self.secrets.hide(self.command)
@@ -92,9 +94,13 @@ class StdioServer:
         )
 
 
+HttpTransport = Literal["auto", "http", "sse"]
+"""How a server is reached: streamable HTTP, the older transport HTTP+SSE, or the second if it rejects the first."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class HttpServer:
-    """A server that is reached by streamable HTTP."""
+    """A server that is reached by HTTP."""
 
     name: str
     url: str
@@ -107,6 +113,9 @@ class HttpServer:
     oauth: OAuth = DEFAULT
     questions: bool = False
     """Whether it may ask a person during a call."""
+    transport: HttpTransport = "auto"
+    max_concurrent: int | None = None
+    """Maximum number of its calls at a time; further ones wait. None for any number."""
 
     @property
     def has_credentials(self) -> bool:
@@ -157,11 +166,10 @@ class _ServerEntry(BaseModel):
     url: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, validation_alias=AliasChoices("url", "httpUrl", "serverUrl")
     )
-    transport: str = Field(
-        default="http", validation_alias=AliasChoices("transportType", "type", "transport")
-    )
+    transport: str = Field(default="", validation_alias=AliasChoices("transportType", "type", "transport"))
     headers: dict[str, str] = {}
     timeout_ms: Annotated[WholeNumber, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
+    max_concurrent: Annotated[WholeNumber | None, Field(gt=0, alias="maxConcurrent")] = None
     lifecycle: Literal["keep-alive", "ephemeral"] | _IdleTime | None = None
     disabled: bool = False
     enabled: bool = True
@@ -437,6 +445,7 @@ def _stdio_server(
         start_ms=0 if own_time or not may_download(program) else DOWNLOAD_MS,
         lifecycle=_make_lifecycle(entry),
         confine=entry.paddock.confinement,
+        max_concurrent=entry.max_concurrent,
         secrets=ServerSecrets(fill.resolved | literal),
         credentials=ServerSecrets(
             {value for key, value in env.items() if is_credential(key, value)} | fill.credentials
@@ -455,11 +464,6 @@ def _http_server(name: str, address: str, entry: _ServerEntry, fill: _Interpolat
                 f"header {key!r} contains a character that headers cannot contain, such as a line end; skipped."
             )
             return None
-    if entry.transport == "sse":
-        fill.warn(
-            "transport `sse` is retired and not supported; use the server's streamable HTTP address; skipped."
-        )
-        return None
     if fault := _explain_address(url):
         fill.warn(f"`url` {fault}; skipped.")
         return None
@@ -483,6 +487,8 @@ def _http_server(name: str, address: str, entry: _ServerEntry, fill: _Interpolat
         secrets=ServerSecrets(fill.resolved | literal | {oauth.client_secret, oauth.private_key}),
         credentials=ServerSecrets(credentials | fill.credentials | {oauth.client_secret, oauth.private_key}),
         oauth=oauth,
+        transport="sse" if entry.transport == "sse" else "http" if entry.transport else "auto",
+        max_concurrent=entry.max_concurrent,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from paddock.engines.servers.methods import list_declarations
 from paddock.engines.servers.result import CatalogTool, find_wrapped
 from paddock.foundation.schema.inline_refs import unfold_schema
 from paddock.model.base import Json
@@ -113,6 +114,15 @@ def describe_tool(
     notes = tuple(filter(None, (entry.warning, unchecked)))
     declaration = "\n".join(lines)
     return Described(entry.name, f"servers{member}", declaration, kind, entry.changed, entry.hides, notes)
+
+
+def describe_methods(server: str, capability: str) -> Described:
+    """Return the declarations of `servers.NAME.resources` or `servers.NAME.prompts`."""
+    member = f".{server}" if _IDENTIFIER_PATTERN.match(server) else f"[{_render_key(server)}]"
+    declaration = "\n".join(list_declarations(capability))
+    return Described(
+        f"{server}.{capability}", f"servers{member}.{capability}", declaration, "declared", changed=False
+    )
 
 
 class _TypePrinter:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, cast
 
+from paddock.engines.servers.methods import list_methods
 from paddock.engines.servers.result import find_wrapped
 from paddock.engines.servers.typescript import RESERVED_MEMBERS
 from paddock.foundation.schema.inline_refs import unfold_schema
@@ -55,6 +56,8 @@ class DeclaredServer(NamedTuple):
     name: str
     tools: tuple[DeclaredTool, ...] | None
     """All its tools; None for any."""
+    capabilities: frozenset[str] = frozenset()
+    """What it declares besides tools, such as `resources`."""
 
 
 def declare_servers(servers: Iterable[DeclaredServer], name: str) -> str:
@@ -82,12 +85,25 @@ class _Declarations:
             "call(tool: string, args?: any): Promise<any>;",
             "callRaw(tool: string, args?: any): Promise<any>;",
         ]
+        groups = [name for name in sorted(server.capabilities) if list_methods(name)]
         for tool in server.tools:
-            if tool.names[0] not in RESERVED_MEMBERS:
+            if tool.names[0] in groups:
+                groups.remove(tool.names[0])
+                members.append(f"{json.dumps(tool.names[0])}: {ANY};")  # the tool and the methods
+            elif tool.names[0] not in RESERVED_MEMBERS:
                 members += self._declare_tool(server.name, tool)
+        members += [self._declare_methods(server.name, name) for name in groups]
         if len(server.tools) > _MAX_LISTED_TOOLS:
             members.append("[tool: string]: any;")
         return self._declare("Server", (server.name,), members)
+
+    def _declare_methods(self, server: str, capability: str) -> str:
+        """Return the member with the methods of a capability."""
+        methods = [
+            method.declare(name, self._declare("Result", (server, capability, name), [method.entry]))
+            for name, method in list_methods(capability).items()
+        ]
+        return f"{json.dumps(capability)}: {self._declare('Server', (server, capability), methods)};"
 
     def _declare_tool(self, server: str, tool: DeclaredTool) -> list[str]:
         if tool.arguments is None and tool.result is None:

@@ -89,12 +89,13 @@ def _read_call(call: ProgramCall) -> RecordedCall:
         tool=call.tool,
         arguments=call.arguments,
         raw=call.raw,
+        method=call.is_method,
         encoded=call.encoded,
     )
 
 
 def _identify(call: RecordedCall, arguments: "Json") -> bytes:
-    return canonical([call.server, call.tool, call.sdk, call.raw, call.encoded, arguments])
+    return canonical([call.server, call.tool, call.sdk, call.raw, call.method, call.encoded, arguments])
 
 
 def explain_unrecorded(asked: RecordedCall, arguments: "Json", nearest: RecordedCall | None) -> str:

@@ -109,6 +109,7 @@ async def _write_calls(tape: "Tape", pen: _Pen) -> AsyncIterator[RecordedCall]:
             sdk=is_sdk,
             arguments=await pen.write("arguments", call.arguments),
             raw=False if is_sdk else call.raw,
+            method=False if is_sdk else call.is_method,
             encoded=() if is_sdk else call.encoded,
             status=None if reply is None else reply.status,
             value=None if reply is None else await pen.write("result", reply.value),

@@ -5,6 +5,7 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from paddock.engines.javascript.result_hints import explain_nothing, explain_wrong_use
 from paddock.engines.javascript.task import GuestTask
@@ -161,7 +162,7 @@ class GuestPrograms(Kind[GuestRun]):
     ) -> RawResult:
         sink = None if work.computes or work.raw_results else context.engines.results.sink()
         calls = ProgramCalls(
-            context.carry_out_child,
+            partial(context.carry_out_child, on_progress=watchers.on_progress),
             context.make_tool_run,
             request,
             decision.grants.calls,

@@ -6,11 +6,11 @@ of request in `paddock.model.request`.
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from paddock.gate.watchers import Watchers
 from paddock.model.base import Json, Value
-from paddock.model.outcome import Decision, PlannedCall, RawResult
+from paddock.model.outcome import Decision, OnProgress, PlannedCall, RawResult
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import WorkPolicy
@@ -66,6 +66,14 @@ class Admitted(NamedTuple):
     """The slot that it has."""
 
 
+class CarryOutChild(Protocol):
+    """Runs a request of a program. `on_result` receives its result before its end is recorded."""
+
+    def __call__(
+        self, request: ExecutionRequest, on_result: "OnResult", on_progress: OnProgress | None = None
+    ) -> Awaitable[RawResult]: ...
+
+
 class Context(NamedTuple):
     """The parts of the gate that a kind needs to run a request."""
 
@@ -84,7 +92,7 @@ class Context(NamedTuple):
     """Returns what asks about and records the connections of a program to hosts."""
     recordings: "Recordings"
     """Keeps and finds recordings of programs."""
-    carry_out_child: "Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]"
+    carry_out_child: "CarryOutChild"
     """Runs a child request through the gate, for calls of programs."""
 
 

@@ -4,6 +4,7 @@ import json
 import time
 from fnmatch import fnmatchcase
 
+from paddock.engines.servers.methods import name_method
 from paddock.engines.servers.person import PERSON
 from paddock.engines.servers.result import find_culprit, read_native
 from paddock.gate.watchers import Watchers
@@ -12,8 +13,24 @@ from paddock.gate.work.kind import Context, Engines, Kind, shorten_name
 from paddock.model.aliases import write_alias
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
-from paddock.model.errors import ConfigurationError, ServerError, ServerRejected, UnknownServer
-from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, PlannedCall, RawResult, Status, Usage
+from paddock.model.errors import (
+    ConfigurationError,
+    InvalidArguments,
+    ServerError,
+    ServerRejected,
+    UnknownServer,
+)
+from paddock.model.outcome import (
+    CallProgress,
+    ConsoleLine,
+    Decision,
+    ErrorInfo,
+    OnProgress,
+    PlannedCall,
+    RawResult,
+    Status,
+    Usage,
+)
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.guests import call_limits, judge_program_or_call
@@ -33,7 +50,8 @@ class ServerCalls(Kind[ServerCall]):
         return f"{work.server}/{work.tool}"
 
     def identify(self, work: ServerCall) -> dict[str, Json]:
-        return {"server": work.server, "tool": work.tool}
+        method: dict[str, Json] = {"method": True} if work.is_method else {}
+        return {"server": work.server, "tool": work.tool, **method}
 
     def matches(self, rule: Rule, request: ExecutionRequest, work: ServerCall) -> bool:
         # An `allow` rule matches the tool's own name only: a server could list another tool with the same alias.
@@ -79,7 +97,7 @@ class ServerCalls(Kind[ServerCall]):
         return {"content": [{"type": "text", "text": text}]}
 
     def is_rehearsed(self, work: ServerCall) -> bool:
-        return not work.read_only
+        return not work.only_reads
 
     def make_planned_call(
         self, request: ExecutionRequest, work: ServerCall, decision: Decision
@@ -89,10 +107,13 @@ class ServerCalls(Kind[ServerCall]):
     def list_facts(self, work: ServerCall, decision: Decision) -> dict[str, Field]:
         data = canonical(work.arguments)
         name = shorten_name(f"{work.server}/{work.tool}")
-        return {"name": name, "bytes_in": len(data), "arguments_sha256": hash_bytes(data)}
+        facts: dict[str, Field] = {"name": name, "bytes_in": len(data), "arguments_sha256": hash_bytes(data)}
+        return {**facts, "method": work.tool} if work.is_method else facts
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: ServerCall) -> ExecutionRequest:
         """Return the call with the tool's own name: rules, questions and the record never use an alias."""
+        if work.is_method:
+            return request
         tool = engines.servers.resolve_alias(work.server, work.tool)
         if tool == work.tool:
             return request
@@ -106,6 +127,8 @@ class ServerCalls(Kind[ServerCall]):
         A person sees the tool's own name, so that an alias does not cause a second question.
         """
         runs = decision.grants.calls == "run"
+        if work.is_method:
+            return request
         if not decision.asks and (runs or not decision.allowed):
             return request
         try:
@@ -122,6 +145,9 @@ class ServerCalls(Kind[ServerCall]):
     ) -> Decision | RawResult:
         servers = context.engines.servers
         try:
+            if work.is_method:
+                servers.check_request(work.server, work.tool, work.arguments)
+                return decision
             if work.encoded:
                 await servers.check_bytes(work.server, work.tool, work.encoded)
             await servers.check_call(work.server, work.tool, work.arguments)
@@ -138,7 +164,12 @@ class ServerCalls(Kind[ServerCall]):
         watchers: Watchers,
     ) -> RawResult:
         counted = watchers.on_result is None  # a program does not get the usage of a call
-        calling = _call_tool(context, request, work, decision.limits.timeout_ms, counted=counted)
+        limit_ms = decision.limits.timeout_ms
+        if work.is_method:
+            calling = _send_method(context, request, work, limit_ms, counted=counted)
+        else:
+            on_progress = _hide_in_progress(context, watchers.on_progress)
+            calling = _call_tool(context, request, work, limit_ms, on_progress, counted=counted)
         # Programs stop their calls themselves; they may make thousands of them.
         return await (calling if watchers.stop is None else end_unless_stopped(calling, watchers.stop))
 
@@ -149,15 +180,58 @@ def _match_tool_glob(glob: str, server: str, tool: str) -> bool:
     return any(fnmatchcase(server, glob[:end]) and fnmatchcase(tool, glob[end + 1 :]) for end in ends)
 
 
-async def _call_tool(
+def _hide_in_progress(context: Context, on_progress: OnProgress | None) -> OnProgress | None:
+    """Return a listener that passes reports on without secrets."""
+    if on_progress is None:
+        return None
+
+    def report(progress: CallProgress) -> None:
+        on_progress(progress._replace(message=context.outgoing.text(progress.message)))
+
+    return report
+
+
+async def _send_method(
     context: Context, request: ExecutionRequest, work: ServerCall, limit_ms: int, *, counted: bool
+) -> RawResult:
+    """Read resources or prompts of a server."""
+    started, caller = time.perf_counter(), request.root or request.id
+    called = name_method(work.server, work.tool)
+    try:
+        if work.encoded:
+            raise InvalidArguments(f"{called} was not called: it takes no bytes; write bytes.toBase64()")
+        result = await context.engines.servers.send_method(
+            work.server, work.tool, work.arguments, limit_ms=limit_ms, caller=caller
+        )
+    except (ServerError, ConfigurationError) as error:
+        return _make_refusal(error).replace(usage=measure_wall(started) if counted else _NO_USAGE)
+    usage = measure_wall(started) if counted else _NO_USAGE
+    warnings = tuple(ConsoleLine(level="warn", text=f"{called}: {text}") for text in result.warnings)
+    return RawResult(status=Status.OK, value=result.value, has_value=True, usage=usage, console=warnings)
+
+
+async def _call_tool(
+    context: Context,
+    request: ExecutionRequest,
+    work: ServerCall,
+    limit_ms: int,
+    on_progress: OnProgress | None,
+    *,
+    counted: bool,
 ) -> RawResult:
     started, servers = time.perf_counter(), context.engines.servers
     person = PERSON.set(context.person_of(request, work.server))
     try:
         if work.encoded:
             await servers.check_bytes(work.server, work.tool, work.encoded)
-        result = await servers.call_tool(work.server, work.tool, work.arguments, limit_ms=limit_ms)
+        result = await servers.call_tool(
+            work.server,
+            work.tool,
+            work.arguments,
+            limit_ms=limit_ms,
+            caller=request.root or request.id,
+            on_progress=on_progress,
+        )
         value = result.raw if work.raw else await read_native(result)
     except (ServerError, ConfigurationError) as error:
         usage = measure_wall(started) if counted else _NO_USAGE

@@ -6,6 +6,6 @@
     programs       programs in other languages, with `environment`, `network`, `package_requests` and `workdir`
     script_tools   script tools
 
-`rules` matches `[[policy.rule]]`, `question_texts` shows a request to a person, `effects` lists what a decision permits
-to change.
+`rules` matches `[[policy.rule]]`, and `flow` labels requests for `[[flow.rule]]`. `question_texts` shows a request to
+a person, `effects` lists what a decision permits to change.
 """

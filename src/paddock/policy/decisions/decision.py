@@ -9,6 +9,7 @@ from typing import Any
 
 from paddock.model.approval import YES, Answer
 from paddock.model.canonical import canonical
+from paddock.model.flow import FlowFinding
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions import rules
@@ -68,6 +69,20 @@ class Policy:
             update={"allowed": False, "asks": (), "rule": rule, "reasons": (reason,)}
         )
         return _hash_decision(request, self._kinds[request.work.kind], _add_hash(refused))
+
+    def apply_flow(
+        self, request: ExecutionRequest, decision: Decision, finding: FlowFinding, reason: str
+    ) -> Decision:
+        """Return a decision on a request that is allowed or asked about, after a flow rule with this reason."""
+        changes: dict[str, object] = {"flow": finding}
+        if finding.effect == "deny":
+            changes |= {"allowed": False, "asks": (), "reasons": (reason,), "rule": finding.rule}
+        elif finding.effect == "ask":
+            asks = (*decision.asks, reason)
+            changes |= {"allowed": False, "asks": asks, "reasons": asks}
+            changes["rule"] = decision.rule if decision.asks else finding.rule
+        changed = _add_hash(decision.model_copy(update=changes))
+        return _hash_decision(request, self._kinds[request.work.kind], changed)
 
     def apply_answer(self, request: ExecutionRequest, decision: Decision, answer: Answer) -> Decision:
         """Return a decision after the person's answer. Only a yes allows the request."""

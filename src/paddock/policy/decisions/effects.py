@@ -57,7 +57,7 @@ def list_effects(request: ExecutionRequest, decision: Decision, settings: Settin
     elif decision.grants.calls != "run" or (isinstance(work, ReplayRun) and work.against == "recorded"):
         return
     elif isinstance(work, ServerCall):
-        if work.read_only is not True:
+        if not work.only_reads:
             yield "servers"
     else:  # the calls that a program may make; a computation makes none
         if decision.grants.servers:

@@ -48,6 +48,7 @@ def make_question(
 ) -> Question:
     """Return the question about a request whose decision asks."""
     scopes: tuple[Scope, ...] = ("once", "run") if request.parent and subject.is_repeatable else ("once",)
+    evidence = () if decision.flow is None else decision.flow.shown
     return Question(
         id=new_id(),
         request=request.id,
@@ -57,7 +58,9 @@ def make_question(
         workspace=make_printable(str(request.workspace), _MAX_PATH_CHARS),
         what=make_printable(outgoing.text(subject.what)),
         details=format_details(subject.arguments, outgoing),
-        reasons=tuple(make_printable(outgoing.text(reason), _MAX_TEXT_CHARS) for reason in decision.asks),
+        reasons=tuple(
+            make_printable(outgoing.text(reason), _MAX_TEXT_CHARS) for reason in (*decision.asks, *evidence)
+        ),
         rule=make_printable(decision.rule),
         sha256=hash_request(request, subject.fields),
         scopes=scopes,

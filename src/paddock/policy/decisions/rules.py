@@ -44,6 +44,12 @@ def list_questions(request: ExecutionRequest, kind: WorkPolicy[Any], settings: S
                 break
 
 
+def match_request(rule: Rule, request: ExecutionRequest, kind: WorkPolicy[Any]) -> bool:
+    """Return whether a rule concerns a request and matches it, whatever its effect is."""
+    about = {None, request.work.kind} if request.caller is None else {None, request.work.kind, "sdk"}
+    return rule.about in about and _match_rule(rule, request, kind)
+
+
 def _group_by_file(
     request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings
 ) -> Iterator[_FileRules]:

@@ -33,8 +33,9 @@ _NARROWING_LAYERS: Mapping[LayerName, str] = {"workspace": "a workspace", "token
 """Layers that must stay within the value so far, whatever set it."""
 RULES_KEY = "policy.rule"
 HOST_RULES_KEY = "network.rule"
-RULES_KEYS = (RULES_KEY, HOST_RULES_KEY)
-"""Keys of rules: those of each file are judged separately, so each rule names its file."""
+FLOW_RULES_KEY = "flow.rule"
+RULES_KEYS = (RULES_KEY, HOST_RULES_KEY, FLOW_RULES_KEY)
+"""Keys of rules that name their file: their reasons do, and those of some are judged for each file separately."""
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
 _FIELDS = list_settings()

@@ -17,6 +17,7 @@ from paddock.model.request import Check
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.cluster import ClusterSettings
 from paddock.policy.settings.commands import SdkCommand
+from paddock.policy.settings.flow import FlowSettings
 from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules, ProtectedRules
 from paddock.policy.settings.narrowing import (
     AMONG,
@@ -318,6 +319,9 @@ class McpSettings(Value):
     shutdown_grace_ms: Count = 5_000
     """Maximum time that running calls have to finish after SIGTERM or Ctrl-C, in milliseconds. Calls that run longer
     end as `cancelled`, and their clients are answered."""
+    task_after_ms: Annotated[int, Field(ge=0), FREE] = 5_000
+    """Time after which a call continues as a task, in milliseconds, if its client declares the extension
+    `io.modelcontextprotocol/tasks`."""
 
 
 class GuestSettings(Value):
@@ -539,6 +543,8 @@ class Settings(Value):
     """Hosts that programs may connect to."""
     policy: PolicySettings = Field(default_factory=PolicySettings)
     """Rules on requests."""
+    flow: FlowSettings = Field(default_factory=FlowSettings)
+    """What must not flow from one tool to another."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     """Asking a person."""
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

@@ -61,6 +61,8 @@ class RecordedCall(Value):
     arguments: Json = None
     """None for a call that was refused before its arguments were read."""
     raw: bool = False
+    method: bool = False
+    """Whether it is a method of the server, such as reading a resource, and not a tool."""
     encoded: JsonPaths = ()
     status: Status | None = None
     """None without a reply: the run ended first, or the call was refused unread."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paddock.model.errors import ConfigurationError
 from paddock.model.outcome import SandboxFacts
 from paddock.model.sandbox import Examination
 from paddock.model.texts import install_command
@@ -47,6 +48,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """
     from paddock.confinement.sandbox.spec import read_configured_user
     from paddock.confinement.sandbox.tiers import examine  # not needed for the help page
+    from paddock.gate.flow.proposal import find_dangers
     from paddock.gate.network_check import check_network
     from paddock.gate.state_check import check_places
 
@@ -59,6 +61,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     toolchains = run_until_signal(_find_toolchains(settings, workspace, found, job_user))
     python = toolchains.pop("python")
     places = check_places(settings)
+    dangers = find_dangers(settings, _list_servers(settings, workspace))
+    flow = _describe_flow(settings, dangers)
     if as_json:
         state, executable, _ = _describe_toolchain(python)
         facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}
@@ -66,6 +70,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         facts["packages"] = dict(zip(("state", "installer"), _describe_installer(), strict=False))
         facts["jit"] = {"granted": settings.grants.jit}
         facts["types"] = {"state": _describe_compiler()[0]}
+        facts["flow"] = {"state": flow[0], "rules": len(settings.flow.rule), **dangers}
         if toolchains:
             facts["languages"] = {
                 name: dict(zip(("state", "executable"), _describe_toolchain(each), strict=False))
@@ -73,7 +78,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
             }
         print_json({**facts, "files": [place.model_dump(mode="json") for place in places]})
     else:
-        _print_report(found, {"python": python, **toolchains}, places, jit=settings.grants.jit)
+        _print_report(found, {"python": python, **toolchains}, places, jit=settings.grants.jit, flow=flow)
     if not found.sufficient:
         sys.exit(1)
 
@@ -124,12 +129,41 @@ def _describe_compiler() -> tuple[str, str, str]:
     return "missing", "the types of JavaScript programs are not checked", "paddock runtimes install types"
 
 
+def _list_servers(settings: Settings, workspace: Path) -> "Sequence[str]":
+    """Return the names of the configured servers; none if their files cannot be read, which other commands report."""
+    from paddock.gate.servers import ServerService
+
+    try:
+        return tuple(ServerService(settings, workspace).config.servers)
+    except ConfigurationError:
+        return ()
+
+
+def _describe_flow(settings: Settings, dangers: "Mapping[str, Sequence[str]]") -> tuple[str, str, str]:
+    """Return whether rules watch the flow of data, what is granted together, and a remedy."""
+    if settings.flow.rule:
+        return "watched", "flow rules decide about calls that could send what a run has read", ""
+    if not all(dangers.values()):
+        return (
+            "no rule",
+            "no private data, untrusted content and a way out together, by the names of servers",
+            "",
+        )
+    shown = ", ".join(f"{kind} ({', '.join(names[:3])})" for kind, names in dangers.items())
+    return (
+        "unguarded",
+        f"one run may read and send all of: {shown}. An instruction in the content could make it do so",
+        "paste what `paddock policy flows` proposes",
+    )
+
+
 def _print_report(
     found: Examination,
     toolchains: "Mapping[str, Toolchain | MissingToolchain]",
     places: "Sequence[PlaceReport]",
     *,
     jit: bool,
+    flow: tuple[str, str, str],
 ) -> None:
     rows: list[tuple[str, str, str, str]] = []
     for layer in found.layers:
@@ -145,6 +179,7 @@ def _print_report(
     rows.append(("packages", *_describe_installer()))
     rows.append(("types", *_describe_compiler()))
     rows.append(_JIT if jit else _JITLESS)
+    rows.append(("flow", *flow))
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective

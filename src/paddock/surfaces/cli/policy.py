@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
+from paddock.engines.servers.methods import METHODS
 from paddock.model.base import Json
 from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
@@ -20,14 +21,16 @@ from paddock.model.texts import suggest
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import FindExecutables
 from paddock.policy.decisions.programs import list_stages
+from paddock.policy.settings.flow import FlowLabel, FlowRule
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.loader import load
-from paddock.policy.settings.merge import HOST_RULES_KEY, RULES_KEY
+from paddock.policy.settings.merge import FLOW_RULES_KEY, HOST_RULES_KEY, RULES_KEY
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.exec import EXIT_DENIED
 from paddock.surfaces.cli.failure import CommandFailure
+from paddock.surfaces.cli.flows import flows
 from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.program_options import explain_request, read_settings
@@ -50,10 +53,14 @@ _EXIT_ASKS = 3
         "paddock policy check python --network full",
         "paddock policy explain node --executable bun",
         "paddock policy check github/delete_repository",
+        "paddock policy flows",
     ),
 )
 def command() -> None:
-    """Show the policy in force and explain its decisions. Runs nothing."""
+    """Show the policy in force and explain its decisions. Runs no program."""
+
+
+command.add_command(flows)
 
 
 @command.command("show", epilog=render_examples("paddock policy show", "paddock policy show --json"))
@@ -67,16 +74,25 @@ def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
     values: dict[str, Json] = {key: reduce(getitem, key.split("."), dumped) for key in keys}
     rules, hosts = merged.settings.policy.rule, merged.settings.network.rule
+    flow = merged.settings.flow
     if as_json:
         grants = {key: {"value": values[key], "source": merged.sources[key]} for key in keys}
         listed = [rule.model_dump(exclude_none=True) for rule in rules]
         print_json(
-            {"grants": grants, "rules": listed, "network_rules": [rule.model_dump() for rule in hosts]}
+            {
+                "grants": grants,
+                "rules": listed,
+                "network_rules": [rule.model_dump() for rule in hosts],
+                "flow_labels": [label.model_dump(exclude_none=True) for label in flow.label],
+                "flow_rules": [rule.model_dump() for rule in flow.rule],
+            }
         )
         return
     rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
     rows += [(RULES_KEY, _render_rule(rule), rule.origin) for rule in rules]
     rows += [(HOST_RULES_KEY, _render_rule(rule), rule.origin) for rule in hosts]
+    rows += [("flow.label", _render_rule(label), merged.sources["flow.label"]) for label in flow.label]
+    rows += [(FLOW_RULES_KEY, _render_rule(rule), rule.origin) for rule in flow.rule]
     print_table(("grant or rule", "value", "source"), rows)
 
 
@@ -218,7 +234,10 @@ def _build_request(
     server, _, tool = target.rpartition(
         "/"
     )  # names of servers may contain slashes, names of tools should not
-    if server and tool:
+    method = next((each for each in METHODS if target.endswith(f"/{each}")), "")
+    if method:
+        work = ServerCall(server=target.removesuffix(f"/{method}"), tool=method, is_method=True)
+    elif server and tool:
         work = ServerCall(server=server, tool=tool)
     elif (runtime := read_language(target)) in runtimes:
         fields: dict[str, Json] = {"executable": executable, "cwd": cwd, "network": network or "none"}
@@ -277,6 +296,6 @@ def _build_verdict(decision: Decision) -> dict[str, Json]:
     return decision.model_dump(mode="json", include=shown)
 
 
-def _render_rule(rule: Rule | NetworkRule) -> str:
+def _render_rule(rule: Rule | NetworkRule | FlowLabel | FlowRule) -> str:
     fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
     return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())

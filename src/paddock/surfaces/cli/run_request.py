@@ -22,19 +22,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from paddock.gate.open_paddock import OpenPaddock
-    from paddock.model.outcome import OnConsole
+    from paddock.model.outcome import CallProgress, OnConsole, OnProgress
     from paddock.record.output.recording import OnOutput
 
 EXIT_SIGNAL_BASE = 128
 """Added to a signal's number for the exit code of a command that the signal ended, as in a shell."""
 
 
-def execute_and_exit(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
-    """Run a request, print its outcome, and exit: 0 if it is ok, 1 if it is not, 130 after Ctrl-C."""
+def execute_and_exit(
+    request: ExecutionRequest,
+    settings: Settings,
+    *,
+    as_json: bool,
+    print_value: "Callable[[Json], None] | None" = None,
+) -> Never:
+    """Run a request, print its outcome, and exit: 0 if it is ok, 1 if it is not, 130 after Ctrl-C.
+
+    `print_value` prints the value of a successful one in another way than as text.
+    """
     terminal = Terminal()
-    printer = _ConsolePrinter(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
+    has_console = not isinstance(request.work, ServerCall)
+    printer = _ConsolePrinter(terminal, quiet=as_json, has_console=has_console, print_value=print_value)
     carried = carry_out(
-        request, settings, on_console=printer.on_line, stop=asyncio.Event(), terminal=terminal
+        request,
+        settings,
+        on_console=printer.on_line,
+        on_progress=printer.on_progress if printer.shows_progress else None,
+        stop=asyncio.Event(),
+        terminal=terminal,
     )
     outcome, number = asyncio.run(carried)
     assert outcome is not None
@@ -48,6 +63,7 @@ async def carry_out(
     *,
     on_console: "OnConsole | None" = None,
     on_output: "OnOutput | None" = None,
+    on_progress: "OnProgress | None" = None,
     on_opened: "Callable[[OpenPaddock], None] | None" = None,
     stop: asyncio.Event | None = None,
     terminal: Terminal | None = None,
@@ -63,7 +79,7 @@ async def carry_out(
                 if on_opened is not None:
                     on_opened(opened)
                 outcome = await opened.gate.execute(
-                    request, on_console=on_console, on_output=on_output, stop=stop
+                    request, on_console=on_console, on_output=on_output, on_progress=on_progress, stop=stop
                 )
             for text in opened.warnings:
                 warn(text)
@@ -83,6 +99,10 @@ def value_of(outcome: Outcome | None, number: int) -> Json:
     return outcome.value
 
 
+def _print_value_text(value: Json) -> None:
+    print_output(render.value_text(value))
+
+
 class _ConsolePrinter:
     """Prints console lines at once on a terminal, otherwise at the end; then the result or the error.
 
@@ -90,14 +110,32 @@ class _ConsolePrinter:
     is printed below a displayed question.
     """
 
-    def __init__(self, terminal: Terminal, *, quiet: bool, has_console: bool) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        quiet: bool,
+        has_console: bool,
+        print_value: "Callable[[Json], None] | None" = None,
+    ) -> None:
         """Without a console, as for a single call of a tool, lines are warnings of Paddock."""
+        self._print_value = print_value or _print_value_text
         self._terminal = terminal
         self._has_console = has_console
         self._quiet = quiet
         self._live = sys.stdout.isatty() and not quiet
         self._lines: list[ConsoleLine] = []
         self._printed = 0
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether a person sees what servers report of their calls."""
+        return sys.stderr.isatty() and not self._quiet
+
+    def on_progress(self, progress: "CallProgress") -> None:
+        """Receive what a server reports of a call. It is no output of the program."""
+        if not self._terminal.asking:
+            print_output(progress.text, err=True)
 
     def on_line(self, line: ConsoleLine) -> None:
         """Receive a console line of the running script."""
@@ -116,7 +154,7 @@ class _ConsolePrinter:
                 for line in outcome.console:
                     warn(line.text)
             if outcome.ok and outcome.has_value:
-                print_output(render.value_text(outcome.value))
+                self._print_value(outcome.value)
             for text in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
                 print_output(fold_text(text, sys.stderr), err=True)
             if outcome.recording is not None:

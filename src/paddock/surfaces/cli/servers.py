@@ -1,6 +1,7 @@
 """`paddock servers`: the upstream MCP servers of a workspace: list, call, confine, enable and disable them.
 
-`servers_tools` has the commands that find tools and review their changes, `servers_login` those that log in.
+`servers_tools` has the commands that find tools and review their changes, `servers_resources` those that read
+resources and prompts, `servers_login` those that log in.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from paddock.model.numbers import dumps
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.urls import strip_credentials
 from paddock.policy.settings.loader import load
-from paddock.surfaces.cli import completions, options, servers_login, servers_tools
+from paddock.surfaces.cli import completions, options, servers_login, servers_resources, servers_tools
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import CommandGroup, render_examples
@@ -64,6 +65,7 @@ def command() -> None:
 
 for _command in (
     *(servers_tools.search, servers_tools.describe, servers_tools.diff, servers_tools.approve),
+    *(servers_resources.resources, servers_resources.prompts),
     *(servers_login.login, servers_login.logout),
 ):
     command.add_command(_command)
@@ -88,7 +90,8 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
                     transport, address, login_state = "stdio", server.command, ""
                     confined = None if server.confine is None else server.confine.as_json()
                 else:
-                    transport, address, confined = "http", strip_credentials(server.url), None
+                    transport = "sse" if server.transport == "sse" else "http"
+                    address, confined = strip_credentials(server.url), None
                     login_state = logins.find_state(server)
                 shown = {"name": name, "transport": transport, "address": server.secrets.hide(address)}
                 facts.append({**shown, "login": login_state, "confine": confined})

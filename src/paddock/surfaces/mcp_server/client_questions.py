@@ -3,6 +3,7 @@
     2025-11-25    the server sends a request while the client's request runs
     2026-07-28    the client's request ends with `input_required` and the work waits; a repeated request brings the
                   answer and continues the work
+    its tasks     the client sees the question when it polls its task, and answers with `tasks/update` (`tasks`)
     without       the call ends with `waiting`, and the person answers with `paddock approve` (`pending_calls`)
 
 The library checks that `requestState` was created by this server for this request and this client, and is recent. Here
@@ -11,9 +12,9 @@ it names the question, and is valid for one answer.
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -36,6 +37,7 @@ from mcp_types import (
 )
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from paddock.gate.approvals import Asker, ClientAsker
 from paddock.model import approval
@@ -115,6 +117,17 @@ def read_client_id(context: Context) -> str:
     session = read_session_id(context)
     peer = context.request.client if context.request is not None and not session else None
     return session if peer is None else f"{peer.host}:{peer.port}"
+
+
+def name_conversation(context: Context, actor: str) -> str:
+    """Return what shares the results of a call, for flow rules: the client over stdio, or the session over HTTP.
+
+    In a revision without sessions a client may open a connection for each call. Then it is the actor.
+    """
+    if context.request is None:
+        return "stdio"
+    session = read_session_id(context)
+    return f"session {session}" if session else f"actor {actor}"
 
 
 def build_form(question: Question) -> ElicitRequest:
@@ -202,6 +215,15 @@ def _adapt_to_version(request: InputRequest, version: str) -> InputRequest:
     return ElicitRequest(params=params.model_copy(update={"mode": None, "requested_schema": schema}))
 
 
+class TaskOffer(NamedTuple):
+    """How a call may continue without its request."""
+
+    after_s: float
+    """Time in which the call may still end or ask, in seconds."""
+    add_call: "Callable[[Round[ToolAnswer]], dict[str, Json] | None]"
+    """Returns the result of the request; None: the request waits for the end of the call."""
+
+
 class ElicitationRounds:
     """Connects the work of each request with its client, and keeps the work that waits for its next request."""
 
@@ -209,8 +231,8 @@ class ElicitationRounds:
         """Keep waiting work for at most `wait_ms`. `pending` keeps the calls of clients that cannot ask."""
         self.wait_ms = wait_ms
         self._pending = pending
-        self.waiting: dict[str, _Round[Any]] = {}
-        self._begun: set[_Round[Any]] = set()
+        self.waiting: dict[str, Round[Any]] = {}
+        self._begun: set[Round[Any]] = set()
 
     async def call_tool(
         self,
@@ -219,31 +241,51 @@ class ElicitationRounds:
         actor: str,
         work: CallWork[ToolAnswer],
         on_console: OnConsole | None,
+        *,
+        offer: "TaskOffer | None" = None,
     ) -> ToolAnswer | dict[str, Json]:
-        """Return a tool's answer, or a result that asks the client first."""
+        """Return a tool's answer, or a result that asks the client first. In 2026-07-28 `offer` may answer instead."""
         if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
             return await self._pending.fetch_result(run, actor)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._start_or_resume(context, params, actor, work)
-            return await current.wait_for_requests(on_console) or self._pending.report_or_keep_call(current)
+            if offer is not None and not await current.wait_until_paused(on_console, seconds=offer.after_s):
+                task = offer.add_call(current)
+                if task is not None:
+                    return task
+            await current.wait_until_paused(on_console)
+            return current.take_requests() or self.report_end(current)
         inquire, client = create_direct_inquiry(context), read_client_id(context)
+        conversation = name_conversation(context, actor)
         if can_ask(context):
             asker = create_asker(inquire, actor, client)
-            return await run_alone(work, McpCaller(actor, on_console, asker, inquire, present=True))
+            caller = McpCaller(actor, on_console, asker, inquire, present=True, conversation=conversation)
+            return await run_alone(work, caller)
         if self._pending.add_client(client):
             call_at_session_end(context, self._pending.end_calls_of_client)
         return await self._pending.run_call(
-            actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
+            actor,
+            client,
+            lambda caller: work(replace(caller, inquire=inquire, conversation=conversation)),
+            on_console,
         )
+
+    def report_end(self, call: "Round[ToolAnswer]") -> ToolAnswer:
+        """Return the answer of a call that has ended, or that it waits for a person elsewhere."""
+        return self._pending.report_or_keep_call(call)
 
     async def get_result(
         self, context: Context, params: RepeatableParams, actor: str, work: CallWork[T]
     ) -> T | dict[str, Json]:
         """Return the result of any other request, or a result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return await work(McpCaller(actor, inquire=create_direct_inquiry(context)))
+            conversation = name_conversation(context, actor)
+            return await work(
+                McpCaller(actor, inquire=create_direct_inquiry(context), conversation=conversation)
+            )
         current = self._start_or_resume(context, params, actor, work)
-        return await current.wait_for_requests(None) or await current.task
+        await current.wait_until_paused(None)
+        return current.take_requests() or await current.task
 
     def holds_run(self, run: str, actor: str) -> bool:
         """Return whether the answer of a waiting call can be fetched here."""
@@ -256,10 +298,10 @@ class ElicitationRounds:
 
     def _start_or_resume(
         self, context: Context, params: RepeatableParams, actor: str, work: CallWork[T]
-    ) -> "_Round[T]":
+    ) -> "Round[T]":
         """Start the work of a request. For a repeated request, continue the waiting work with its answers."""
         if params.request_state is None:
-            begun = _Round(context, self, self._pending, actor, work)
+            begun = Round(context, self, self._pending, actor, work)
             self._begun.add(begun)
             begun.task.add_done_callback(lambda _: self._begun.discard(begun))
             return begun
@@ -267,11 +309,14 @@ class ElicitationRounds:
         if current is None:
             raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState")
         current.deliver_answers(params.input_responses or {})
-        return cast("_Round[T]", current)
+        return cast("Round[T]", current)
 
 
-class _Round(PendingCall[T]):
-    """The work of one request, which may take several rounds with the client."""
+class Round(PendingCall[T]):
+    """The work of one request, which may take several rounds with the client.
+
+    The client's answers come with a repeated request (`deliver_answers`), or one by one to a task (`answer_requests`).
+    """
 
     def __init__(
         self,
@@ -284,16 +329,26 @@ class _Round(PendingCall[T]):
         self._context = context
         self._rounds = rounds
         self._requests: InputRequests = {}
+        self._answers: dict[str, InputResponse] = {}
+        self._asked_times = 0
         self._state = ""
         self._reply: asyncio.Future[Mapping[str, object]] | None = None
         super().__init__(actor, read_client_id(context), work, pending.questions)
 
     def make_caller(self) -> McpCaller:
         """Return a caller whose client is asked through this round."""
+        conversation = name_conversation(self._context, self.actor)
         if not can_ask(self._context):
-            return replace(super().make_caller(), inquire=self.ask_client)
+            return replace(super().make_caller(), inquire=self.ask_client, conversation=conversation)
         ask = create_asker(self.ask_client, self.actor, self.client)
-        return McpCaller(self.actor, self.on_console_line, ask, self.ask_client, present=True)
+        return McpCaller(
+            self.actor,
+            self.on_console_line,
+            ask,
+            self.ask_client,
+            present=True,
+            conversation=conversation,
+        )
 
     async def ask_client(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the client's next request. If it does not come in time, no later question is asked."""
@@ -304,7 +359,8 @@ class _Round(PendingCall[T]):
             raise MCPError(code=INTERNAL_ERROR, message=text)
         self._reply = asyncio.get_running_loop().create_future()
         self._state = secrets.token_urlsafe(24)
-        self._requests = requests
+        self._requests, self._answers = requests, {}
+        self._asked_times += 1
         waiting[self._state] = self
         self.mark_asking()
         try:
@@ -320,21 +376,46 @@ class _Round(PendingCall[T]):
         """Continue the work with the answers to its questions; ignore all others."""
         if self._reply is not None and not self._reply.done():
             self._reply.set_result({key: responses[key] for key in self._requests if key in responses})
+            self._requests = {}
 
-    async def wait_for_requests(self, listener: OnConsole | None) -> dict[str, Json] | None:
-        """Wait for the end of the work, or for its questions to the client, which are returned.
-
-        Cancelling ends the work.
-        """
-        await self.wait_until_paused(listener)
+    def take_requests(self) -> dict[str, Json] | None:
+        """Return the result that asks the client, if the work waits for that, and expect a repeated request."""
         if not self._requests:
             return None
         self.mark_answered()
-        requests = {
-            key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
-            for key, request in self._requests.items()
-        }
+        requests = {key: _dump_request(request) for key, request in self._requests.items()}
         return {"resultType": "input_required", "inputRequests": requests, "requestState": self._state}
+
+    def list_requests(self) -> dict[str, Json]:
+        """Return the requests without an answer, under names that are unique during the work."""
+        return {name: _dump_request(self._requests[key]) for name, key in self._name_requests().items()}
+
+    def answer_requests(self, responses: Mapping[str, Json]) -> None:
+        """Take answers to `list_requests`, and ignore others; with the last one the work continues.
+
+        Raises MCPError if an answer does not fit its request. Then none is taken.
+        """
+        taken: dict[str, InputResponse] = {}
+        for name, key in self._name_requests().items():
+            if name in responses:
+                kind = _KINDS[type(self._requests[key])][1]
+                try:
+                    taken[key] = kind.model_validate(responses[name], by_name=False)
+                except ValidationError:
+                    text = f"The answer to {name} is not a valid {kind.__name__}. Send tasks/update again."
+                    raise MCPError(code=INVALID_PARAMS, message=text) from None
+        self._answers |= taken
+        if taken and len(self._answers) == len(self._requests):
+            self._rounds.waiting.pop(self._state, None)
+            self.deliver_answers(self._answers)
+
+    def _name_requests(self) -> dict[str, str]:
+        """Return the keys of requests without an answer, by name."""
+        return {f"{key}-{self._asked_times}": key for key in self._requests if key not in self._answers}
+
+
+def _dump_request(request: InputRequest) -> Json:
+    return request.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _supports_kind(context: Context, kind: str) -> bool:

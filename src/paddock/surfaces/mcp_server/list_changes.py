@@ -24,6 +24,7 @@ from mcp_types import (
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.model.base import Json
 
@@ -133,4 +134,7 @@ class AnnouncingServer(Server[Any]):
         found = super().get_capabilities(
             announced, experimental_capabilities, extensions, protocol_version=protocol_version
         )
-        return found.model_copy(update={"prompts": PromptsCapability(list_changed=False)})
+        own: dict[str, Any] = {"prompts": PromptsCapability(list_changed=False)}
+        if protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            own["extensions"] = None  # 2025-11-25 has none
+        return found.model_copy(update=own)

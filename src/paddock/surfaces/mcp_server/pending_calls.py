@@ -79,6 +79,7 @@ class PendingCall(Generic[T]):
 
     def mark_asking(self) -> None:
         """End the wait of `wait_until_paused`: a question waits."""
+        self.answered.clear()
         if not self._asked.done():
             self._asked.set_result(None)
 
@@ -86,6 +87,7 @@ class PendingCall(Generic[T]):
         """Note that no question waits."""
         if self._asked.done():
             self._asked = asyncio.get_running_loop().create_future()
+        self.answered.set()
 
     def end(self) -> None:
         """End the work early. Does nothing after its end."""
@@ -96,12 +98,20 @@ class PendingCall(Generic[T]):
         if self._listener is not None:
             self._listener(line)
 
-    async def wait_until_paused(self, listener: OnConsole | None, *, ends: bool = True) -> None:
-        """Wait for the end of the work or its next question. With `ends`, cancelling the wait ends the work."""
+    async def wait_until_paused(
+        self, listener: OnConsole | None, *, ends: bool = True, seconds: float | None = None
+    ) -> bool:
+        """Wait for the end of the work or its next question; return whether it came within `seconds`.
+
+        With `ends`, cancelling the wait ends the work.
+        """
         self._listener = listener
+        first = asyncio.FIRST_COMPLETED
         try:
             while not (self.task.done() or self._asked.done()):  # a question may be over when this continues
-                await asyncio.wait({self.task, self._asked}, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait({self.task, self._asked}, timeout=seconds, return_when=first)
+                if not done:
+                    return False
         except asyncio.CancelledError:
             if ends:
                 self.end()
@@ -109,12 +119,12 @@ class PendingCall(Generic[T]):
             raise
         finally:
             self._listener = None
+        return True
 
     async def _ask_person(self, question: Question) -> approval.Answer:
         try:
             async with self._questions.keep_question(question):
                 self.question = question
-                self.answered.clear()
                 self.mark_asking()
                 return await self._questions.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # the error text is for the person, not for the program
@@ -123,7 +133,6 @@ class PendingCall(Generic[T]):
         finally:
             self.question = None
             self.mark_answered()
-            self.answered.set()
 
 
 async def end_calls(calls: Iterable[PendingCall[Any]]) -> None:

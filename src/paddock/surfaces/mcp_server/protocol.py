@@ -29,6 +29,7 @@ from paddock.surfaces.mcp_server.prompts_resources import (
     build_page,
     offer_prompts_and_resources,
 )
+from paddock.surfaces.mcp_server.tasks import Tasks
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer, Toolbox
 
 if TYPE_CHECKING:
@@ -58,11 +59,14 @@ def build_protocol_server(
     rounds: ElicitationRounds,
     announcer: ChangeNotifier | None = None,
     mark: str = "",
+    *,
+    tasks: Tasks | None = None,
 ) -> "Server[Any]":
     """Return a protocol server for the tools of `toolbox`, prompts and resources.
 
     `rounds` asks clients and their people. With an announcer, clients are notified when the tools change.
-    `mark` names this replica of a server with several, in `requestState`.
+    `mark` names this replica of a server with several, in `requestState`. Long calls become `tasks` of clients that
+    have the extension.
     """
     logs = Logs()
 
@@ -71,20 +75,25 @@ def build_protocol_server(
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
         key = _read_call_key(context.meta, params.name, params.arguments)
-        work = partial(toolbox.call_tool, params.name, params.arguments, key=key)
+        reports = (context.meta or {}).get("progress_token") is not None
+        work = partial(toolbox.call_tool, params.name, params.arguments, key=key, reports=reports)
         sinks = [logs.create_sink(context)]
-        if (context.meta or {}).get("progress_token") is not None:
+        if reports:
             sinks.append(create_progress_sink(context.session.report_progress))
+        finish = partial(finish_answer, context.protocol_version)
+        offer = None if tasks is None else tasks.offer(context, params.name, finish)
+        asking = partial(rounds.call_tool, context, params, read_actor(context), work, offer=offer)
         if wanted := [sink for sink in sinks if sink is not None]:
             async with stream_console(*wanted) as listen:
-                answer = await rounds.call_tool(context, params, read_actor(context), work, listen)
+                answer = await asking(listen)
         else:
-            answer = await rounds.call_tool(context, params, read_actor(context), work, None)
-        if not isinstance(answer, ToolAnswer):
-            return answer
+            answer = await asking(None)
+        return await finish(answer) if isinstance(answer, ToolAnswer) else answer
+
+    async def finish_answer(version: str, answer: ToolAnswer) -> dict[str, Json]:
         if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
             await announcer.announce_resources()
-        result, version = {**answer.to_result(), **COMPLETE_RESULT}, context.protocol_version
+        result = {**answer.to_result(), **COMPLETE_RESULT}
         if version < _LINKS_SINCE:
             result["content"] = [block for block in answer.content if block["type"] != "resource_link"]
         if version not in MODERN_PROTOCOL_VERSIONS and not isinstance(
@@ -115,6 +124,8 @@ def build_protocol_server(
     logs.attach(server)
     if announcer is not None:
         announcer.attach(server)
+    if tasks is not None:
+        tasks.attach(server)
     _seal_request_state(server, rounds.wait_ms, mark)
     return server
 

@@ -28,6 +28,7 @@ from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.resources import Resources
 from paddock.surfaces.mcp_server.stdio import serve_client, standard_streams
+from paddock.surfaces.mcp_server.tasks import Tasks
 from paddock.surfaces.mcp_server.toolbox import Toolbox
 from paddock.surfaces.mcp_server.tools.call_tool import build_call_tool
 from paddock.surfaces.mcp_server.tools.compute import build_compute_tool
@@ -120,6 +121,8 @@ class Service:
         self._questions = questions or open_local_questions(settings, None)
         pending = PendingCalls(self._questions, FETCH_TOOLS[tool_names], has_users=admit is not None)
         self._rounds = ElicitationRounds(settings.approvals.wait_ms, pending)
+        after_s = settings.mcp.task_after_ms / 1000
+        self._tasks = Tasks(self._rounds, lambda _tool: after_s, mark) if self._changes else None
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over stdio until it closes its end, or `stop` is set."""
@@ -183,11 +186,14 @@ class Service:
         except ApprovalError as error:
             _log.warning("questions cannot wait for `paddock approve`: %s", error)
         try:
-            server = build_protocol_server(self._tools, self._offers, self._rounds, announcer, self._mark)
+            own = self._tools, self._offers, self._rounds
+            server = build_protocol_server(*own, announcer, self._mark, tasks=self._tasks)
             server.middleware.append(self._requests.handle_message)
             yield server
         finally:
             await self._rounds.close()
+            if self._tasks is not None:
+                await self._tasks.close()
             await self._repositories.close()
             await cancel_all(watching)
 

@@ -22,7 +22,7 @@ from paddock.model.canonical import in_order
 from paddock.model.errors import PaddockError
 from paddock.model.json_check import check_json
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
-from paddock.model.outcome import OnConsole, Status
+from paddock.model.outcome import ConsoleLine, OnConsole, OnProgress, Status
 from paddock.model.texts import find_nearest
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
@@ -123,6 +123,18 @@ class McpCaller:
     """Waits for a slot among the users of a server; None where there is one user."""
     key: "RequestKey | None" = None
     """What the client calls the request of this call."""
+    conversation: str = ""
+    """What shares the results that the client gets, for flow rules."""
+    reports: bool = False
+    """Whether the client asked for progress."""
+
+    @property
+    def _progress_listener(self) -> OnProgress | None:
+        """A listener that sends reports of servers to the client as lines; None if it asked for none."""
+        on_console = self.on_console
+        if on_console is None or not self.reports:
+            return None
+        return lambda progress: on_console(ConsoleLine(level="log", text=progress.text))
 
     async def execute(
         self,
@@ -142,7 +154,13 @@ class McpCaller:
         with self.ending.stops_gate():
             if self.admit is None:
                 return await gate.execute(
-                    request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
+                    request,
+                    on_console=on_console,
+                    on_output=on_output,
+                    on_progress=self._progress_listener,
+                    asker=self.asker,
+                    client=self.conversation,
+                    stop=stop,
                 )
             async with AsyncExitStack() as admitted:
                 admitting = self.admit(asker=self.asker, needs=SlotNeeds.from_work(request.work))
@@ -155,7 +173,9 @@ class McpCaller:
                     request,
                     on_console=on_console,
                     on_output=on_output,
+                    on_progress=self._progress_listener,
                     asker=asker,
+                    client=self.conversation,
                     stop=stop,
                     slot=admission.slot,
                 )
@@ -307,14 +327,21 @@ class Toolbox:
         return self._known[name].input_schema if name in self._known else None
 
     async def call_tool(
-        self, name: str, arguments: Json, caller: McpCaller, *, key: "RequestKey | None" = None
+        self,
+        name: str,
+        arguments: Json,
+        caller: McpCaller,
+        *,
+        key: "RequestKey | None" = None,
+        reports: bool = False,
     ) -> ToolAnswer:
         """Call a tool and return its answer. The current task runs the call alone: see `CallEnd`.
 
-        The request of the tool has `key`. Raises MCPError if the tool wants to answer with an error of the protocol.
+        The request of the tool has `key`; with `reports` its client gets progress of servers. Raises MCPError if the
+        tool wants to answer with an error of the protocol.
         """
-        if key is not None or self._admit is not None:
-            caller = replace(caller, key=key, admit=self._admit)
+        if key is not None or reports or self._admit is not None:
+            caller = replace(caller, key=key, admit=self._admit, reports=reports)
         answer = await self._answer_call(name, arguments, caller)
         # The answer leaves without secrets and without characters that UTF-8 cannot encode, with marked numbers.
         parts: Any = [answer.content, answer.structured, answer.meta]

@@ -30,7 +30,7 @@ class Host:
         self.asked = []
         self.now = asyncio.Event()
 
-    async def call(self, server, tool, arguments, on_reply, *, raw, encoded=()):
+    async def call(self, server, tool, arguments, on_reply, *, raw, encoded=(), is_method=False):
         self.asked.append(f"{server}/{tool}")
         await self.now.wait()
         on_reply(HostReply(Status.OK, value=[server, tool, arguments]))

@@ -209,7 +209,7 @@ def world() -> Generator[World]:
 async def _serving() -> AsyncGenerator[World]:
     authority = Authority()
     outer, inner = Twisted(Starlette()), Twisted(Starlette())
-    async with _listening(outer) as issuer, _listening(inner) as home:
+    async with listening(outer) as issuer, listening(inner) as home:
         url = f"{home}/mcp"
         registration = ClientRegistrationOptions(enabled=True)
         outer.app = Starlette(
@@ -232,7 +232,7 @@ async def _serving() -> AsyncGenerator[World]:
 
 
 @asynccontextmanager
-async def _listening(app: ASGIApp) -> AsyncGenerator[str]:
+async def listening(app: ASGIApp) -> AsyncGenerator[str]:
     config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_level="critical")
     server = uvicorn.Server(config)
     server.config.load()

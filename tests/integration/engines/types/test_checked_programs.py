@@ -167,3 +167,20 @@ def test_the_command_passes_the_mode_on(workspace):
     ended = run_paddock(workspace, "run", "./none.js", "--check", "other")
     assert ended.returncode == 2
     assert "'other' is not one of 'types', 'warn', 'off'" in ended.stderr
+
+
+def test_resources_and_prompts_are_known_where_their_server_has_them(workspace, compiler):
+    write_servers(workspace, {"lib": make_entry("library"), "bare": make_entry("library", "--plain")})
+    right = "const [{ text }] = await servers.lib.resources.read('file:///notes.md');\nreturn text;"
+    wrong = "const [{ txt }] = await servers.lib.prompts.list();\nreturn servers.lib.prompts.got('x') ?? txt;"
+    absent = "return servers.bare.prompts.list();"
+    with BlockingPaddock(workspace) as paddock:
+        outcomes = [paddock.execute(each, check="types") for each in (right, wrong, absent)]
+    assert (outcomes[0].value, [each.calls for each in outcomes[1:]]) == ("# Notes", [(), ()])
+    assert [(each.error.name, each.error.line) for each in outcomes[1:]] == [
+        ("TypeCheckError", 1),
+        ("TypeCheckError", 1),
+    ]
+    assert "Property 'txt' does not exist" in outcomes[1].error.message
+    assert "Property 'got' does not exist" in outcomes[1].error.hint
+    assert "Property 'prompts' does not exist" in outcomes[2].error.message

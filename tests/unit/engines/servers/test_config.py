@@ -72,7 +72,7 @@ def test_what_other_programs_write_is_understood(tmp_path):
     }
     assert one(tmp_path, entry) == (StdioServer("s", "x", env={"PORT": "3000", "DEBUG": "true"}), [])
     assert one(tmp_path, {"command": "x", "enabled": False}) == (None, [])
-    assert one(tmp_path, {"url": "http://h/sse", "transport": "sse"})[0] is None
+    assert one(tmp_path, {"url": "http://h/sse", "transport": "sse"})[0].transport == "sse"
 
 
 def test_unreadable_and_shapeless_files(tmp_path):
@@ -144,7 +144,9 @@ def test_all_fields_of_an_http_server(tmp_path):
         tmp_path,
         {"type": "http", "url": "https://h/mcp", "headers": {"A": "b"}, "lifecycle": "ephemeral"},
     )
-    assert server == HttpServer("s", "https://h/mcp", {"A": "b"}, 60_000, Lifecycle("ephemeral"))
+    assert server == HttpServer(
+        "s", "https://h/mcp", {"A": "b"}, 60_000, Lifecycle("ephemeral"), transport="http"
+    )
     assert warnings == []
 
 
@@ -173,16 +175,24 @@ def test_x34_entries_of_wrong_types_are_skipped_without_showing_values(tmp_path)
     )
 
 
-def test_sse_and_strange_addresses_are_skipped(tmp_path):
-    assert one(tmp_path, {"url": "http://h/sse", "transportType": "sse"}) == (
+def test_the_transport_is_the_named_one_or_either(tmp_path):
+    named = {"sse": "sse", "http": "http", "streamable-http": "http", "streamableHttp": "http", None: "auto"}
+    for name, transport in named.items():
+        server, warnings = one(tmp_path, {"url": "http://h/sse", "type": name})
+        assert (server.transport, warnings) == (transport, [])
+
+
+def test_calls_at_a_time_are_bounded_by_a_whole_number_above_zero(tmp_path):
+    for where in ({"command": "x"}, {"url": "http://h/"}):
+        assert one(tmp_path, where)[0].max_concurrent is None
+        assert one(tmp_path, {**where, "maxConcurrent": 1})[0].max_concurrent == 1
+    assert one(tmp_path, {"command": "x", "maxConcurrent": 0}) == (
         None,
-        [
-            (
-                ": server 's': transport `sse` is retired and not supported;"
-                " use the server's streamable HTTP address; skipped."
-            )
-        ],
+        [": server 's': `maxConcurrent`: Input should be greater than 0; skipped."],
     )
+
+
+def test_strange_addresses_are_skipped(tmp_path):
     for url in ("file:///etc/passwd", "http://[", "http:///path"):
         assert one(tmp_path, {"url": url}) == (
             None,

@@ -68,7 +68,7 @@ def between(ends: Callable[[], Ends], use: Use) -> list[str]:
 
     async def main() -> None:
         streams, account = ends(), UnsolicitedBudget(told.append, Clock())
-        await use(CountedReader(streams, account), CountedWriter(streams, account), told)  # pyright: ignore[reportArgumentType]
+        await use(CountedReader(streams, account, lambda _: None), CountedWriter(streams, account), told)  # pyright: ignore[reportArgumentType]
 
     asyncio.run(main())
     return told

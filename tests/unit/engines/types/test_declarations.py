@@ -71,3 +71,28 @@ def test_names_of_strangers_are_literals():
 
 def test_members_that_javascript_reads_itself_are_no_tools():
     assert "then" not in declare({"type": "object"}, names=("then",))
+
+
+def test_methods_are_declared_where_their_server_has_them():
+    server = DeclaredServer("files", (DeclaredTool(("read",)),), frozenset({"resources", "tools"}))
+    assert declare_servers([server], "program").splitlines()[1:14] == [
+        "interface Result$files$resources$list {",
+        "  uri: string; name: string; title?: string; description?: string; mimeType?: string; size?: number; "
+        "annotations?: any; icons?: any; _meta?: any;",
+        "}",
+        "interface Result$files$resources$read {",
+        "  uri: string; mimeType?: string; text?: string; blob?: string; _meta?: any;",
+        "}",
+        "interface Server$files$resources {",
+        "  list(): Promise<Result$files$resources$list[]>;",
+        "  read(uri: string | { uri: string }): Promise<Result$files$resources$read[]>;",
+        "}",
+        "interface Server$files {",
+        "  call(tool: string, args?: any): Promise<any>;",
+        "  callRaw(tool: string, args?: any): Promise<any>;",
+    ]
+
+
+def test_a_tool_named_as_a_capability_is_any_because_it_has_methods_too():
+    server = DeclaredServer("files", (DeclaredTool(("resources",)),), frozenset({"resources"}))
+    assert '  "resources": any;\n}' in declare_servers([server], "program")

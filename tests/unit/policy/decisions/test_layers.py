@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from paddock.model.base import PositiveInt, Value
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import SMALLER, Maximum
+from paddock.policy.decisions.flow import FlowPolicy
 from paddock.policy.settings.commands import SdkCommand
+from paddock.policy.settings.flow import FlowLabel, FlowRule
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.merge import (
     JOINED_KEYS,
@@ -298,6 +300,25 @@ def test_rules_of_all_files_add_up_and_know_their_file() -> None:
     )
     assert [rule.origin for rule in merged.settings.policy.rule] == ["system", "user", "workspace"]
     assert merged.sources["policy.rule"] == "system, user, workspace"
+
+
+def test_a_workspace_can_only_add_labels_and_rules_about_flows() -> None:
+    own = FlowRule(source=("private",), sink="external", effect="deny")
+    labels = {
+        "user": FlowLabel(tool="mail/*", source=("private",)),
+        "workspace": FlowLabel(tool="web/*", sink="external"),
+    }
+    rules = {"user": own, "workspace": own.replace(effect="mark")}
+    layers = [
+        SettingsLayer(name, {"flow.label": (labels[name],), "flow.rule": (rules[name],)}, {})
+        for name in ("user", "workspace")
+    ]
+    flow = merge(layers, owner_file=OWNER).settings.flow
+    assert flow.label == (*labels.values(),)
+    assert [(rule.effect, rule.origin) for rule in flow.rule] == [("deny", "user"), ("mark", "workspace")]
+    found = FlowPolicy(Settings(flow=flow), {}).find_rule({"private"}, {"external"})
+    assert found is not None
+    assert found.name == "user flow rule 1"
 
 
 @given(layers_of(("system", "user", "workspace")))

@@ -62,6 +62,19 @@ def test_a_session_that_lost_its_call_and_hears_nothing_is_deleted() -> None:
     asyncio.run(main())
 
 
+def test_a_resumed_stream_that_breaks_counts_as_a_lost_call() -> None:
+    """A client that was killed after it had come back leaves nothing behind."""
+
+    async def main() -> None:
+        app = App()
+        sessions = AbandonedSessions(app, grace_s=0)
+        await broken(await begun(sessions, "GET", [*HEADERS, (b"last-event-id", b"1.0")]))
+        await asyncio.wait_for(app.deleted.wait(), 30)
+        assert [method for method, _ in app.seen] == ["GET", "DELETE"]
+
+    asyncio.run(main())
+
+
 def test_another_connection_keeps_it_until_that_one_breaks_too() -> None:
     async def main() -> None:
         app = App()

@@ -108,6 +108,11 @@ class CallChecks:
         marks = [each.annotations.get("readOnlyHint") for each in self._listed[server] if each.name == tool]
         return bool(marks) and all(mark is True for mark in marks)
 
+    def reaches_outside(self, server: str, tool: str) -> bool:
+        """Return whether a tool may reach other systems: the server's last listing does not deny it."""
+        marks = [each.annotations.get("openWorldHint") for each in self._listed[server] if each.name == tool]
+        return not marks or any(mark is not False for mark in marks)
+
     def asks_pins(self, server: str, tool: str) -> bool:
         """Return whether `check_call` reads the pins again: another process may have approved a change."""
         standing = self._standings[server].get(tool)

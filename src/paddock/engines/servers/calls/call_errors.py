@@ -3,6 +3,7 @@
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from paddock.engines.servers.calls.lifecycle import CallHealth
 from paddock.model.base import Json
@@ -30,11 +31,22 @@ def bound_data(data: Json) -> Json:
 class CallFailed(Exception):
     """A call or a connect failed. With `again`, one retry on a new child is right."""
 
+    status: int | None = None
+    """HTTP status of the answer to the last request."""
+
     def __init__(self, error: ServerError, verdict: CallHealth, *, again: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
         self.verdict = verdict
         self.again = again
+
+    @property
+    def wants_older_transport(self) -> bool:
+        """Whether a refused handshake may mean that the server has only the transport HTTP+SSE.
+
+        Source: MCP 2025-11-25, Transports, Backwards Compatibility.
+        """
+        return self.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ thread while the server's process is starting.
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import httpx2
 import orjson
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -32,7 +32,15 @@ from paddock.engines.servers.calls.elicitation import ServerQuestions, asks_back
 from paddock.engines.servers.calls.http import find_request_error, http_client
 from paddock.engines.servers.calls.lifecycle import CallHealth
 from paddock.engines.servers.calls.process import ServerChild, suggest_remedy
-from paddock.engines.servers.calls.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, RawSession
+from paddock.engines.servers.calls.progress import ProgressReports
+from paddock.engines.servers.calls.session import (
+    AUTH_STATUS,
+    LISTING_CHARS,
+    MAX_PAGES,
+    METHOD_LIST_CHARS,
+    RawSession,
+)
+from paddock.engines.servers.calls.sse import EventReader, PostWriter, open_stream
 from paddock.engines.servers.calls.stdio import PipeReader, PipeWriter
 from paddock.engines.servers.calls.stdio_rpc import OversizedAnswerError, StdioRpc
 from paddock.engines.servers.calls.unsolicited import (
@@ -44,6 +52,7 @@ from paddock.engines.servers.calls.unsolicited import (
     UnsolicitedBudget,
 )
 from paddock.engines.servers.config import HttpServer, Server, StdioServer, may_download
+from paddock.engines.servers.methods import METHODS, name_method
 from paddock.engines.servers.output import MAX_LINE_BYTES
 from paddock.engines.servers.person import UnanswerableQuestion
 from paddock.model.errors import (
@@ -56,6 +65,7 @@ from paddock.model.errors import (
 from paddock.model.invisible import spell_invisible
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
+from paddock.model.outcome import OnProgress
 from paddock.policy.redaction.known import NO_SECRETS, ServerSecrets
 
 if TYPE_CHECKING:
@@ -100,6 +110,7 @@ class ServerConnection:
         self._broken_rule = ""
         self._ended_by_us = False
         self._auth = auth
+        self.progress = ProgressReports(server.name, self._hide_secrets, asyncio.get_running_loop().time)
         self.questions = ServerQuestions() if server.questions else None
         """Answers questions of the server; None if it may ask none."""
         self._under_way = 0
@@ -115,6 +126,11 @@ class ServerConnection:
     def legacy(self) -> bool:
         """Whether the server speaks the older era, with a handshake."""
         return self.protocol in HANDSHAKE_PROTOCOL_VERSIONS
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the server declares, such as `resources`."""
+        return frozenset() if self.session is None else self.session.capabilities
 
     @property
     def silent(self) -> bool:
@@ -160,6 +176,21 @@ class ServerConnection:
         finally:
             notice.cancel()
 
+    async def open_stream(
+        self, client: httpx2.AsyncClient, stack: contextlib.AsyncExitStack, unasked: UnsolicitedBudget
+    ) -> tuple[EventReader, PostWriter]:
+        """Connect to a server of the transport HTTP+SSE, until `stack` ends. Raises CallFailed."""
+        assert isinstance(self._server, HttpServer)
+        opening = open_stream(
+            client, self._server, self._on_stream_end, unasked.count_unasked, self.lost.is_set
+        )
+        stream = await self._wait_for_answer(opening, "the handshake", self._server.timeout_ms)
+        stack.push_async_callback(stream.response.aclose)
+        return stream.reader, stream.writer
+
+    def _on_stream_end(self, why: str) -> None:
+        self.declare_lost(self._hide_secrets(why))
+
     def check_call(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Raise CallFailed for a call that the transport cannot carry."""
         if self._process is not None:  # a pipe carries any string, if necessary with escapes
@@ -173,14 +204,25 @@ class ServerConnection:
             )
             raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL) from None
 
-    async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
-        """Send `tools/call` and return the raw answer. Raises CallFailed."""
+    async def call_tool(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        timeout_ms: float,
+        on_progress: OnProgress | None = None,
+    ) -> object:
+        """Send `tools/call` and return the raw answer; with `on_progress`, ask for progress. Raises CallFailed."""
         if self._process is None and not _is_plain(tool, arguments):
             arguments = mark_numbers(arguments)
         self.check_call(tool, arguments)
         asking = self._request_call if self.questions is None else self._call_with_questions
         try:
-            answer = await self._wait_for_answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
+            if on_progress is None:
+                answer = await self._wait_for_answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
+            else:
+                with self.progress.listen(tool, on_progress) as meta:
+                    asked = asking(tool, arguments, {"_meta": meta})
+                    answer = await self._wait_for_answer(asked, f"tool {tool!r}", timeout_ms)
         except UnanswerableQuestion as why:
             text = f"Tool {tool!r} asks its user for more input: {why}."
             raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS) from None
@@ -190,6 +232,34 @@ class ServerConnection:
                 f"person be asked: `servers.questions` names the servers that may."
             )
             raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS)
+        return self._clean_answer(answer)
+
+    async def request(self, method: str, params: Mapping[str, Any], timeout_ms: float) -> tuple[object, str]:
+        """Send another method and return the raw answer, and a note about missing pages. Raises CallFailed."""
+        found, name = METHODS[method], self._server.name
+        if found.capability not in self.capabilities:
+            text = f"{name_method(name, method)} was not called: the server declares no {found.capability}."
+            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
+        assert self.session is not None
+        note = ""
+        if found.key:
+            pages = self._request_pages(
+                method, found.member, f"list of {found.capability}", METHOD_LIST_CHARS
+            )
+            entries, note = await self._wait_for_answer(pages, method, timeout_ms)
+            answer: object = {found.member: entries}
+        else:
+            asking = self.session.send_raw_request(method, dict(params))
+            answer = await self._wait_for_answer(asking, method, timeout_ms)
+            if asks_back(answer):
+                text = (
+                    f"{name_method(name, method)} asks its user for more input, which a program cannot give."
+                )
+                raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS)
+        return self._clean_answer(answer), note
+
+    def _clean_answer(self, answer: object) -> object:
+        """Return an answer without credentials, with its numbers as they were sent."""
         answer = (self._server.credentials | self._login_secrets).hide_in(answer)
         return answer if self._process is not None or _is_plain(answer) else unmark_numbers(answer)
 
@@ -204,13 +274,17 @@ class ServerConnection:
                 raise CallFailed(rejected, failed.verdict) from None
             raise
 
-    async def _call_with_questions(self, tool: str, arguments: dict[str, Any]) -> object:
+    async def _call_with_questions(
+        self, tool: str, arguments: dict[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> object:
         assert self.questions is not None
+
+        async def ask_again(more: Mapping[str, Any]) -> object:
+            return await self._request_call(tool, arguments, {**(meta or {}), **more})
+
         with self.questions.track_call():
-            answer = await self._request_call(tool, arguments)
-            return await self.questions.settle_result(
-                answer, functools.partial(self._request_call, tool, arguments)
-            )
+            answer = await self._request_call(tool, arguments, meta)
+            return await self.questions.settle_result(answer, ask_again)
 
     async def _request_call(
         self, tool: str, arguments: dict[str, Any], more: Mapping[str, Any] | None = None
@@ -227,31 +301,39 @@ class ServerConnection:
         return await self.session.send_raw_request("tools/call", params)
 
     async def _request_tools(self) -> tuple[list[object], str]:
+        entries, cut = await self._request_pages("tools/list", "tools", "tool listing", LISTING_CHARS)
+        if self._process is None and not self.legacy:
+            assert self.session is not None
+            entries = self.session.mind_headers(entries)
+        return entries, cut
+
+    async def _request_pages(
+        self, method: str, member: str, what: str, max_chars: int
+    ) -> tuple[list[object], str]:
+        """Return the entries of all pages of a list, and a note about missing ones."""
         assert self.session is not None
         entries: list[object] = []
         params: dict[str, Any] = {}
-        seen, room, cut = set[str](), LISTING_CHARS, ""
+        seen, room, cut = set[str](), max_chars, ""
         for _ in range(MAX_PAGES):
-            answer = await self.session.send_raw_request("tools/list", params)
+            answer = await self.session.send_raw_request(method, params)
             page = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-            listed = page.get("tools")
-            tools = cast("list[object]", listed) if isinstance(listed, list) else []
-            entries += tools
+            listed = page.get(member)
+            found = cast("list[object]", listed) if isinstance(listed, list) else []
+            entries += found
             if not (cursor := page.get("nextCursor")):
                 break
             if repr(cursor) in seen:
-                cut = "its tool listing returns to an earlier page; the rest is left out"
+                cut = f"its {what} returns to an earlier page; the rest is left out"
                 break
-            room -= len(repr(tools))
+            room -= len(repr(found))
             if room < 0:
-                cut = f"its tool listing has more than {LISTING_CHARS} characters; the rest is left out"
+                cut = f"its {what} has more than {max_chars} characters; the rest is left out"
                 break
             seen.add(repr(cursor))
             params = {"cursor": cursor}
         else:
-            cut = f"its tool listing has more than {MAX_PAGES} pages; the rest is left out"
-        if self._process is None and not self.legacy:
-            entries = self.session.mind_headers(entries)
+            cut = f"its {what} has more than {MAX_PAGES} pages; the rest is left out"
         return entries, cut
 
     async def _wait_for_answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
@@ -271,6 +353,7 @@ class ServerConnection:
             raise CallFailed(ServerTimeout(text, sent=trace.sent), CallHealth.FAILURE) from None
         except MCPError as error:
             failure = await self._explain_error(error, trace)
+            failure.status = trace.status
         except (ValidationError, RuntimeError) as error:
             # Raised by the handshake and the listing of headers, the only places where the library checks answers.
             text = "its answer breaks the protocol" if isinstance(error, ValidationError) else str(error)
@@ -441,8 +524,13 @@ async def open_connection(
             # Loading the trusted certificates takes 50 ms and more, which would block the event loop.
             http = await asyncio.to_thread(http_client, server, auth, max_values)
             await stack.enter_async_context(http)
-            streams = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
-            reader, writer = await stack.enter_async_context(streams)
+            if server.transport == "sse":
+                reader, writer = await connection.open_stream(http, stack, unasked)
+            else:
+                streams = streamable_http_client(
+                    server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
+                )
+                reader, writer = await stack.enter_async_context(streams)
 
         async def on_message(message: object) -> None:
             if isinstance(message, ToolListChangedNotification):
@@ -450,7 +538,7 @@ async def open_connection(
                 on_changed()
 
         session = RawSession(
-            CountedReader(reader, unasked),
+            CountedReader(reader, unasked, connection.progress.take),
             CountedWriter(writer, unasked),
             client_info=_CLIENT,
             message_handler=on_message,

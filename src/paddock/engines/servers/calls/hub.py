@@ -10,7 +10,7 @@ import importlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,8 +20,10 @@ from paddock.engines.servers.calls.call_errors import CallFailed
 from paddock.engines.servers.calls.lifecycle import Breaker, CallHealth, CallRefusal, IdleRules, ServerState
 from paddock.engines.servers.calls.local import LocalConnection
 from paddock.engines.servers.calls.process import ServerChild, start_process
+from paddock.engines.servers.calls.turns import Turns
 from paddock.engines.servers.config import HttpServer, Server, StdioServer
 from paddock.engines.servers.local_server import LocalServer
+from paddock.engines.servers.methods import MethodResult, check_parameters, read_answer
 from paddock.engines.servers.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.foundation.large_json import is_large
 from paddock.foundation.store_threads import run_in_store_thread
@@ -39,6 +41,7 @@ from paddock.model.json_meter import MAX_VALUES
 if TYPE_CHECKING:
     from paddock.engines.servers.calls.call_checks import CallChecks
     from paddock.engines.servers.calls.connection import ServerConnection
+    from paddock.model.outcome import OnProgress
 
     AnyConnection = ServerConnection | LocalConnection
 
@@ -70,6 +73,8 @@ class ServerStatus:
     last_error: str
     warnings: tuple[str, ...]
     """How its answers broke the protocol."""
+    calls_waiting: int = 0
+    """Number of calls that wait because of its `maxConcurrent`."""
 
 
 @dataclass(slots=True)
@@ -89,6 +94,16 @@ class _ServerRecord:
     """How often it reported that its tools changed."""
     left_out: tuple[str, ...] = ()
     """What is missing from its last listing, and why."""
+    capabilities: frozenset[str] = frozenset()
+    """What its last child declared, such as `resources`."""
+    turns: Turns | None = None
+    """The queue of its calls; None if any number of them may run."""
+
+    @classmethod
+    def of(cls, server: Server | LocalServer) -> Self:
+        """Return the record of a server that was never started."""
+        bound = None if isinstance(server, LocalServer) else server.max_concurrent
+        return cls(server, turns=None if bound is None else Turns(server.name, bound))
 
 
 StartConfined = Callable[[StdioServer, Mapping[str, str]], Awaitable[ServerChild]]
@@ -124,7 +139,7 @@ class Hub:
         terms = {name: _make_terms(server, idle_timeout_ms) for name, server in servers.items()}
         self._idle_timeout_ms = idle_timeout_ms
         self._pool = on.ServerPool(terms, bound=max_live, breaker=breaker)
-        self._records = {name: _ServerRecord(server) for name, server in servers.items()}
+        self._records = {name: _ServerRecord.of(server) for name, server in servers.items()}
         self._environment = dict(environment)
         self._checks = checks
         self._absent = absent
@@ -141,26 +156,70 @@ class Hub:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Any], *, timeout_ms: float | None = None
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout_ms: float | None = None,
+        caller: str = "",
+        on_progress: "OnProgress | None" = None,
     ) -> ToolResult:
         """Call a tool and return its result; a result with `isError` is a result.
 
         The server is started if necessary. If it dies without an answer, the call is repeated once on a new child;
-        after a timeout it is not repeated. `timeout_ms` limits the wait for the answer. The server's own `timeoutMs`
-        limits its start, and `wait_ms` the wait for a slot. Raises ServerError; its `sent` says whether the tool may
-        have run.
+        after a timeout it is not repeated. `timeout_ms` limits the wait for the answer, and for the server's turn if it
+        has `maxConcurrent`; callers named `caller` take turns. The server's own `timeoutMs` limits its start, and
+        `wait_ms` the wait for a slot. `on_progress` receives what the server reports during the call, which extends no
+        limit. Raises ServerError; its `sent` says whether the tool may have run.
         """
         record = self._find_record(server)
         limit = timeout_ms or record.server.timeout_ms
 
-        async def ask(connection: "AnyConnection") -> object:
-            await self._check_call(record, connection, tool, arguments, limit)
-            return await connection.call_tool(tool, dict(arguments), limit)
+        def call(left: float) -> Awaitable[object]:
+            async def ask(connection: "AnyConnection") -> object:
+                await self._check_call(record, connection, tool, arguments, left)
+                return await connection.call_tool(tool, dict(arguments), left, on_progress)
 
-        answer = await self._ask_twice(record, ask)
+            return self._ask_twice(record, ask)
+
+        turns = record.turns
+        answer = await (call(limit) if turns is None else turns.take(f"tool {tool!r}", caller, limit, call))
         result = read_result(answer, server, self._answer_values)
         self._add_warnings(record, f"tool {tool!r}", result.warnings)
         return result
+
+    async def request(
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        timeout_ms: float | None = None,
+        caller: str = "",
+    ) -> MethodResult:
+        """Send another method of `methods.METHODS`, under the rules of `call_tool`, and return its value.
+
+        Raises ServerError.
+        """
+        check_parameters(server, method, params)
+        record = self._find_record(server)
+        limit = timeout_ms or record.server.timeout_ms
+
+        def call(left: float) -> Awaitable[tuple[object, str]]:
+            return self._ask_twice(record, lambda c: c.request(method, params, left))
+
+        turns = record.turns
+        answer, cut = await (call(limit) if turns is None else turns.take(method, caller, limit, call))
+        result = read_answer(server, method, answer)
+        warnings = (*filter(None, [cut]), *result.warnings)
+        self._add_warnings(record, method, warnings)
+        return MethodResult(result.value, warnings)
+
+    def find_capabilities(self, server: str) -> frozenset[str]:
+        """Return what a server declared when it was last started, such as `resources`; empty for one that was not."""
+        record = self._records.get(server)
+        return frozenset() if record is None else record.capabilities
 
     async def check_call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
         """Check a call without making it. The server is started if necessary; the call then uses the same connection.
@@ -190,7 +249,7 @@ class Hub:
     def add_server(self, server: Server | LocalServer) -> None:
         """Take calls for a further server."""
         self._pool.add_server(server.name, _make_terms(server, self._idle_timeout_ms))
-        self._records[server.name] = _ServerRecord(server)
+        self._records[server.name] = _ServerRecord.of(server)
 
     def note_changed_tools(self, server: str) -> None:
         """Take note that a server has other tools than before."""
@@ -359,9 +418,17 @@ class Hub:
             return
         try:
             try:
-                probe = not (record.legacy or await self._is_silent(record))
+                shakes_hands = record.legacy or (isinstance(server, HttpServer) and server.transport == "sse")
+                probe = not (shakes_hands or await self._is_silent(record))
                 await self._run_child(child, record, server, probe=probe)
             except CallFailed as failed:
+                if (
+                    isinstance(server, HttpServer)
+                    and server.transport == "auto"
+                    and failed.wants_older_transport
+                ):
+                    await self._run_older_transport(child, record, server, failed)
+                    return
                 if record.legacy or not failed.again:
                     raise
                 # Some servers of the older era exit at an unknown first message.
@@ -373,6 +440,15 @@ class Hub:
             text = server.secrets.hide(explain_start_failure(f"{type(error).__name__}: {error}"))
             record.connect_error = ServerUnavailable(text)
             self._feed_pool(on.ConnectFailed(child, CallHealth.FAILURE))
+
+    async def _run_older_transport(
+        self, child: int, record: _ServerRecord, server: HttpServer, first: CallFailed
+    ) -> None:
+        """Own a child with the transport HTTP+SSE. If its address does not have that, the first error counts."""
+        try:
+            await self._run_child(child, record, replace(server, transport="sse"), probe=False)
+        except CallFailed:
+            raise first from None
 
     async def _run_local(self, child: int, record: _ServerRecord, server: LocalServer) -> None:
         """Own a child that is no process: it lives until we are cancelled."""
@@ -416,6 +492,7 @@ class Hub:
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
+                record.capabilities = connection.capabilities
                 await self._note_silence(record, connection)
                 self._connections[child] = connection
                 self._feed_pool(on.Connected(child))
@@ -504,6 +581,7 @@ class Hub:
             failures=breaker.failures,
             last_error=record.last_error,
             warnings=tuple(record.warnings),
+            calls_waiting=record.turns.waiting if record.turns is not None else 0,
         )
 
 

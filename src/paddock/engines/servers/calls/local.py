@@ -20,11 +20,13 @@ from typing import Any
 from paddock.engines.servers.calls.call_errors import CallFailed
 from paddock.engines.servers.calls.lifecycle import CallHealth
 from paddock.engines.servers.local_server import LocalServer, LocalTool, NoJsonError
+from paddock.engines.servers.methods import name_method
 from paddock.engines.servers.output import MAX_DEPTH, MAX_LINE_BYTES
 from paddock.foundation.large_json import JsonLimitError, read_json
 from paddock.model.base import Json
 from paddock.model.errors import InvalidArguments, ServerTimeout, ServerUnavailable, ToolError, UnknownTool
 from paddock.model.json_meter import MAX_VALUES
+from paddock.model.outcome import OnProgress
 
 MAX_RUNNING = 64
 """Maximum number of running functions, including those whose caller has left."""
@@ -38,6 +40,7 @@ class LocalConnection:
     """The connection to a server in this process."""
 
     protocol = "local"
+    capabilities: frozenset[str] = frozenset()
 
     def __init__(self, server: LocalServer, max_values: int = MAX_VALUES) -> None:
         """Return at most `max_values` JSON values of one call."""
@@ -59,6 +62,14 @@ class LocalConnection:
         del timeout_ms
         return [dict(tool.definition) for tool in self._server.tools.values()], ""
 
+    async def request(self, method: str, params: Mapping[str, Json], timeout_ms: float) -> tuple[object, str]:
+        """Raise CallFailed: functions are tools, and nothing else."""
+        del params, timeout_ms
+        text = (
+            f"{name_method(self._server.name, method)} was not called: the functions of a program are tools."
+        )
+        raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
+
     def check_call(self, tool: str, arguments: Mapping[str, Json]) -> None:
         """Raise CallFailed for a function that does not exist, or arguments that its types do not accept."""
         self._make_call(tool, dict(arguments))
@@ -75,8 +86,15 @@ class LocalConnection:
             text = f"{server.name}.{tool} was not called: {server.hide(str(error))}"
             raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL) from None
 
-    async def call_tool(self, tool: str, arguments: dict[str, Json], timeout_ms: float) -> object:
-        """Return what a function returned, as a result of `tools/call`. Raises CallFailed."""
+    async def call_tool(
+        self,
+        tool: str,
+        arguments: dict[str, Json],
+        timeout_ms: float,
+        on_progress: OnProgress | None = None,
+    ) -> object:
+        """Return what a function returned, as a result of `tools/call`. It reports no progress. Raises CallFailed."""
+        del on_progress
         server = self._server
         found, call = self._make_call(tool, arguments)
         if server.running >= MAX_RUNNING:

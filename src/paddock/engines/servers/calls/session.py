@@ -31,15 +31,25 @@ MAX_PAGES = 1_000
 """Maximum number of pages of one listing, so that a listing always ends."""
 LISTING_CHARS = 64 * 1024 * 1024
 """Maximum characters of all pages; beyond it no further page is requested."""
+METHOD_LIST_CHARS = 16 * 1024 * 1024
+"""The same for a list of resources or prompts: a program gets it at once."""
 
 
 class RawSession(ClientSession):
     """A session that does not validate answers: a faulty server stays usable, and a call costs half."""
 
+    _declared: frozenset[str] = frozenset()
     silent = False
     """Whether the server ignored `server/discover` and then shook hands."""
     rpc: StdioRpc | None = None
     """The direct path for our requests. It carries no trace context."""
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the server declares, such as `resources`; empty before the handshake."""
+        if self.discover_result is None:
+            return self._declared
+        return frozenset(self.discover_result.capabilities.model_dump(by_alias=True, exclude_none=True))
 
     async def send_raw_request(self, method: str, params: dict[str, Any]) -> object:
         """Return the raw answer to a request in the agreed era. Raises MCPError."""
@@ -111,10 +121,13 @@ class RawSession(ClientSession):
         able = self._build_capabilities(LATEST_HANDSHAKE_VERSION).model_dump(by_alias=True, exclude_none=True)
         offer = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": able, "clientInfo": client}
         answer = await self.send_raw_request("initialize", offer)
-        version = cast("dict[str, Any]", answer).get("protocolVersion") if isinstance(answer, dict) else None
+        fields = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+        version, declared = fields.get("protocolVersion"), fields.get("capabilities")
         if version not in HANDSHAKE_PROTOCOL_VERSIONS:
             known = ", ".join(HANDSHAKE_PROTOCOL_VERSIONS)
             raise RuntimeError(f"it speaks protocol version {version!r}; Paddock speaks {known} and later")
+        if isinstance(declared, dict):
+            self._declared = frozenset(cast("dict[str, Any]", declared))
         nobody = Implementation(name="", version="")
         self.adopt(
             InitializeResult(protocol_version=version, capabilities=ServerCapabilities(), server_info=nobody)

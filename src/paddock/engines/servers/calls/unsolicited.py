@@ -5,8 +5,8 @@ A server needs few of them. It is cut off if it sends too many, or if it does no
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -25,7 +25,8 @@ MAX_OPEN_REQUESTS = 64
 """Maximum number of a server's requests that wait for our answer."""
 ANSWER_TIMEOUT_S = 5.0
 """Maximum time in which a server with that many open requests must read an answer, in seconds."""
-_IGNORED_NOTIFICATIONS = frozenset({"notifications/progress", "notifications/message"})
+_PROGRESS = "notifications/progress"
+_IGNORED_NOTIFICATIONS = frozenset({_PROGRESS, "notifications/message"})
 STDERR_BYTES = 256 * 1024 * 1024
 """Burst limit of bytes on a server's stderr."""
 STDERR_BYTES_PER_SECOND = 4 * 1024 * 1024
@@ -132,9 +133,15 @@ class UnsolicitedBudget:
 class CountedReader(MessageReader):
     """Messages of the server; ends when the server is cut off."""
 
-    def __init__(self, source: "ReadStream[SessionMessage | Exception]", unasked: UnsolicitedBudget) -> None:
+    def __init__(
+        self,
+        source: "ReadStream[SessionMessage | Exception]",
+        unasked: UnsolicitedBudget,
+        on_progress: Callable[[Mapping[str, Any]], None],
+    ) -> None:
         self._source = source
         self._unasked = unasked
+        self._on_progress = on_progress
 
     @property
     def last_context(self) -> object:
@@ -151,6 +158,8 @@ class CountedReader(MessageReader):
             # The library would create a task for a notification that has no listener.
             if not isinstance(message, JSONRPCNotification) or message.method not in _IGNORED_NOTIFICATIONS:
                 return item
+            if message.method == _PROGRESS and message.params:
+                self._on_progress(message.params)
 
     async def aclose(self) -> None:
         """Close the stream below."""

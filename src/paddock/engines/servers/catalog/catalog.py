@@ -18,8 +18,9 @@ from paddock.engines.servers.catalog.search import (
     is_searched_in_part,
 )
 from paddock.engines.servers.catalog.semantic_choice import SemanticSettings
+from paddock.engines.servers.methods import list_declarations
 from paddock.engines.servers.result import CatalogTool
-from paddock.engines.servers.typescript import Described, describe_tool
+from paddock.engines.servers.typescript import Described, describe_methods, describe_tool
 from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, ServerError
 from paddock.model.texts import find_nearest
@@ -77,8 +78,8 @@ class Catalog:
 
     `ask` returns the tools of one server or raises ServerError. `version` returns how often a server has reported that
     its tools changed; with another number it is asked again. `notes` returns what is missing from its last listing,
-    `observed` the type of a tool's results so far, `unchecked` which of its arguments are not checked. `meaning` ranks
-    tools by more than their words. `clock` returns seconds.
+    `observed` the type of a tool's results so far, `unchecked` which of its arguments are not checked, `capabilities`
+    what a server declares. `meaning` ranks tools by more than their words. `clock` returns seconds.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Catalog:
         notes: Callable[[str], Sequence[str]] = lambda _: (),
         observed: Callable[[str, str], Mapping[str, Json] | None] = lambda _server, _tool: None,
         unchecked: Callable[[str, str], str] = lambda _server, _tool: "",
+        capabilities: Callable[[str], Collection[str]] = lambda _: (),
         meaning: SemanticSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -99,6 +101,7 @@ class Catalog:
         self._notes = notes
         self._observed = observed
         self._unchecked = unchecked
+        self._capabilities = capabilities
         self._meaning = meaning
         self._clock = clock
         self._known: dict[str, _KnownTools] = {}
@@ -158,8 +161,8 @@ class Catalog:
     ) -> tuple[tuple[Described | UnmatchedName, ...], ToolListing, int]:
         """Return the declarations of tools, the searched listing, and the number of tools above `limit`.
 
-        A name is `server.tool`, `server/tool`, or a server, which stands for all its tools. All servers are asked only
-        if a name begins with no server's name.
+        A name is `server.tool`, `server/tool`, or a server, which stands for all its tools, and for `server.resources`
+        and `server.prompts` if it has them. All servers are asked only if a name begins with no server's name.
         """
         wanted = [
             {each for each in self._servers if name == each or name.startswith((f"{each}.", f"{each}/"))}
@@ -169,22 +172,40 @@ class Catalog:
         listing = await self._list_tools([server for server in self._servers if server in asked], patience_s)
         tools = {f"{tool.server}.{tool.alias}": tool for tool in listing.tools if tool.alias}
         tools |= {tool.name: tool for tool in listing.tools}
-        of_servers = {name: [tool.name for tool in listing.tools if tool.server == name] for name in names}
+        groups = {
+            f"{server}.{each}": (server, each) for server in asked for each in self._capabilities(server)
+        }
+        of_servers = {
+            name: [tool.name for tool in listing.tools if tool.server == name]
+            + [key for key, (server, _) in groups.items() if server == name and key not in tools]
+            for name in names
+        }
         chosen = [each for name in names for each in (of_servers[name] or [name])]
-        described = tuple(self._describe_tool(name, tools) for name in chosen[:limit])
+        described = tuple(
+            describe_methods(*groups[name])
+            if name in groups and name not in tools
+            else self._describe_tool(name, tools, has_methods=name in groups)
+            for name in chosen[:limit]
+        )
         return described, listing, len(chosen) - len(described)
 
     def find_observed_type(self, tool: CatalogTool) -> Mapping[str, Json] | None:
         """Return the observed type of a tool's results, as a JSON Schema."""
         return self._observed(tool.server, tool.tool.name)
 
-    def _describe_tool(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | UnmatchedName:
+    def _describe_tool(
+        self, name: str, tools: Mapping[str, CatalogTool], *, has_methods: bool
+    ) -> Described | UnmatchedName:
         spelled = (f"{name[:at]}.{name[at + 1 :]}" for at, part in enumerate(name) if part == "/")
         found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
             return UnmatchedName(name, tuple(find_nearest(name, tools, limit=3, cutoff=0.5)))
         unchecked = self._unchecked(found.server, found.tool.name)
-        return describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
+        shown = describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
+        if not has_methods:
+            return shown
+        also = " ".join(list_declarations(found.tool.name))
+        return replace(shown, notes=(*shown.notes, f"{shown.server}.{found.tool.name} also has {also}"))
 
     async def _ask_within(self, patience_s: float | None, server: str) -> _KnownTools:
         known = self._known.get(server)

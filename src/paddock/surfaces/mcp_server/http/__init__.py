@@ -1,4 +1,5 @@
 """MCP over streamable HTTP, behind `http_server`.
 
-`app` is the heart, `inbound` refuses a message or passes it on to another replica, and `sessions` ends sessions.
+`app` is the heart, `inbound` refuses a message or passes it on to another replica, `sessions` ends sessions, and
+`resumption` resumes their streams.
 """

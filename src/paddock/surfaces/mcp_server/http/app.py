@@ -19,6 +19,7 @@ from paddock.surfaces.http_server.problems import MEDIA_TYPE, UNAVAILABLE, Probl
 from paddock.surfaces.http_server.readiness import Readiness
 from paddock.surfaces.http_server.serving import serve_application
 from paddock.surfaces.mcp_server.http.inbound import AllDigits, Inbound
+from paddock.surfaces.mcp_server.http.resumption import RETRY_MS, CurrentSessionStore, ResumableSessions
 from paddock.surfaces.mcp_server.http.sessions import AbandonedSessions, SessionLimit
 from paddock.surfaces.mcp_server.requests import InFlightRequests
 from paddock.surfaces.mcp_server.stdio import MAX_LINE_BYTES
@@ -104,11 +105,13 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
         streamable_http_path=MCP_PATH,
         max_request_body_size=MAX_LINE_BYTES,
         max_sessions=MAX_SESSIONS,
+        event_store=CurrentSessionStore(),
+        retry_interval=RETRY_MS,
         transport_security=TransportSecuritySettings(
             enable_dns_rebinding_protection=False
         ),  # HttpEntry protects
     )
-    places = SessionLimit(AllDigits(library), MAX_SESSIONS)
+    places = SessionLimit(ResumableSessions(AllDigits(library)), MAX_SESSIONS)
     inbound = Inbound(AbandonedSessions(places), requests, retry_s)
     return RequestBodyLimitMiddleware(inbound, MAX_LINE_BYTES)
 

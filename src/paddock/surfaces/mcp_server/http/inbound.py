@@ -3,7 +3,6 @@
 a header twice that may occur once       400: parsers of headers disagree on which one counts
 a body that is no JSON-RPC message       400, as over stdio
 an id that is in flight in its session   400: the library would answer only the second request
-GET that resumes a stream                a new stream: events are not stored, so none can be sent again
 any request while the server ends        503 with a retry time, except requests that continue a started call
 
 `AllDigits` preserves numbers that it would round.
@@ -28,7 +27,7 @@ from paddock.surfaces.http_server.asgi import (
     send_text,
 )
 from paddock.surfaces.http_server.endpoint import MCP_PATH
-from paddock.surfaces.mcp_server.http.sessions import SESSION_HEADER
+from paddock.surfaces.mcp_server.http.sessions import RESUME_HEADER, SESSION_HEADER
 from paddock.surfaces.mcp_server.pending_calls import find_run_to_fetch
 from paddock.surfaces.mcp_server.requests import LISTEN_METHOD, SERVER_ENDING, InFlightRequests
 from paddock.surfaces.mcp_server.stdio import (
@@ -37,8 +36,8 @@ from paddock.surfaces.mcp_server.stdio import (
     explain_double_id,
     read_message,
 )
+from paddock.surfaces.mcp_server.tasks import TASK_METHODS
 
-_RESUME_HEADER = b"last-event-id"
 _SINGLE_HEADERS = (
     b"content-type",
     b"host",
@@ -47,7 +46,7 @@ _SINGLE_HEADERS = (
     b"mcp-protocol-version",
     b"origin",
     b"content-length",
-    _RESUME_HEADER,
+    RESUME_HEADER,
     SESSION_HEADER,
 )
 """Headers that determine how a request is handled."""
@@ -59,7 +58,9 @@ _ASKER_ENDED = (
     "The replica of the server that asked has ended, and the paused call with it: the answer reaches no call. "
     "Send the call again, without `requestState`"
 )
-
+_TASK_ENDED = (
+    "The replica of the server that had this task has ended, and the task with it. Send the call again"
+)
 
 FORWARDING_KEY: Final = "paddock.forwarding"
 """In the scope of a request: its `Forwarder`, if it may be about what another replica of this server has."""
@@ -113,8 +114,7 @@ class Inbound:
         elif self._requests.ending and scope["method"] != "DELETE":
             await self._refuse_late(send)
         else:
-            kept = [each for each in scope["headers"] if each[0] != _RESUME_HEADER]
-            await self._app({**scope, "headers": kept}, receive, send)
+            await self._app(scope, receive, send)
 
     async def _handle_post(self, scope: Scope, receive: Receive, send: Send) -> None:
         received = await receive()
@@ -166,10 +166,13 @@ class Inbound:
         forwarder: Forwarder | None = scope.get(FORWARDING_KEY)
         if forwarder is None:
             return False
-        # The names of what a request is about and one replica has: a paused or waiting call, a session.
+        # The names of what a request is about and one replica has: a paused or waiting call, a task, a session.
         params = request.params or {}
         arguments = params.get("arguments")
-        names = [params.get("requestState")]
+        about, ended = (
+            ("taskId", _TASK_ENDED) if request.method in TASK_METHODS else ("requestState", _ASKER_ENDED)
+        )
+        names = [params.get(about)]
         if isinstance(arguments, dict):
             given = cast("dict[str, Any]", arguments)
             names += [find_run_to_fetch(str(params.get("name")), given), given.get("session")]
@@ -178,7 +181,7 @@ class Inbound:
                 continue
             if (owner := await forwarder.find_owner(scope, name)) is None:
                 if name is names[0] and forwarder.has_ended(name):
-                    await _send_refusal(send, _ASKER_ENDED, INVALID_PARAMS, request.id)
+                    await _send_refusal(send, ended, INVALID_PARAMS, request.id)
                     return True
                 continue
             if header_values(scope, SESSION_HEADER):

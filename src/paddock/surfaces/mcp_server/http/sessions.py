@@ -18,12 +18,14 @@ from typing import Any
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send, header_values
 
 GRACE_S = 5.0
 """Seconds in which a client can reconnect."""
 
 SESSION_HEADER = b"mcp-session-id"
+RESUME_HEADER = b"last-event-id"
+"""The last event that a client has of the stream that it resumes."""
 _VERSION_HEADER = b"mcp-protocol-version"
 _SESSION_NOT_FOUND = 404
 
@@ -58,7 +60,7 @@ class AbandonedSessions:
             await self._app(scope, receive, send_and_note_end)
         finally:
             self._open[session] -= 1
-            if scope["method"] == "POST" and not complete:
+            if not complete and (scope["method"] == "POST" or header_values(scope, RESUME_HEADER)):
                 self._dropped[session] = scope
             if not self._open[session]:
                 del self._open[session]

@@ -51,7 +51,8 @@ function refuseLate() {
 }
 const tooMany = () => ({ name: "LimitError", message: "Host call limit reached (" + callLimit + " calls in one execution)" });
 
-function serverCall(server, tool, values, raw) {
+// With `method`, `tool` is a method of the protocol that reads resources or prompts.
+function serverCall(server, tool, values, raw, method) {
   if (typeof tool !== "string") throw new NativeTypeError("servers." + server + ".call(tool, args): tool must be a string");
   const given = values === undefined || values === null ? {} : values;
   if (typeof given !== "object" || isArray(given)) {
@@ -66,7 +67,7 @@ function serverCall(server, tool, values, raw) {
   if (!fits(body)) throw new NativeRangeError("servers." + server + ": the arguments of " + tool + " are larger than " + frameLimit + " bytes");
   const bytes = encoded.length > 0 ? "," + stringify(encoded) : "";
   const rest = "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + bytes + "]";
-  return hostCall(server, tool, (id) => head("call") + id + rest, serverCall);
+  return hostCall(server, tool, (id) => head(method ? "method" : "call") + id + rest, serverCall);
 }
 
 const unseen = [];

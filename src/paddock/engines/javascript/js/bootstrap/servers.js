@@ -61,11 +61,31 @@ function serverProxy(name) {
   const call = freeze((tool, values) => serverCall(name, tool, values, rawResults));
   const callRaw = freeze((tool, values) => serverCall(name, tool, values, true));
   const own = (value) => ({ value, writable: false, enumerable: false, configurable: true });
-  const fixed = create(null, { call: own(call), callRaw: own(callRaw) });
-  const tool = (property) => (property === "toString" || property === "valueOf" ? undefined : freeze((values, second) => {
+  const toolNamed = (property) => (values, second) => {
     refuseSecond(name, property, second);
     return call(property, values);
-  }));
+  };
+  const tool = (property) => (property === "toString" || property === "valueOf" ? undefined : freeze(toolNamed(property)));
+  // A tool may be named `resources`: the member is that tool, and it has the methods. Neither hides the other.
+  const group = (capability, methods) => {
+    const member = toolNamed(capability);
+    const names = keys(methods);
+    for (let i = 0; i < names.length; i++) {
+      const params = methods[names[i]];
+      const method = (first, second) => serverCall(name, capability + "/" + names[i], params(first, second), false, true);
+      defineProperty(member, names[i], own(freeze(method)));
+    }
+    return own(freeze(member));
+  };
+  const nothing = () => ({});
+  const resources = { __proto__: null, list: nothing, read: (link) => ({ uri: typeof link === "object" && link !== null ? link.uri : link }) };
+  const prompts = { __proto__: null, list: nothing, get: (prompt, given) => ({ name: prompt, arguments: given ?? {} }) };
+  const fixed = create(null, {
+    call: own(call),
+    callRaw: own(callRaw),
+    resources: group("resources", resources),
+    prompts: group("prompts", prompts),
+  });
   return catalogue(fixed, tool, "servers.tools", [name]);
 }
 const known = new Table();
