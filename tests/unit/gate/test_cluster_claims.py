@@ -88,7 +88,7 @@ class Server:
             lease=self.lease,
             node=ClusterNode("a", "boot"),
             queue=self.queue,
-            generation=SimpleNamespace(check=lambda: None),
+            generation=SimpleNamespace(check=lambda: None, id="generation"),
             clock=self.clock,
         )
         cluster: Any = given

@@ -210,6 +210,8 @@ def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
         set(leaves(Settings()))
         - {
             "policy.rule",
+            "flow.label",
+            "flow.rule",
             "network.rule",
             "redaction.patterns",
             "sdk.commands",
