@@ -9,7 +9,7 @@ import pytest
 from paddock.gate.flow.tracker import FlowTracker
 from paddock.gate.work import KINDS
 from paddock.model.outcome import Decision, RawResult, Status
-from paddock.model.program import ProgramGrants, ProgramLimits, ProgramTerms
+from paddock.model.program import ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
 from paddock.model.session import SessionEnd, make_handle
 from paddock.policy.decisions.decision import Policy
@@ -32,15 +32,17 @@ MAIL = ServerCall(server="mail", tool="read")
 POST = ServerCall(server="web", tool="post")
 PROGRAM = RuntimeRun(runtime="python", code="send()", network="hosts", hosts=("evil.example",))
 OK, INVALID = RawResult(status=Status.OK, value="x", has_value=True), RawResult(status=Status.INVALID)
+STARVED = RawResult(status=Status.UNAVAILABLE, program=ProgramEnd(runtime="python", limit="wall"))
+"""The end of a program that began, and got too little CPU for the rest."""
 
 
 class Desk:
     """A tracker with the requests of some runs."""
 
-    def __init__(self) -> None:
-        settings = Settings(flow=FLOW)
+    def __init__(self, *labels: FlowLabel) -> None:
+        settings = Settings(flow=FLOW.model_copy(update={"label": labels or FLOW.label}))
         outgoing = OutgoingRedaction(RedactionSettings(), KnownSecrets())
-        servers = cast("Any", None)  # no label depends on annotations
+        servers = cast("Any", None)  # no call depends on annotations
         self.tracker = FlowTracker(FlowPolicy(settings, KINDS), Policy(settings, KINDS), servers, outgoing)
 
     def begin(self, client: str = "", session: str | None = None) -> ExecutionRequest:
@@ -102,7 +104,7 @@ def test_a_program_without_a_network_is_no_sink() -> None:
     assert (decision.allowed, decision.flow) == (True, None)
 
 
-@pytest.mark.parametrize(("result", "counts"), [(OK, True), (INVALID, False), (None, True)])
+@pytest.mark.parametrize(("result", "counts"), [(OK, True), (INVALID, False), (None, True), (STARVED, True)])
 def test_a_call_counts_as_soon_as_it_is_sent(result: RawResult | None, counts: bool) -> None:
     desk = Desk()
     run = desk.begin()
@@ -124,6 +126,34 @@ def test_a_call_that_outlives_its_run_is_remembered() -> None:
     desk.tracker.leave(call[0], OK)
     assert not desk.call(desk.begin("client"), POST)
     assert desk.call(desk.begin("other"), POST)
+
+
+def test_what_a_run_started_has_its_labels_after_its_end() -> None:
+    desk = Desk()
+    reader, other = desk.begin(), desk.begin()
+    assert desk.call(reader, MAIL)
+    desk.tracker.end_run(reader)
+    desk.tracker.end_run(other)
+    assert not desk.call(reader, POST)
+    assert desk.call(other, POST)
+    for _ in range(1000):
+        desk.tracker.end_run(desk.begin())
+    assert not desk.call(other, POST)  # forgotten
+
+
+def test_a_method_of_a_server_is_labelled_as_what_reads() -> None:
+    """It has no annotations, so that no label about `open_world` misses it."""
+    desk = Desk(
+        FlowLabel(server="mail", read_only=True, source=("private",)),
+        FlowLabel(server="notes", open_world=False, source=("private",)),
+        FlowLabel(read_only=False, sink="external"),
+    )
+    for server in ("mail", "notes"):
+        _, decision = desk.judge(
+            desk.begin(), ServerCall(server=server, tool="resources/read", is_method=True)
+        )
+        assert decision.flow is not None
+        assert (decision.flow.reads, decision.flow.sinks) == (("private",), ())
 
 
 def test_sessions_and_clients_that_meet_share_what_they_have_read() -> None:

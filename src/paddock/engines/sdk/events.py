@@ -80,6 +80,7 @@ class Events:
         work = SdkCall(method="webhook.deliver", arguments=(webhook, event, data))
         request = ExecutionRequest(
             parent=cause.id,
+            root=cause.root or cause.id,
             actor=cause.actor,
             surface="webhook",
             workspace=cause.workspace,

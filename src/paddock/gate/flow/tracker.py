@@ -29,11 +29,13 @@ Key = tuple[str, ...]
 """Names a run, a session or a client."""
 _MAX_STATES = 10_000
 """Maximum number of sessions and clients whose labels are kept. The one not used for longest is forgotten."""
+_MAX_ENDED = 1000
+"""Maximum number of ended runs whose labels are kept, for messages to webhooks that they caused."""
 _MAX_NAMES = 4
 """Maximum number of earlier calls that an error names for one label."""
 _MAX_SHOWN_CHARS = 60
 _NOT_SENT = frozenset({Status.INVALID, Status.DENIED, Status.UNAVAILABLE})
-"""Statuses of a call of which nothing was sent, and of a program that did not start."""
+"""Statuses of a call of which nothing was sent, and of a program that did not start or got too little CPU."""
 _TITLES = {"private": "private data", "untrusted": "untrusted content"}
 
 
@@ -95,6 +97,8 @@ class FlowTracker:
         self._servers = servers
         self._outgoing = outgoing
         self._states: OrderedDict[Key, FlowState] = OrderedDict()
+        self._ended: OrderedDict[Key, FlowState] = OrderedDict()
+        """The states of the last runs that have ended."""
         self._entered: dict[str, FlowState] = {}
         """The states of calls that were sent and have not ended, by the id of the request."""
         self._evidence = Evidence()
@@ -111,7 +115,9 @@ class FlowTracker:
     def end_run(self, request: ExecutionRequest) -> None:
         """Remove a request from the register. Its session and its client keep the labels."""
         key = _run_key(request)
-        state = self._states.pop(key)
+        state = self._ended[key] = self._states.pop(key)
+        if len(self._ended) > _MAX_ENDED:
+            self._ended.popitem(last=False)
         state.keys.discard(key)
         if not state.keys:
             self._evidence.forget(state)
@@ -163,11 +169,10 @@ class FlowTracker:
         """
         if (state := self._entered.pop(request.id, None)) is None:
             return
-        while state.successor is not None:  # its run may have ended before the call
-            state = state.successor
+        state = _follow(state)  # its run may have ended before the call
         state.senders.pop(request.id, None)
         read = state.in_flight.pop(request.id, None)
-        if read is None or (result is not None and result.status in _NOT_SENT):
+        if read is None or (result is not None and _is_unsent(result)):
             return
         state.add(read)
         if result is not None:
@@ -249,16 +254,22 @@ class FlowTracker:
         return tuple(lines) or ("no text of an earlier result was found in the arguments as it is",)
 
     async def _find_hints(self, request: ExecutionRequest) -> ToolHints:
-        if not self._rules.needs_hints or not isinstance(request.work, ServerCall):
+        work = request.work
+        if not self._rules.needs_hints or not isinstance(work, ServerCall):
             return ToolHints()
+        if work.is_method:  # it has no annotations: it reads, and what it reaches is unknown
+            return ToolHints(read_only=True)
         try:
-            return ToolHints(*await self._servers.find_hints(request.work.server, request.work.tool))
+            return ToolHints(*await self._servers.find_hints(work.server, work.tool))
         except (ServerError, ConfigurationError):  # the call itself reports it
             return ToolHints()
 
     def _find_state(self, request: ExecutionRequest) -> FlowState:
-        """Return the state of a request's run. A call that outlives its run counts as one that has read everything."""
-        state = self._states.get(_run_key(request))
+        """Return the state of a request's run. A call of a run that is forgotten counts as one that has read everything."""
+        key = _run_key(request)
+        state = self._states.get(key)
+        if state is None and key in self._ended:
+            state = _follow(self._ended[key])
         if state is None:
             state = FlowState(set())
             if request.root is not None:
@@ -302,6 +313,13 @@ class FlowTracker:
                 self._evidence.forget(state)
 
 
+def _follow(state: FlowState) -> FlowState:
+    """Return the state that a state has become part of."""
+    while state.successor is not None:
+        state = state.successor
+    return state
+
+
 def _run_key(request: ExecutionRequest) -> Key:
     return "run", request.root or request.id
 
@@ -323,6 +341,11 @@ def _remedy(rule: NamedRule) -> str:
         "call it in a run that has read none of this, in a new session, "
         f"or let a person change [[flow.rule]] in the settings{where}"
     )
+
+
+def _is_unsent(result: RawResult) -> bool:
+    """Return whether nothing of a call was sent. A program that got too little CPU may have read and printed."""
+    return result.status in _NOT_SENT and result.program is None and result.tool is None
 
 
 def _list_values(result: RawResult) -> list[object]:

@@ -9,6 +9,7 @@ import pytest
 
 from paddock.engines.sdk import events, webhooks
 from paddock.policy.settings.commands import SdkCommand
+from paddock.policy.settings.flow import FlowLabel, FlowRule, FlowSettings
 from paddock.policy.settings.rules import Rule
 
 SECRET = "a-secret-of-some-length"
@@ -233,3 +234,17 @@ def test_without_a_channel_the_remedy_is_told(desk, monkeypatch):
         desk.run("paddock.notify.send('', 'b')").error.message
         == "paddock.notify.send: title must be a text of 1 to 200 characters"
     )
+
+
+def test_an_event_of_a_run_that_has_read_private_data_is_not_sent(desk, receiver):
+    """The webhook was registered before the reading, and the body of the signal would be in the message."""
+    flow = FlowSettings(
+        label=(FlowLabel(method="vault.list", source=("private",)),),
+        rule=(FlowRule(source=("private",), sink="external", effect="deny"),),
+    )
+    desk.open(sdk={"webhook_networks": NETWORKS}, flow=flow)
+    register(desk, receiver.url)
+    assert desk.run("paddock.vault.list(); return paddock.cir.capture('private').id !== ''").value
+    assert desk.run("return paddock.cir.capture('public').id !== ''").value
+    desk.close()
+    assert [json.loads(body)["data"]["body"] for _, _, body in receiver.seen] == ["public"]
