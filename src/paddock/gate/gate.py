@@ -69,7 +69,7 @@ from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 if TYPE_CHECKING:
     from paddock.engines.servers.person import Person
     from paddock.gate.cluster_claims import PaddockClaims
-    from paddock.gate.flow.tracker import FlowTracker
+    from paddock.gate.flow.tracker import FlowMemory, FlowTracker
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
     from paddock.model.outcome import OnProgress
@@ -159,6 +159,16 @@ class Gate:
     def recordings(self) -> Recordings:
         """The recordings of programs."""
         return self._context.recordings
+
+    @property
+    def flow_memory(self) -> "FlowMemory | None":
+        """What runs, sessions and clients have read, as flow rules know it; None without a flow rule."""
+        return None if self._flow is None else self._flow.memory
+
+    def restore_flow(self, memory: "FlowMemory | None") -> None:
+        """Continue with the memory of an earlier gate with these settings, before the first request."""
+        if self._flow is not None and memory is not None:
+            self._flow.restore(memory)
 
     def replace_engines(self, **engines: object) -> None:
         """Let other engines run requests from now on, given by their names in `Engines`. For benchmarks and tests."""

@@ -86,6 +86,16 @@ class FlowState:
         return frozenset((*self.reads, *flying))
 
 
+class FlowMemory(NamedTuple):
+    """What a tracker remembers, for one that continues its work."""
+
+    states: OrderedDict[Key, FlowState]
+    """Those of runs, sessions and clients; the one not used for longest comes first."""
+    ended: OrderedDict[Key, FlowState]
+    """Those of the last runs that have ended."""
+    evidence: Evidence
+
+
 class FlowTracker:
     """Keeps labels and decides with them. A gate with flow rules has one."""
 
@@ -102,6 +112,15 @@ class FlowTracker:
         self._entered: dict[str, FlowState] = {}
         """The states of calls that were sent and have not ended, by the id of the request."""
         self._evidence = Evidence()
+
+    @property
+    def memory(self) -> FlowMemory:
+        """What it remembers."""
+        return FlowMemory(self._states, self._ended, self._evidence)
+
+    def restore(self, memory: FlowMemory) -> None:
+        """Continue with what another tracker remembers, before the first request."""
+        self._states, self._ended, self._evidence = memory
 
     def begin_run(self, request: ExecutionRequest, client: str) -> None:
         """Register a top-level request until `end_run`. `client` names who sees its result; empty for nobody known."""
@@ -265,7 +284,7 @@ class FlowTracker:
             return ToolHints()
 
     def _find_state(self, request: ExecutionRequest) -> FlowState:
-        """Return the state of a request's run. A call of a run that is forgotten counts as one that has read everything."""
+        """Return the state of a request's run. A call of a forgotten run counts as one that has read everything."""
         key = _run_key(request)
         state = self._states.get(key)
         if state is None and key in self._ended:

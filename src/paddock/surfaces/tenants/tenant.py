@@ -26,6 +26,7 @@ from paddock.surfaces.tenants.errors import NotPermitted, TenantBusy, UnknownTok
 from paddock.surfaces.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
+    from paddock.gate.flow.tracker import FlowMemory
     from paddock.gate.watchers import Listeners
 
 OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[OpenPaddock]]
@@ -114,6 +115,8 @@ class Tenant:
         """The questions of its own requests."""
         self._others = asked.of_others(self.actor)
         self._opened: OpenPaddock | None = None
+        self._flow_memory: FlowMemory | None = None
+        """What its clients have read: their connections may outlive its Paddock."""
         self._serving: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -309,7 +312,9 @@ class Tenant:
                 ready: asyncio.Future[OpenPaddock] = asyncio.get_running_loop().create_future()
                 self._stop = asyncio.Event()
                 self._serving = asyncio.create_task(self._serve(ready, self._stop))
-                self._opened = await ready
+                opened = await ready
+                opened.gate.restore_flow(self._flow_memory)
+                self._opened = opened
 
     async def close(self) -> None:
         """Close its Paddock and end everything that runs; the next `open` opens another one."""
@@ -322,6 +327,8 @@ class Tenant:
         await self.close()
 
     async def _end_serving(self) -> None:
+        if self._opened is not None:
+            self._flow_memory = self._opened.gate.flow_memory
         self._opened = None
         self._stop.set()
         if self._serving is not None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.support.processes import all_end, descendants, watched
@@ -14,6 +14,7 @@ from tests.support.tenants import TenantsRunner, make_settings
 
 from paddock.model.errors import ConfigurationError
 from paddock.model.request import RuntimeRun
+from paddock.policy.settings.flow import FlowLabel, FlowRule, FlowSettings
 from paddock.policy.settings.schema import RuntimeSettings
 from paddock.policy.settings.serve import ServeToken
 from paddock.record.ledger.verify import verify
@@ -350,6 +351,28 @@ def test_an_idle_session_is_closed_and_opened_again(tmp_path: Path) -> None:
         runner.wait_until(lambda: not alice.is_open)
         assert runner.execute(alice, COUNT).status == "ok"
         assert runner.identify(token) is alice
+
+
+def test_what_a_client_has_read_outlives_an_idle_paddock(tmp_path: Path) -> None:
+    """Its connection stays open, and its model has seen the results."""
+    flow = FlowSettings(
+        label=(
+            FlowLabel(runtime="python", source=("private",)),
+            FlowLabel(runtime="shell", sink="external"),
+        ),
+        rule=(FlowRule(source=("private",), sink="external", effect="deny"),),
+    )
+    with TenantsRunner(tmp_path, make_settings(tmp_path, flow=flow)) as runner:
+        alice = runner.enter("alice")
+
+        def call(runtime: Literal["python", "shell"], client: str) -> str:
+            request = runner.make_request(RuntimeRun(runtime=runtime, code=""), actor=alice.actor)
+            return runner.run(alice.opened.gate.execute(request, client=client)).status
+
+        assert call("python", "session 1") == "ok"
+        runner.run(alice.close())
+        runner.run(alice.open())
+        assert [call("shell", client) for client in ("session 1", "session 2")] == ["denied", "ok"]
 
 
 def test_tokens_of_one_user_share_stored_output_and_no_interpreter(runner: TenantsRunner) -> None:
