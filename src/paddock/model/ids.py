@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections import OrderedDict
+from datetime import UTC, datetime
 from itertools import count
 
 from ulid_transform import bytes_to_ulid, ulid_at_time, ulid_now, ulid_to_bytes, ulid_to_timestamp
@@ -84,6 +85,17 @@ def is_id(text: str) -> bool:
 def find_mint_time(text: str) -> float | None:
     """Return the creation time of an id, in seconds since the epoch; None if it is not a ULID in canonical form."""
     return ulid_to_timestamp(text) / 1000 if is_id(text) else None
+
+
+def find_mint_moment(text: str) -> datetime | None:
+    """Return the creation time of an id, at most the last one of the calendar; None if it is not a ULID."""
+    minted = find_mint_time(text)
+    if minted is None:
+        return None
+    try:
+        return datetime.fromtimestamp(minted, UTC)
+    except ValueError:  # an id can name the year 10889
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def sort_key(text: str) -> int | None:

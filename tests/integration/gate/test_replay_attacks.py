@@ -13,6 +13,8 @@ from paddock.model.errors import RecordingError
 from paddock.record.payloads.recorded_run import read_run, write_run
 
 CHANGED = "the recording of {} is not the one that the ledger names: its file was changed or exchanged"
+FAR_FUTURE = "7" + "Z" * 25
+"""An id that was made after the last year that Python knows."""
 SECRET = "ghp_" + "a1B2" * 9
 
 
@@ -115,8 +117,8 @@ def test_a_name_that_is_no_id_is_refused(runner, run):
     assert find_message(runner, run) == expected
 
 
-def test_a_run_that_the_ledger_does_not_know_is_refused(runner):
-    run = "01JD3W0ZV6N4YQ1R2X5T7B8C9D"
+@pytest.mark.parametrize("run", ["01JD3W0ZV6N4YQ1R2X5T7B8C9D", FAR_FUTURE, "0" * 26])
+def test_a_run_that_the_ledger_does_not_know_is_refused(runner, run):
     assert find_message(runner, run) == f"the ledger has no intact record of the end of {run}"
 
 
@@ -199,6 +201,7 @@ def test_a_test_that_anybody_wrote_calls_nothing(runner):
         {"events": [{"call": -1, "at": 0}]},
         {"x": 1},
         {"status": "fine"},
+        {"program": {"source": "1", "profile": "compute"}},
     ):
         outcome = runner.replay("", recording=json.dumps(recorded | wrong))
         assert (outcome.status, outcome.error.name) == ("invalid", "RecordingError")
@@ -215,7 +218,8 @@ def test_expired_recordings_are_deleted(tmp_path: Path):
         old = store._locate("00JD3W0ZV6N4YQ1R2X5T7B8C9D")
         old.write_bytes(zlib.compress(b""))
         (tmp_path / "own" / "recordings" / "notes.txt").write_text("not ours")
+        store._locate(FAR_FUTURE).touch()
         assert [each.run for each in store.purge(dry_run=True)] == [old.stem]
         assert old.exists()
         assert [each.run for each in store.purge()] == [old.stem]
-        assert [each.run for each in store.list_runs()] == [run]
+        assert [each.run for each in store.list_runs()] == [run, FAR_FUTURE]

@@ -2,13 +2,13 @@
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC, datetime
+from datetime import timedelta
 from functools import cached_property
 from os import urandom
 from typing import TYPE_CHECKING
 
 from paddock.model.errors import RecordingError, VaultError
-from paddock.model.ids import find_mint_time
+from paddock.model.ids import find_mint_moment
 
 if TYPE_CHECKING:
     from paddock.engines.javascript.tape import ClockStart, Tape
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _VAULT_PART = _SCOPE = "recordings"
 _KEY_NAME = "key"
-_CLOCK_SKEW_S = 60
+_CLOCK_SKEW = timedelta(seconds=60)
 
 
 def open_store(settings: "Settings") -> "RecordingStore":
@@ -134,12 +134,12 @@ class Recordings:
         """Return the SHA-256 of a recording, from the record of its run."""
         from paddock.gate.work.kind import shorten_name
 
-        minted = find_mint_time(run)
+        minted = find_mint_moment(run)
         if minted is None:
             raise RecordingError(
                 f"{run[:64]!r} is not the id of a run; `paddock audit tail --event finished` shows the newest"
             )
-        since = datetime.fromtimestamp(minted - _CLOCK_SKEW_S, UTC)
+        since = minted - _CLOCK_SKEW
         records = self._audit.query(event="finished", request=run, since=since, limit=1, newest_first=False)
         record = next(records, None)
         if record is None:

@@ -71,7 +71,7 @@ class RunReplies:
         wanted = canonical(arguments).decode("utf-8", "replace")[:1000]
 
         def likeness(call: RecordedCall) -> tuple[float, float]:
-            names = SequenceMatcher(None, name_call(call), name_call(asked)).ratio()
+            names = SequenceMatcher(None, name_call(call)[:200], name_call(asked)[:200]).ratio()
             text = canonical(call.arguments).decode("utf-8", "replace")[:1000]
             return names, SequenceMatcher(None, text, wanted).ratio()
 

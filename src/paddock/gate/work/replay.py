@@ -3,6 +3,8 @@
 import hashlib
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from paddock.engines.javascript.task import GuestTask
 from paddock.gate.program_calls import ProgramCalls
 from paddock.gate.replay.compare import compare
@@ -12,6 +14,7 @@ from paddock.model.base import Json
 from paddock.model.errors import RecordingError, VaultError
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun, ReplayRun
+from paddock.model.texts import explain
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.guests import judge_program_or_call
 from paddock.policy.decisions.kinds import FindExecutables, Judgement, Reason
@@ -158,16 +161,19 @@ def _read_program(recorded: "RecordedRun", work: ReplayRun) -> GuestRun:
     source = program.source if work.source is None else work.source
     if source is None:
         raise RecordingError("the recording has no program; give one as `source`")
-    return GuestRun(
-        source=source,
-        name=program.name,
-        language=program.language if work.source is None else work.language,
-        profile=program.profile,
-        input=program.input,
-        vars=program.vars,
-        raw_results=program.raw_results,
-        check="off",
-    )
+    try:
+        return GuestRun(
+            source=source,
+            name=program.name,
+            language=program.language if work.source is None else work.language,
+            profile=program.profile,
+            input=program.input,
+            vars=program.vars,
+            raw_results=program.raw_results,
+            check="off",
+        )
+    except ValidationError as problem:  # a recording that Paddock did not make
+        raise RecordingError("the recording is not valid: " + "; ".join(explain(problem))) from None
 
 
 def _report(

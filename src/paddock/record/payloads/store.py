@@ -19,7 +19,7 @@ from typing import NamedTuple
 from paddock.foundation.files import make_private, replace_file
 from paddock.foundation.own_files import NotOursError, check_directory, read_own
 from paddock.model.errors import RecordingError
-from paddock.model.ids import find_mint_time, is_id
+from paddock.model.ids import find_mint_moment, is_id
 from paddock.policy.settings.schema import RecordSettings
 
 KEY_BYTES = 32
@@ -116,10 +116,10 @@ class RecordingStore:
             with os.scandir(self._directory) as entries:
                 for entry in entries:
                     run = entry.name.removesuffix(_SUFFIX)
-                    minted = find_mint_time(run)
+                    minted = find_mint_moment(run)
                     if minted is not None and entry.name != run and entry.is_file(follow_symlinks=False):
                         size = entry.stat(follow_symlinks=False).st_size
-                        found.append(StoredRecording(run, size, datetime.fromtimestamp(minted, UTC)))
+                        found.append(StoredRecording(run, size, minted))
         except FileNotFoundError:
             return []
         except OSError as error:
