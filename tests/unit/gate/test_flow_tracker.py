@@ -1,6 +1,7 @@
 """Programs that can send what another call reads meanwhile, and runs, sessions and clients that meet."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any, cast
 
@@ -154,6 +155,17 @@ def test_a_method_of_a_server_is_labelled_as_what_reads() -> None:
         )
         assert decision.flow is not None
         assert (decision.flow.reads, decision.flow.sinks) == (("private",), ())
+
+
+def test_a_part_of_a_long_key_is_not_shown() -> None:
+    lines = [hashlib.sha256(bytes([at])).hexdigest() for at in range(25)]
+    key = "\n".join(("-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"))
+    desk = Desk()
+    run = desk.begin()
+    assert desk.call(run, MAIL, OK.replace(value=key))
+    _, decision = desk.judge(run, POST.model_copy(update={"arguments": {"text": lines[12]}}))
+    assert decision.flow is not None
+    assert decision.flow.shown == ("arguments.text has [REDACTED] (64 characters of mail/read)",)
 
 
 def test_sessions_and_clients_that_meet_share_what_they_have_read() -> None:

@@ -36,6 +36,7 @@ _MIN_LETTERS = 6
 _MAX_LAYERS = 3
 """Maximum number of encodings inside each other."""
 _MAX_PATH_CHARS = 80
+_AROUND_CHARS = 16 * 1024
 _NUMBER = re.compile(r"\d{6,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}")
 _HEX = re.compile(r"[0-9A-Fa-f]{24,}")
@@ -61,7 +62,8 @@ class Match(NamedTuple):
     """The earlier call, such as `mail/read`."""
     text: str
     around: str
-    """The text with what is around it in the result: secrets may begin before it."""
+    """The text with what is around it in the result: secrets may begin before it, and a key has thousands of
+    characters."""
     place: str
     encoding: str
 
@@ -128,7 +130,7 @@ class Evidence:
         for result in own:
             for text in result.texts:
                 for start, end, where in _find_common(text, given, places, numbers):
-                    around = text[max(0, start - 200) : end + 200]
+                    around = text[max(0, start - _AROUND_CHARS) : end + _AROUND_CHARS]
                     match = Match(
                         result.request, result.name, text[start:end], around, where.place, where.encoding
                     )

@@ -2,7 +2,7 @@
 
 from collections import deque
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from paddock.engines.javascript import frames
 from paddock.engines.javascript.tape import Event, ProgramCall, RecordedReply
@@ -40,14 +40,13 @@ class RunReplies:
         self._hide = hide
         self._left: dict[bytes, deque[RecordedCall]] = {}
         for call in recorded.calls:
-            key = _identify(call, hide(call.arguments))
-            self._left.setdefault(key, deque()).append(call)
+            self._left.setdefault(_identify(self._hide_secrets(call)), deque()).append(call)
 
     def find(self, call: ProgramCall) -> RecordedReply:
         """Return the reply to a call; an error that names the nearest recorded call if there is none."""
-        asked = _read_call(call)
-        arguments = self._hide(asked.arguments)
-        calls = self._left.get(_identify(asked, arguments))
+        asked = self._hide_secrets(_read_call(call))
+        arguments = asked.arguments
+        calls = self._left.get(_identify(asked))
         if not calls:
             nearest = self._find_nearest(asked, arguments)
             self.unrecorded.append(UnrecordedCall(call.number, nearest))
@@ -63,6 +62,12 @@ class RunReplies:
         if found.status is None:
             return RecordedReply(found.number, None)
         return RecordedReply(found.number, HostReply(found.status, found.value, found.error, found.warning))
+
+    def _hide_secrets(self, call: RecordedCall) -> RecordedCall:
+        hidden = self._hide([call.server, call.tool, call.arguments, [[*path] for path in call.encoded]])
+        server, tool, arguments, encoded = cast("list[Any]", hidden)
+        known = {"server": server, "tool": tool, "arguments": arguments, "encoded": encoded}
+        return call.model_copy(update=known)
 
     def _find_nearest(self, asked: RecordedCall, arguments: "Json") -> RecordedCall | None:
         """Return the recorded call that is most like another one, of those that no call has used."""
@@ -94,8 +99,8 @@ def _read_call(call: ProgramCall) -> RecordedCall:
     )
 
 
-def _identify(call: RecordedCall, arguments: "Json") -> bytes:
-    return canonical([call.server, call.tool, call.sdk, call.raw, call.method, call.encoded, arguments])
+def _identify(call: RecordedCall) -> bytes:
+    return canonical([call.server, call.tool, call.sdk, call.raw, call.method, call.encoded, call.arguments])
 
 
 def explain_unrecorded(asked: RecordedCall, arguments: "Json", nearest: RecordedCall | None) -> str:

@@ -97,24 +97,28 @@ async def _write_calls(tape: "Tape", pen: _Pen) -> AsyncIterator[RecordedCall]:
         pen.redacted = []
         if isinstance(call, frames.RefusedCall):
             yield RecordedCall(
-                number=number, server=call.server, tool=call.name, sdk=call.server == "paddock"
+                number=number,
+                server=await pen.write("name", call.server),
+                tool=await pen.write("name", call.name),
+                sdk=call.server == "paddock",
+                redacted=tuple(part for part in ("name",) if part in pen.redacted),
             )
             continue
         reply = tape.replies.get(number)
         is_sdk = isinstance(call, frames.SdkCallFrame)
         yield RecordedCall(
             number=number,
-            server="paddock" if is_sdk else call.server,
-            tool=call.name if is_sdk else call.tool,
+            server="paddock" if is_sdk else await pen.write("name", call.server),
+            tool=call.name if is_sdk else await pen.write("name", call.tool),
             sdk=is_sdk,
             arguments=await pen.write("arguments", call.arguments),
             raw=False if is_sdk else call.raw,
             method=False if is_sdk else call.is_method,
-            encoded=() if is_sdk else call.encoded,
+            encoded=() if is_sdk else await pen.write("arguments", [[*path] for path in call.encoded]),
             status=None if reply is None else reply.status,
             value=None if reply is None else await pen.write("result", reply.value),
             error=None if reply is None else await pen.write("result", reply.error),
             warning="" if reply is None else await pen.write("result", reply.warning),
-            redacted=tuple(part for part in ("arguments", "result") if part in pen.redacted),
+            redacted=tuple(part for part in ("name", "arguments", "result") if part in pen.redacted),
         )
     pen.redacted = others

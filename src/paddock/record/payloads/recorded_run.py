@@ -70,7 +70,7 @@ class RecordedCall(Value):
     error: Json = None
     """The fields of the error that the program could catch; None for a result."""
     warning: str = ""
-    redacted: tuple[Literal["arguments", "result"], ...] = ()
+    redacted: tuple[Literal["name", "arguments", "result"], ...] = ()
     """The parts from which secrets were removed."""
 
 
