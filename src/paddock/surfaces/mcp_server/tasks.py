@@ -261,13 +261,13 @@ def require_extension(context: Context) -> None:
         raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message=text, data=needed)
 
 
-async def _check_listener(context: Context, call_next: "CallNext") -> "HandlerResult":
+async def _check_listener(ctx: Context, call_next: "CallNext") -> "HandlerResult":
     """Refuse a stream of notifications about tasks without the extension. With it, the stream has none of them."""
-    if context.method == LISTEN_METHOD and context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        wanted = (context.params or {}).get("notifications")
+    if ctx.method == LISTEN_METHOD and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        wanted = (ctx.params or {}).get("notifications")
         if isinstance(wanted, Mapping) and "taskIds" in wanted:
-            require_extension(context)
-    return await call_next(context)
+            require_extension(ctx)
+    return await call_next(ctx)
 
 
 def _is_declared(context: Context) -> bool:
