@@ -64,9 +64,8 @@ class _Local:
         """When each call came, in seconds: from one to the next is a call's way back and forth."""
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Any], *, limit_ms: int
+        self, server: str, tool: str, arguments: Mapping[str, Any], **_options: object
     ) -> ToolResult:
-        del limit_ms
         assert (server, tool) == ("local", "echo")
         self.came.append(time.perf_counter())
         return ToolResult({"content": [], "structuredContent": dict(arguments)})

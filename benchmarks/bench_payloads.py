@@ -62,9 +62,8 @@ class _Rows:
         self._rows = rows
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Any], *, limit_ms: int
+        self, server: str, tool: str, arguments: Mapping[str, Any], **_options: object
     ) -> ToolResult:
-        del limit_ms
         assert (server, tool, arguments) == ("local", "rows", {})
         return ToolResult({"content": [], "structuredContent": self._rows})
 

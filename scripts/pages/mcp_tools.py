@@ -14,7 +14,7 @@ HEAD = """\
 # MCP tools
 
 <!-- Written by scripts/reference.py: it asks `paddock serve mcp` as a client; `make check` compares.
-Change the descriptions in src/paddock/mcp_server. -->
+Change the descriptions in src/paddock/surfaces/mcp_server. -->
 
 `run_program` can keep variables and files from one call to the next: [sessions](sessions.md).
 
@@ -56,7 +56,9 @@ async def listed(place: str, names: str) -> tuple[list[Any], list[Any]]:
     """Return the tools and prompts that a server in an empty workspace lists."""
     command = ["serve", "mcp", "--workspace", place, "--tool-names", names]
     environment = {"HOME": place, "PATH": "/usr/bin:/bin"}
-    async with Client(StdioServerParameters(command=str(_PADDOCK), args=command, env=environment)) as client:
+    server = StdioServerParameters(command=str(_PADDOCK), args=command, env=environment)
+    # By itself the library uses an older revision when the server is slow to start, and orders members otherwise.
+    async with Client(server, mode="2026-07-28") as client:
         tools, prompts = await client.list_tools(), await client.list_prompts()
     return [plain(tool) for tool in tools.tools], [plain(prompt) for prompt in prompts.prompts]
 

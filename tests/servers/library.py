@@ -2,7 +2,8 @@
 """An MCP server with resources, prompts, a tool named `resources`, and progress. Standard library only.
 
 usage: library.py [--plain] [--lie KIND]. `--plain` declares tools only. With `--lie`, `resources/list` answers
-with what KIND says: `endless` pages, `many` (--count), `hidden` names, `broken`; `resources/read` of `x:huge` has 70 MiB.
+with what KIND says: `endless` pages, `many` (--count), `hidden` names, `broken`; `resources/read` of `x:huge` has 70 MiB,
+and of `x:ask` what the user answered to a question.
 The tool `work` reports progress as often as its argument `times` says; with a negative one it never answers. The tool `hold` reports progress once and answers
 when its argument `until` exists as a file; `held` lists the calls of `hold` in the order of their arrival.
 """
@@ -10,6 +11,7 @@ when its argument `until` exists as a file; `held` lists the calls of `hold` in 
 import argparse
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -23,7 +25,8 @@ reader.add_argument("--plain", action="store_true")
 reader.add_argument("--lie", default="")
 reader.add_argument("--count", type=int, default=0)
 options = reader.parse_args()
-lock, held = threading.Lock(), []
+lock, held, replies = threading.Lock(), [], queue.Queue()
+FORM = {"message": "Shall I?", "requestedSchema": {"type": "object", "properties": {}}}
 
 
 def say(message):
@@ -103,6 +106,9 @@ def answer(method, params):
             return listed(params)
         case "resources/read" if params["uri"] == "x:huge":
             return {"contents": [{"uri": "x:huge", "blob": "A" * (70 << 20)}]}
+        case "resources/read" if params["uri"] == "x:ask":
+            say({"id": "q1", "method": "elicitation/create", "params": FORM})
+            return {"contents": [{"uri": "x:ask", "text": json.dumps(replies.get())}]}
         case "resources/read" if params["uri"] in NOTES:
             secret = os.environ.get("LIBRARY_TOKEN", "")
             return {"contents": [{"uri": params["uri"], **NOTES[params["uri"]], "_meta": {"seen": secret}}]}
@@ -126,3 +132,5 @@ for line in sys.stdin:
     received = json.loads(line)
     if "id" in received and "method" in received:
         threading.Thread(target=serve, args=(received,), daemon=True).start()
+    elif received.get("id") == "q1":
+        replies.put(received.get("result"))

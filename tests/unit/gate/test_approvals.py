@@ -128,6 +128,14 @@ def test_a_yes_for_the_run_holds_for_one_tool_and_only_where_it_was_offered() ->
         ["run", "run", "once"],
         ["call git/push", "call git/pull"],
     )
+    method = call("resources/read")
+    method = method.model_copy(update={"work": method.work.model_copy(update={"is_method": True})})
+    person = Person("run", "denied")
+    assert with_approvals(settling(method, call("resources/read"), method), person) == [
+        "run",
+        "denied",
+        "run",
+    ]
     person = Person("run", "run")
     alone = call(parent=None)
     assert with_approvals(settling(alone, alone), person) == ["once", "once"]

@@ -87,7 +87,8 @@ class ServerCalls(Kind[ServerCall]):
         return f"call {work.server}/{work.tool}", work.arguments
 
     def repeatable_name(self, work: ServerCall) -> tuple[str, ...]:
-        return "server", work.server, work.tool
+        # A server may list a tool with the name of a method: an answer for one holds for the other one in no way.
+        return "method" if work.is_method else "server", work.server, work.tool
 
     def stub_result(self, work: ServerCall) -> Json:
         """Return an object, because most programs can continue with one."""

@@ -45,9 +45,11 @@ from paddock.surfaces.mcp_server.client_questions import (
     TaskOffer,
     read_actor,
 )
+from paddock.surfaces.mcp_server.requests import LISTEN_METHOD
 from paddock.surfaces.mcp_server.toolbox import ToolAnswer
 
 if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult
     from mcp.server.lowlevel.server import Server
 
 _log = logging.getLogger("paddock.mcp")
@@ -115,6 +117,7 @@ class Tasks(Extension):
         for binding in self.methods():
             server.add_request_handler(binding.method, binding.params_type, _gate_version(binding))
         server.extensions[self.identifier] = self.settings()
+        server.middleware.append(_check_listener)
 
     def offer(self, context: Context, tool: str, finish: Finish) -> TaskOffer | None:
         """Return how a call may become a task; None if it may not."""
@@ -256,6 +259,15 @@ def require_extension(context: Context) -> None:
         needed: Mapping[str, Json] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         text = f"This needs a client that declares the extension {EXTENSION}."
         raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message=text, data=needed)
+
+
+async def _check_listener(ctx: Context, call_next: "CallNext") -> "HandlerResult":
+    """Refuse a stream of notifications about tasks without the extension. With it, the stream has none of them."""
+    if ctx.method == LISTEN_METHOD and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        wanted = (ctx.params or {}).get("notifications")
+        if isinstance(wanted, Mapping) and "taskIds" in wanted:
+            require_extension(ctx)
+    return await call_next(ctx)
 
 
 def _is_declared(context: Context) -> bool:

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+from dataclasses import replace
 
 import pytest
 from tests.support.servers import make_command
 
 from paddock.engines.servers.config import StdioServer
 from paddock.engines.servers.methods import MethodResult
+from paddock.engines.servers.person import PERSON
 from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnavailable
 from paddock.policy.redaction.known import ServerSecrets
 
@@ -147,3 +149,28 @@ def test_an_answer_over_a_limit_is_no_answer(hub, library, lie, request_, why):
     error, after = asyncio.run(main())
     assert error in (f"Server lib sent no complete answer: {why}.", f"Server lib was cut off: {why}.")
     assert after == "the tool"
+
+
+def test_a_question_during_a_read_is_not_put_to_the_person_of_another_call(hub, library, tmp_path):
+    asked, go = [], tmp_path / "go"
+
+    async def person(form):
+        asked.append(form.message)
+        return "accept"
+
+    async def main():
+        arrived = asyncio.Event()
+        async with hub(replace(library(), questions=True)) as h:
+            token = PERSON.set(person)
+            held = asyncio.ensure_future(
+                h.call_tool("lib", "hold", {"id": 1, "until": str(go)}, on_progress=lambda _: arrived.set())
+            )
+            PERSON.reset(token)
+            await arrived.wait()
+            read = await h.request("lib", READ, {"uri": "x:ask"})
+            go.touch()
+            await held
+            return read.value
+
+    assert asyncio.run(main()) == [{"uri": "x:ask", "text": '{"action": "cancel"}'}]
+    assert asked == []

@@ -119,7 +119,7 @@ def test_the_model_runs_in_a_process_without_files_and_network():
 
     status, nice, vector, similar, nothing = asyncio.run(main())
     assert status == ["1", "1", "2", "0" * 16]
-    assert nice == 10 + os.nice(0)
+    assert nice == min(10 + os.nice(0), 19)
     assert len(vector) == VECTOR_BYTES
     assert similar[0] == similar[1]
     assert [each[0] == each[1] for each in similar] == [True] * 3

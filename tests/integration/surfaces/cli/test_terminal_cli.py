@@ -107,8 +107,8 @@ def test_help_has_the_first_sentence_of_each_command_whole(
 ) -> None:
     shown = on_terminal(tmp_path, environment, "servers", "--help")
     assert (
-        "  login     Log in to a server: show an address to open, wait for the answer,\n"
-        "            and store the tokens\n"
+        "  login      Log in to a server: show an address to open, wait for the answer,\n"
+        "             and store the tokens\n"
     ) in shown
     commands = shown.partition("Commands:")[2].partition("Examples:")[0]
     assert "..." not in commands

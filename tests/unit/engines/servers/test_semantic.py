@@ -8,7 +8,7 @@ from math import hypot
 
 import pytest
 
-from paddock.engines.servers.catalog import semantic_choice
+from paddock.engines.servers.catalog import semantic, semantic_choice
 from paddock.engines.servers.catalog.catalog import Catalog
 from paddock.engines.servers.catalog.queries import split_words
 from paddock.engines.servers.catalog.search import ToolIndex
@@ -254,6 +254,50 @@ def test_a_model_that_fails_is_started_again_only_by_a_search_that_waits(tmp_pat
     assert asyncio.run(main()) == [0]
 
 
+def test_a_model_that_no_search_uses_ends_until_the_next_search(tmp_path, monkeypatch):
+    class Ending(Senses):
+        async def close(self):
+            await super().close()
+            ended.set()
+
+    ended, models = asyncio.Event(), (Ending(), Senses())
+    left = iter(models)
+
+    async def start():
+        return next(left)
+
+    async def main():
+        semantics = Semantics(VectorCache(tmp_path), start)
+        await semantics.prepare(TOOLS)
+        monkeypatch.setattr(semantic, "IDLE_S", 0)
+        await semantics.make_mixer(TOOLS, ["rain"])
+        await ended.wait()
+        monkeypatch.undo()
+        await semantics.prepare(TOOLS)
+        closed = [model.closed for model in models]
+        await semantics.close()
+        return closed
+
+    assert asyncio.run(main()) == [True, False]
+    assert [(model.tools, model.closed) for model in models] == [(TEXTS, True), ([], True)]
+
+
+def test_a_model_that_computes_vectors_is_not_idle(tmp_path):
+    async def main():
+        model = Slow()
+        semantics = Semantics(VectorCache(tmp_path), model.start)
+        work = semantics.begin(TOOLS)
+        await model.begun.wait()
+        semantics._end_idle_model()
+        model.go_on.set()
+        await work
+        ready = semantics.is_ready(TOOLS), model.closed
+        await semantics.close()
+        return ready
+
+    assert asyncio.run(main()) == (True, False)
+
+
 VECTORS = {bytes([number]) * 32: embed(f"word{number}").tobytes() for number in range(3)}
 
 
@@ -414,6 +458,24 @@ def test_what_is_on_waits_for_the_vectors(tmp_path, model):
 def test_what_is_off_starts_nothing(tmp_path, model):
     assert searches("off", tmp_path, "rain", "rain") == [([], []), ([], [])]
     assert (model.tools, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_search_without_a_query_starts_nothing(tmp_path, model):
+    assert searches("auto", tmp_path, "", " ", []) == [([], [])] * 3
+    assert (model.tools, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_model_that_does_not_answer_holds_up_no_search(tmp_path, model, monkeypatch):
+    async def hang(_texts, _vectors):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(model, "compare_texts", hang)
+    monkeypatch.setattr(semantic_choice, "_COMPARISON_S", 0)
+    note = "ranked by words only: the model has not answered within 5 s; search again later"
+    assert searches("auto", tmp_path, "clock", "clock") == [
+        (["office.clock"], [NOT_READY]),
+        (["office.clock"], [note]),
+    ]
 
 
 def test_a_process_of_one_search_starts_the_model_only_if_all_vectors_are_stored(tmp_path, model):

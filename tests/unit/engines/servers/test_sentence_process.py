@@ -86,3 +86,15 @@ def test_similarities_that_would_spoil_a_ranking_end_the_process(number):
 def test_an_answer_in_time_is_required(monkeypatch):
     monkeypatch.setattr("paddock.engines.servers.catalog.sentence_process._ANSWER_TIMEOUT_S", 0)
     assert answer(embed, frame(ONE)) == (ENDED, -9)
+
+
+def test_a_caller_that_leaves_before_its_turn_leaves_nothing_behind():
+    async def ask_twice(process):
+        first, second = asyncio.create_task(embed(process)), asyncio.create_task(compare(process))
+        await asyncio.sleep(0)
+        exchanges = [task for task in asyncio.all_tasks() if "_exchange" in repr(task.get_coro())]
+        second.cancel()
+        await asyncio.wait({second})
+        return await first == ONE, second.cancelled(), len(exchanges)
+
+    assert answer(ask_twice, frame(ONE)) == ((True, True, 1), None)

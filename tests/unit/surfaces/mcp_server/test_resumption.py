@@ -158,6 +158,7 @@ def test_what_one_session_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert (last, events.find(first) is not None) == (f"1.{2 * MAX_EVENTS}", True)
     [stream] = events._streams.values()
     assert (len(stream.events), stream.events[-1][1].event_id) == (MAX_EVENTS, last)
+    assert stream.size == sum(size for _, _, size in stream.events)
     for number in range(2 * MAX_STREAMS):
         events.add(f"r{number}", None)
         events.add(f"r{number}", JSONRPCResponse(jsonrpc="2.0", id=number, result={}))

@@ -26,6 +26,7 @@ async def send(
     header: str = "",
     capabilities: Any = CAPABILITIES,
     actor: str = "me",
+    stays: bool = True,
     **params: Any,
 ) -> Reply:
     """Send one request of 2026-07-28."""
@@ -34,7 +35,7 @@ async def send(
     headers = [JSON_TYPE, ACCEPT, (VERSION, b"2026-07-28")]
     headers += [(b"mcp-method", method.encode()), (b"mcp-name", named.encode())]
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    return await server.ask("POST", headers, json.dumps(body).encode(), stays=True, actor=actor)
+    return await server.ask("POST", headers, json.dumps(body).encode(), stays=stays, actor=actor)
 
 
 async def ask(server: Server, method: str, **params: Any) -> Any:
@@ -100,6 +101,29 @@ def test_another_caller_knows_no_such_task(tmp_path: Path, method: str) -> None:
                 found = await send(server, removed, taskId=task)
                 assert (found.status, found.error["code"]) == (404, -32601)
             assert (await ask(server, "tasks/get", taskId=task))["status"] == "working"
+
+    run(main)
+
+
+def test_clients_without_the_extension_cannot_listen_for_tasks(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Server(tmp_path).running() as server:
+            wanted = {"taskIds": ["a"], "toolsListChanged": True}
+            found = await send(server, "subscriptions/listen", notifications=wanted, capabilities={})
+            needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            message = f"This needs a client that declares the extension {EXTENSION}."
+            assert (found.status, found.error) == (400, {"code": -32021, "message": message, "data": needed})
+            for notifications, capabilities in (({"toolsListChanged": True}, {}), (wanted, CAPABILITIES)):
+                reply = await send(
+                    server,
+                    "subscriptions/listen",
+                    notifications=notifications,
+                    capabilities=capabilities,
+                    stays=False,
+                )
+                [line] = [each for each in reply.body.splitlines() if each.startswith(b"data:")]
+                accepted = json.loads(line[5:])["params"]["notifications"]
+                assert (reply.status, accepted) == (200, {"toolsListChanged": True})
 
     run(main)
 

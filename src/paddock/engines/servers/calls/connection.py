@@ -240,8 +240,17 @@ class ServerConnection:
         if found.capability not in self.capabilities:
             text = f"{name_method(name, method)} was not called: the server declares no {found.capability}."
             raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
+        # A question of the server must not reach the person of a call that runs at the same time.
+        tracking = contextlib.nullcontext() if self.questions is None else self.questions.track_call()
+        with tracking:
+            answer, note = await self._request_method(method, params, timeout_ms)
+        return self._clean_answer(answer), note
+
+    async def _request_method(
+        self, method: str, params: Mapping[str, Any], timeout_ms: float
+    ) -> tuple[object, str]:
         assert self.session is not None
-        note = ""
+        found, note = METHODS[method], ""
         if found.key:
             pages = self._request_pages(
                 method, found.member, f"list of {found.capability}", METHOD_LIST_CHARS
@@ -252,11 +261,10 @@ class ServerConnection:
             asking = self.session.send_raw_request(method, dict(params))
             answer = await self._wait_for_answer(asking, method, timeout_ms)
             if asks_back(answer):
-                text = (
-                    f"{name_method(name, method)} asks its user for more input, which a program cannot give."
-                )
+                called = name_method(self._server.name, method)
+                text = f"{called} asks its user for more input, which a program cannot give."
                 raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS)
-        return self._clean_answer(answer), note
+        return answer, note
 
     def _clean_answer(self, answer: object) -> object:
         """Return an answer without credentials, with its numbers as they were sent."""

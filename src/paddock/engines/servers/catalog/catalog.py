@@ -149,7 +149,7 @@ class Catalog:
         if self._index is None or self._index[0] != listing.tools:
             self._index = (listing.tools, ToolIndex(listing.tools))
         index, mix = self._index[1], None
-        if self._meaning is not None and listing.tools:
+        if self._meaning is not None and listing.tools and any(text.strip() for text in texts):
             mix, ranking = await self._meaning.find_mixer(
                 listing.tools, texts, patience_s=patience_s, is_single=is_single
             )

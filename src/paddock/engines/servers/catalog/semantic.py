@@ -24,6 +24,8 @@ MAX_TOOLS_PER_SERVER = 500
 _WORDS_WEIGHT, _VECTORS_WEIGHT = 0.4, 0.6
 _SAVE_BATCH = 100
 """Number of vectors after which they are saved: a process that ends early loses no more."""
+IDLE_S = 3_600.0
+"""Time without a search after which the model ends, in seconds: it takes 200 MB. A later search starts it again."""
 
 _MIN_SPREAD = 1e-6
 
@@ -68,6 +70,10 @@ class Semantics:
         self._is_cache_read = False
         """Whether the cache was read for the missing vectors."""
         self._work: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        """Ends the model when no search has used it for some time."""
+        self._ending: asyncio.Task[None] | None = None
+        """The end of a model that was not used any more."""
 
     async def count_missing(self, tools: tuple[CatalogTool, ...]) -> int:
         """Return how many of these tools have no stored vector. Starts nothing."""
@@ -107,25 +113,48 @@ class Semantics:
 
         `tools` are ready. Raises EngineError.
         """
-        keys = self._plan_vectors(tools).keys
-        assert self._model is not None
+        keys, model = self._plan_vectors(tools).keys, self._model
+        assert model is not None
+        self._note_use()
         try:
             vectors = b"".join(self._vectors[key] for key in keys.values())
-            similarities = await self._model.compare_texts(texts, vectors)
+            similarities = await model.compare_texts(texts, vectors)
         except EngineError:
-            self._model = None
+            self._forget_model(model)
             raise
         found = dict(zip(texts, similarities, strict=True))
         return lambda text, scores: mix_scores(scores, list(keys), found[text], count=len(tools))
 
     async def close(self) -> None:
         """End the model at once, and save the finished vectors."""
+        if self._idle is not None:
+            self._idle.cancel()
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait([self._work])
         if self._model is not None:
             await self._model.close()
+        if self._ending is not None:
+            await self._ending
         await self._save()
+
+    def _note_use(self) -> None:
+        """Let the model end if it is not used for some time from now on."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle_model)
+
+    def _end_idle_model(self) -> None:
+        if self._work is not None and not self._work.done():
+            self._note_use()
+        elif self._model is not None:
+            self._ending = asyncio.create_task(self._model.close())
+            self._model = None
+
+    def _forget_model(self, ended: Model) -> None:
+        """Take note that a model has ended. By now, another one may run."""
+        if self._model is ended:
+            self._model = None
 
     def _plan_vectors(self, tools: tuple[CatalogTool, ...]) -> _Planned:
         if self._plan.tools != tools:
@@ -149,8 +178,10 @@ class Semantics:
             self._vectors.update(await asyncio.to_thread(self._cache.read_vectors, wanted))
 
     async def _compute_vectors(self) -> None:
-        if self._model is None:
-            self._model = await self._start()
+        model = self._model
+        if model is None:
+            model = self._model = await self._start()
+        self._note_use()
         try:
             while self._missing:  # a later search may replace them
                 if not self._is_cache_read:
@@ -159,11 +190,11 @@ class Semantics:
                 key, texts = next(iter(self._missing.items()))
                 del self._missing[key]
                 if key not in self._vectors:
-                    self._vectors[key] = self._unsaved[key] = await self._model.embed_tool(texts)
+                    self._vectors[key] = self._unsaved[key] = await model.embed_tool(texts)
                 if len(self._unsaved) >= _SAVE_BATCH:
                     await self._save()
         except EngineError:
-            self._model = None
+            self._forget_model(model)
             raise
         finally:
             await self._save()

@@ -24,6 +24,11 @@ _PACKAGES = {
 }
 """Packages of the extra `semantic`, by import name."""
 _NOT_READY = "ranked by words only: the vectors of these tools are still being computed; search again later"
+_COMPARISON_S = 5.0
+"""Maximum time that a search waits with "auto" for the model, which takes some milliseconds, in seconds."""
+_NO_ANSWER = (
+    f"ranked by words only: the model has not answered within {_COMPARISON_S:g} s; search again later"
+)
 
 
 class SemanticSettings:
@@ -74,9 +79,10 @@ class SemanticSettings:
                 )
             else:
                 await semantics.prepare(tools)
-            return await semantics.make_mixer(tools, texts), ""
+            async with asyncio.timeout(patience_s if self._wanted == "on" else _COMPARISON_S):
+                return await semantics.make_mixer(tools, texts), ""
         except TimeoutError:
-            return None, _NOT_READY
+            return None, _NO_ANSWER if self._wanted == "auto" else _NOT_READY
         except (ConfigurationError, EngineError) as problem:
             if self._wanted == "on":
                 raise

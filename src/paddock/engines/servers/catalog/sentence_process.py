@@ -116,22 +116,25 @@ class SentenceProcess:
 
     async def _ask(self, request: bytes, size: int) -> bytes:
         """Return the answer of `size` bytes to a request."""
-        # A caller that is cancelled leaves no answer behind for the next one: the exchange is always finished.
-        return await asyncio.shield(asyncio.create_task(self._exchange(request, size)))
+        # A caller that is cancelled before its turn leaves nothing behind, with up to 12 MB. Later it leaves no answer
+        # for the next one: the exchange is always finished.
+        await self._turn.acquire()
+        exchange = asyncio.create_task(self._exchange(request, size))
+        exchange.add_done_callback(lambda _: self._turn.release())
+        return await asyncio.shield(exchange)
 
     async def _exchange(self, request: bytes, size: int) -> bytes:
-        async with self._turn:
-            try:
-                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    self._writer.write(_LENGTH.pack(len(request)) + request)
-                    await self._writer.drain()
-                    answer = await self._receive(size)
-                if len(answer) != size:
-                    raise ValueError("an answer of another size")
-            except _BROKEN as problem:
-                await self.close()
-                raise EngineError("the process of semantic search has ended or did not answer") from problem
-            return answer
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                self._writer.write(_LENGTH.pack(len(request)) + request)
+                await self._writer.drain()
+                answer = await self._receive(size)
+            if len(answer) != size:
+                raise ValueError("an answer of another size")
+        except _BROKEN as problem:
+            await self.close()
+            raise EngineError("the process of semantic search has ended or did not answer") from problem
+        return answer
 
     async def _receive(self, size: int) -> bytes:
         """Return the next frame. Raises ValueError if it is larger than `size`, EOFError at the end."""

@@ -54,6 +54,8 @@ class _Stream:
         self.number = number
         self.events: list[tuple[int, EventMessage, int]] = []
         """Each with its index and its size in bytes."""
+        self.size = 0
+        """Size of the events, in bytes."""
         self.next_index = 0
         self.ended_s: float | None = None
         """When the answer was added, in seconds of `time.monotonic`."""
@@ -61,22 +63,24 @@ class _Stream:
         """How often the stream was resumed. The last reader is served, so that reconnecting costs one connection."""
         self.changed = asyncio.Event()
 
-    @property
-    def size(self) -> int:
-        """Size of the events, in bytes."""
-        return sum(size for _, _, size in self.events)
-
     def add(self, message: JSONRPCMessage | None) -> str:
         """Add a message, or only an id for an event without one; return its id."""
         index, self.next_index = self.next_index, self.next_index + 1
         id_ = f"{self.number}.{index}"
         if message is not None:
             self.events.append((index, EventMessage(message, id_), _measure(message)))
-            del self.events[:-MAX_EVENTS]
+            self.size += self.events[-1][2]
+            if len(self.events) > MAX_EVENTS:
+                self.size -= self.events.pop(0)[2]
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self.ended_s = time.monotonic()
         self.wake()
         return id_
+
+    def clear(self) -> None:
+        """Forget the events."""
+        self.events.clear()
+        self.size = 0
 
     def wake(self) -> None:
         """Let readers look again."""
@@ -156,7 +160,7 @@ class SessionEvents:
                 self._drop(stream)
             elif size > MAX_BYTES:
                 size -= stream.size
-                stream.events.clear()
+                stream.clear()
 
     def _drop(self, stream: _Stream) -> None:
         del self._streams[stream.number]
