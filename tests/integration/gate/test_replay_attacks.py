@@ -9,8 +9,17 @@ import pytest
 from tests.support.recordings import RecordingRunner, make_settings
 from tests.support.servers import make_entry, write_servers
 
+from paddock.engines.javascript.frames import ServerCallFrame
+from paddock.gate.replay.replies import RunReplies
 from paddock.model.errors import RecordingError
-from paddock.record.payloads.recorded_run import read_run, write_run
+from paddock.record.payloads.recorded_run import (
+    RecordedCall,
+    RecordedProgram,
+    RecordedRun,
+    RecordedStart,
+    read_run,
+    write_run,
+)
 
 CHANGED = "the recording of {} is not the one that the ledger names: its file was changed or exchanged"
 FAR_FUTURE = "7" + "Z" * 25
@@ -211,6 +220,28 @@ def test_a_test_that_anybody_wrote_calls_nothing(runner):
     assert find_message(runner, "", recording="[" * 2000) == "the recording is not valid: it is not JSON"
     dangling = recorded | {"actions": [{"call": 7}]}
     assert find_message(runner, "", recording=json.dumps(dangling)).startswith("the recording is not valid")
+
+
+def test_the_nearest_call_is_named_for_the_first_calls_only():
+    run = RecordedRun(
+        run="none",
+        workspace="/",
+        recorded="",
+        program=RecordedProgram(),
+        start=RecordedStart(instant=0, seed=(1, 2, 3, 4), entropy="0" * 64),
+        calls=(RecordedCall(number=1, server="odd", tool="echo", arguments={"text": "a"}),),
+        status="ok",
+    )
+    replies = RunReplies(run, lambda value: value)
+    found = [
+        replies.find(ServerCallFrame(number, "odd", "echo", {"text": number}, raw=False, size=0)).reply.error[
+            "message"
+        ]
+        for number in range(1, 19)
+    ]
+    lack = "The recording has no call of servers.odd.echo like this one."
+    named = f"{lack} The nearest one is call 1, of servers.odd.echo, which differs at arguments.text."
+    assert found == [named] * 16 + [lack] * 2
 
 
 def test_expired_recordings_are_deleted(tmp_path: Path):

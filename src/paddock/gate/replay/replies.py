@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MAX_NAMED = 64
 """Maximum number of recorded calls that are compared to name the nearest one."""
+_MAX_SEARCHED = 16
+"""Maximum number of calls for which the nearest one is named: each search takes up to 0.1 s."""
 
 
 class UnrecordedCall(NamedTuple):
@@ -48,11 +50,14 @@ class RunReplies:
         arguments = asked.arguments
         calls = self._left.get(_identify(asked))
         if not calls:
-            nearest = self._find_nearest(asked, arguments)
+            searched = len(self.unrecorded) < _MAX_SEARCHED
+            nearest = self._find_nearest(asked, arguments) if searched else None
             self.unrecorded.append(UnrecordedCall(call.number, nearest))
             error: dict[str, Json] = {
                 "name": "ToolError",
-                "message": explain_unrecorded(asked, arguments, nearest),
+                "message": explain_unrecorded(asked, arguments, nearest)
+                if searched
+                else f"{_describe_lack(asked)}.",
                 "retryable": False,
                 "server": asked.server,
                 "tool": asked.tool,
@@ -103,9 +108,13 @@ def _identify(call: RecordedCall) -> bytes:
     return canonical([call.server, call.tool, call.sdk, call.raw, call.method, call.encoded, call.arguments])
 
 
+def _describe_lack(asked: RecordedCall) -> str:
+    return f"The recording has no call of {name_call(asked)} like this one"
+
+
 def explain_unrecorded(asked: RecordedCall, arguments: "Json", nearest: RecordedCall | None) -> str:
     """Return what the program is told of a call that the recording does not have."""
-    what = f"The recording has no call of {name_call(asked)} like this one"
+    what = _describe_lack(asked)
     if nearest is None:
         return f"{what}, and no other call is left in it."
     place = f"call {nearest.number}, of {name_call(nearest)}"
