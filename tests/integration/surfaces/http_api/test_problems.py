@@ -156,7 +156,7 @@ def test_invalid_fields(api: ApiClient, body: dict[str, Any], detail: str | None
 def test_a_field_of_another_kind_of_work(api: ApiClient) -> None:
     answer = api.post(EXECUTIONS, json={"language": "javascript", "code": "1", "stdin": "a", "args": []})
     text = (
-        "work of the kind `run` does not have this field; it has check, code, input, jit, mode, session, "
+        "work of the kind `run` does not have this field; it has check, code, input, jit, mode, record, session, "
         "timeout_ms"
     )
     assert answer.json() == {
