@@ -314,7 +314,9 @@ class Outcome(RawResult):
 def write_outcome(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
-    fields = outcome.model_dump(mode="json", exclude={"value"})
+    # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
+    absent = {"recording"} if outcome.recording is None else set[str]()
+    fields = outcome.model_dump(mode="json", exclude={"value", *absent})
     # It also turns all numbers into doubles.
     if outcome.tool is not None:
         fields["tool"]["output"] = outcome.tool.output
