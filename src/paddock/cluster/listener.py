@@ -5,8 +5,8 @@
     nothing heard        of this process's own announcement: a pooler that shares connections between transactions is in
                          front. Then everything is read once a second, which is logged.
 
-Such a pooler passes an announcement on to whoever uses the connection of the database next, which may be the next
-renewal. Therefore only what arrives between two statements shows that this process hears (`test_hearing`).
+Such a pooler passes an announcement to the next user of the connection to the database, which may be the next renewal.
+Therefore only what arrives between two statements shows that this process hears (`test_hearing`).
 
 Triggers of the tables announce (`migrations/0005_versions.sql`), so that changes by any version or person are heard.
 An announcement has no content and is not trusted: it only makes its readers read.

@@ -269,7 +269,7 @@ class Approvals:
     ) -> Answer:
         """Ask a question within the limits. Record the question and the answer.
 
-        `why` is what the caller is told of the reasons, if that is less than the person sees.
+        `why` is the explanation for the caller, if it must be shorter than the one for the person.
         """
         about: dict[str, Field] = {"question": question.id, "call_sha256": question.sha256}
         self._audit.append("asked", question.request, {**facts, **about}, parent=parent)

@@ -84,7 +84,7 @@ def test_three_replicas_share_a_few_connections(
 def test_an_announcement_that_comes_with_a_statement_does_not_count_as_heard(
     pooler: PgBouncer, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The pooler hands it to whoever uses the connection of the database next, which may be a renewal."""
+    """The pooler passes it to the next user of the connection to the database, which may be a renewal."""
     monkeypatch.setattr(listener_module, "_HEARING_S", 0.2)
     behind = pooler.find_url(url.rpartition("/")[2])
 

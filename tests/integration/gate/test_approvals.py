@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.person import Person
 from tests.support.processes import running_workers
 from tests.support.servers import make_entry, write_servers
 from tests.support.session import SessionRunner
 
 from paddock.gate.approvals import MAX_QUESTIONS_PER_RUN, Asker
-from paddock.model.approval import Answer, Question, Verdict
+from paddock.model.approval import Answer, Question
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
@@ -28,18 +29,6 @@ RULES = (
     Rule(effect="ask", runtime="*", access="workspace-write"),
     Rule(effect="ask", method="vault.*"),
 )
-
-
-class Person:
-    """Answers as it is told, and remembers what it was asked."""
-
-    def __init__(self, *verdicts: Verdict) -> None:
-        self.asked: list[Question] = []
-        self._verdicts = iter(verdicts)
-
-    async def ask(self, question: Question) -> Answer:
-        self.asked.append(question)
-        return Answer(verdict=next(self._verdicts), by="the test")
 
 
 class Desk(SessionRunner):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.support.flows import make_rules, read_sent, write_trifecta
+from tests.support.person import Person
 from tests.support.session import SessionRunner
 
-from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
@@ -25,18 +25,6 @@ LETHAL = BANK + BLOG + POST
 REMEDY = "call it in a run that has read none of this, in a new session, or let a person change [[flow.rule]] in the settings"
 READ = "has read private data (mail/read) and untrusted content (web/fetch)"
 DENIED = f"web/post is denied by policy flow rule 1: this run {READ}; {REMEDY}"
-
-
-class Person:
-    """Answers as it is told, and remembers what it was asked."""
-
-    def __init__(self, *verdicts: Verdict) -> None:
-        self.asked: list[Question] = []
-        self._verdicts = iter(verdicts)
-
-    async def ask(self, question: Question) -> Answer:
-        self.asked.append(question)
-        return Answer(verdict=next(self._verdicts), by="the test")
 
 
 class Desk(SessionRunner):

@@ -123,7 +123,7 @@ class FlowTracker:
         self._states, self._ended, self._evidence = memory
 
     def begin_run(self, request: ExecutionRequest, client: str) -> None:
-        """Register a top-level request until `end_run`. `client` names who sees its result; empty for nobody known."""
+        """Register a top-level request until `end_run`. `client` is who gets its result; empty if unknown."""
         keys = [_run_key(request)]
         if client:
             keys.append(("client", client))

@@ -113,7 +113,7 @@ def _describe_lack(asked: RecordedCall) -> str:
 
 
 def explain_unrecorded(asked: RecordedCall, arguments: "Json", nearest: RecordedCall | None) -> str:
-    """Return what the program is told of a call that the recording does not have."""
+    """Return the error for a call that the recording does not have."""
     what = _describe_lack(asked)
     if nearest is None:
         return f"{what}, and no other call is left in it."

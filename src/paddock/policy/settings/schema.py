@@ -155,7 +155,7 @@ class RecordSettings(Value):
     payload_days: Annotated[int, Field(gt=0, le=36_500), SMALLER, Mark.OWNERS_ONLY] = 14
     """Time after which a recording is deleted, in days."""
     payload_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB), SMALLER, Mark.OWNERS_ONLY] = 8 * MIB
-    """Maximum size of one recording, in bytes. A larger run is not recorded, and its console says so."""
+    """Maximum size of one recording, in bytes. A larger run is not recorded, and its console has a warning."""
     directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "recordings")
     """Directory of recordings; by default `paddock/recordings` in the user's state directory. Their key is in the
     vault."""

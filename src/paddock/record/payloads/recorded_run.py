@@ -1,4 +1,4 @@
-"""What a recording holds, and its form as JSON. Whoever makes one has removed the secrets.
+"""What a recording holds, and its form as JSON. Its secrets were removed before.
 
 Texts and values have marks in place of secrets. `redacted` names each part that has one: a repeated program gets the
 marks, too, so that its results are compared without secrets on both sides.

@@ -39,13 +39,13 @@ class _Verdict(NamedTuple):
     error: str = ""
 
     @property
-    def passed(self) -> bool:
+    def is_passed(self) -> bool:
         return self.report is not None and self.report["same"]
 
     def to_json(self) -> "dict[str, Json]":
         found = {} if self.report is None else {"difference": self.report["difference"]}
         error = {"error": self.error} if self.error else {}
-        return {"test": self.name, "passed": self.passed, **found, **error}
+        return {"test": self.name, "passed": self.is_passed, **found, **error}
 
 
 @click.command(
@@ -92,7 +92,7 @@ def command(
         print_json([verdict.to_json() for verdict in verdicts])
     else:
         print_output("\n".join(_render(verdict) for verdict in verdicts))
-    click.get_current_context().exit(0 if all(verdict.passed for verdict in verdicts) else 1)
+    click.get_current_context().exit(0 if all(verdict.is_passed for verdict in verdicts) else 1)
 
 
 def _list_tests(names: tuple[str, ...], workspace: Path) -> list[Path]:
@@ -178,7 +178,7 @@ def _without_program(recorded: RecordedRun) -> RecordedRun:
 
 
 def _render(verdict: _Verdict) -> str:
-    if verdict.passed:
+    if verdict.is_passed:
         return f"passed: {verdict.name}"
     why = verdict.error or render_report(verdict.report)
     return f"failed: {verdict.name}\n" + "\n".join(f"  {line}" for line in why.splitlines())
