@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from tests.support.postgres import Postgres
@@ -19,7 +20,7 @@ from paddock.gate.cluster import open_cluster
 from paddock.model.errors import ConfigurationError, StoreUnavailable
 from paddock.model.ids import new_id
 from paddock.policy.settings.cluster import ClusterSettings
-from paddock.policy.settings.schema import Settings
+from paddock.policy.settings.schema import AuditSettings, Settings
 
 
 def run(url: str, check: Callable[[Database], Awaitable[None]]) -> None:
@@ -257,9 +258,10 @@ def test_a_database_that_may_forget_claims_is_refused(url: str, postgres: Postgr
     )
 
 
-def test_servers_that_a_machine_has_several_of_do_not_take_each_others_name(url: str) -> None:
+def test_servers_that_a_machine_has_several_of_do_not_take_each_others_name(url: str, tmp_path: Path) -> None:
     async def check(_database: Database) -> None:
-        settings = Settings(cluster=ClusterSettings(url=url, node="n" * 63))
+        audit = AuditSettings(directory=tmp_path / "audit")  # another test's would remember another database
+        settings = Settings(cluster=ClusterSettings(url=url, node="n" * 63), audit=audit)
         async with (
             open_cluster(settings, has_namesakes=True) as one,
             open_cluster(settings, has_namesakes=True) as two,
