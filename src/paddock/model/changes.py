@@ -11,6 +11,7 @@ FileType = Literal["file", "directory", "link"]
 OverlayMethod = Literal["overlayfs", "copy"]
 """How the workspace was overlaid: by the file system overlayfs, or by a copy of it."""
 
+Count = Annotated[WholeNumber, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -18,9 +19,9 @@ class FileFacts(Value):
     """What is, or was, at a path. Owners, set-id bits, times and extended attributes are no part of a change."""
 
     type: FileType
-    mode: Annotated[WholeNumber, Field(le=0o777)]
+    mode: Annotated[WholeNumber, Field(ge=0, le=0o777)]
     """Permission bits; 0o777 for a link."""
-    size: WholeNumber = 0
+    size: Count = 0
     """Bytes of a file; 0 otherwise."""
     sha256: Sha256 | None = None
     """Digest of a file's contents."""
@@ -60,9 +61,9 @@ class ChangeSet(Value):
     """ID of the request or session."""
     workspace: str
     """Real path of the workspace."""
-    opened_ns: WholeNumber
+    opened_ns: Count
     """When the overlay was opened, in nanoseconds since the epoch, by the clock of the file system."""
-    ended_ns: WholeNumber
+    ended_ns: Count
     method: OverlayMethod
     changes: tuple[Change, ...] = ()
     """Sorted by path."""
@@ -78,9 +79,9 @@ class ChangesSummary(Value):
     id: str
     """What `paddock changes` takes; empty if there are none."""
     method: OverlayMethod
-    added: WholeNumber = 0
-    modified: WholeNumber = 0
-    deleted: WholeNumber = 0
+    added: Count = 0
+    modified: Count = 0
+    deleted: Count = 0
     protected: tuple[str, ...] = ()
     """Printable paths that must be named to be accepted. At most 20."""
     left_out: tuple[str, ...] = ()
