@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from paddock.model.base import Value
+from paddock.model.changes import Change
 
 ChangesStatus = Literal["open", "partly accepted", "accepted", "discarded", "undone"]
 
@@ -14,6 +15,8 @@ class ChangesState(Value):
     version: Literal[1] = 1
     accepted: tuple[str, ...] = ()
     """Paths whose changes are in the workspace because they were accepted."""
+    merged: tuple[Change, ...] = ()
+    """What was accepted by a merge, instead of the changes of the set at these paths."""
     accepted_at: datetime | None = None
     """The last time that a path was accepted."""
     discarded_at: datetime | None = None

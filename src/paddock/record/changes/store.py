@@ -64,6 +64,11 @@ class ChangeStore:
         self._max_bytes = max_bytes
         self._undo_bytes = undo_bytes
 
+    def check(self) -> None:
+        """Make the directory if it is missing, and check that only this user can change it. Raises OSError."""
+        make_private(self.directory)
+        check_directory(self.directory)
+
     def begin(self) -> "NewChangeSet":
         """Return a new change set, which is a context manager: what is not finished is removed. Raises ChangesError."""
         return NewChangeSet(self.directory, self._max_bytes, self._undo_bytes)
@@ -137,23 +142,29 @@ class ChangeStore:
             raise _corrupted(set_id, "its contents were changed")
         return data
 
-    def keep_before(self, set_id: str, source: int, size: int) -> str | None:
-        """Copy an open file to the contents before; return its digest, None if `undo_bytes` would be exceeded.
+    def has_before(self, set_id: str, sha256: str) -> bool:
+        """Return whether the contents before with this digest were kept."""
+        return bool(_SHA256.fullmatch(sha256)) and (self._locate(set_id) / _BEFORE / sha256).is_file()
+
+    def measure_undo_room(self, set_id: str) -> int:
+        """Return how many bytes of contents before the set may still keep."""
+        return max(0, self._undo_bytes - _measure(self._locate(set_id) / _BEFORE))
+
+    def keep_before(self, set_id: str, source: int, max_bytes: int) -> int | None:
+        """Copy an open file to the contents before; return its size, None if it has more than so many bytes.
 
         Raises ChangesError.
         """
         folder = self._locate(set_id) / _BEFORE
         try:
             make_private(folder)
-            if _measure(folder) + size > self._undo_bytes:
-                return None
-            sha256 = _add_file(folder, source, self._undo_bytes)
-            _sync(folder / sha256, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            kept = folder / _add_file(folder, source, max_bytes)
+            _sync(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return kept.lstat().st_size
         except ChangesTooLarge:
             return None
         except OSError as error:
             raise explain_failure("stored", error) from error
-        return sha256
 
     def read_state(self, set_id: str) -> ChangesState:
         """Return what became of a set. Raises ChangesCorrupted."""

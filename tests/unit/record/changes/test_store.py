@@ -196,8 +196,10 @@ def test_contents_before_are_kept_up_to_a_bound(tmp_path: Path) -> None:
     store = ChangeStore(tmp_path / "changes", undo_bytes=5)
     set_id = store_set(store, tmp_path)
     with open_content(tmp_path, b"old") as source:
-        sha256 = store.keep_before(set_id, source, 3)
-        assert sha256 == hashlib.sha256(b"old").hexdigest()
-        assert store.keep_before(set_id, source, 3) is None
+        assert store.measure_undo_room(set_id) == 5
+        assert store.keep_before(set_id, source, 5) == 3
+        assert store.measure_undo_room(set_id) == 2
+        assert store.keep_before(set_id, source, 2) is None
+    sha256 = hashlib.sha256(b"old").hexdigest()
     assert store.read_content(set_id, sha256, 10, before=True) == b"old"
     assert store.read_content(set_id, "0" * 64, 10, before=True) is None
