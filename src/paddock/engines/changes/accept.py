@@ -25,7 +25,6 @@ from paddock.engines.changes.merge import merge_conflicts
 from paddock.engines.changes.plan import (
     STAGING_PREFIX,
     PathNote,
-    Step,
     check_set,
     plan_modes,
     plan_steps,
@@ -39,7 +38,6 @@ from paddock.model.errors import ChangesError
 from paddock.model.printable import make_printable
 from paddock.record.changes.state import ChangesState
 from paddock.record.changes.store import ChangeStore, StoredChanges
-
 
 _MAX_NAMED = 20
 
