@@ -176,6 +176,7 @@ class KernelSandbox:
             spec.check(argv, grants, own)
             spec.check_reach(grants, self.job_user, self.tier)
             spec.check_network(grants, self.tier)
+            spec.check_overlay(grants, self.tier)
             spec.check_private(grants, own, self.tier, self.files, self.protection)
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
