@@ -189,7 +189,9 @@ def check_network(grants: ProcessGrants, tier: Tier) -> None:
 def check_overlay(grants: ProcessGrants, tier: Tier) -> None:
     """Raise GrantError if the tier cannot mount an overlay. Engines let a program work in a copy there."""
     if grants.access == "overlay" and tier != "namespaces":
-        raise GrantError(f"access overlay needs the tier namespaces, which mounts it; this is the tier {tier}")
+        raise GrantError(
+            f"access overlay needs the tier namespaces, which mounts it; this is the tier {tier}"
+        )
 
 
 def _check_reach_of_root(grants: ProcessGrants) -> None:
@@ -327,7 +329,9 @@ def build_jail_spec(
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     readable = list(_present(system := _system(grants.network), namespaces.identify_paths(system)))
-    given = [_real(path, grants) for path in grants.readable] + [workspace] * (grants.access in {"read-only", "overlay"})
+    given = [_real(path, grants) for path in grants.readable] + [workspace] * (
+        grants.access in {"read-only", "overlay"}
+    )
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])

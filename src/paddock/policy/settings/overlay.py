@@ -1,12 +1,18 @@
 """Settings of the access `overlay`, `[overlay]`: how much a program may change, and how much may be copied."""
 
+from platformdirs import user_state_path
+from pydantic import Field
+
 from paddock.model.base import Value
 from paddock.model.limits import MIB, Maximum
+from paddock.policy.settings.narrowing import OwnersPath
 
 
 class OverlaySettings(Value):
     """`[overlay]`: programs with the access `overlay`, whose changes wait until a person accepts them."""
 
+    directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "changes")
+    """Directory of change sets; by default `paddock/changes` in the user's state directory."""
     bytes: Maximum = 256 * MIB
     """Maximum size of the contents that one program or session may change, in bytes. A program that writes more ends
     as `output_limit`, and its changes cannot be accepted."""

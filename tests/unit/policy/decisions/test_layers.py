@@ -81,6 +81,7 @@ CHOICES = {
     "artifacts.url": ["s3://a", "s3://b"],
     "artifacts.cross_workspace": [True, False],
     "record.payloads": ["kept", "asked", "off"],
+    "overlay.directory": [Path("/a"), Path("/b")],
     "record.directory": [Path("/a"), Path("/b")],
     "redaction.enabled": [True, False],
     "redaction.include_defaults": [True, False],
