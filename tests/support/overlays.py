@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tests.support.processes import PATIENCE_S
 
+from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureLimits, CaptureRules, Overlaid, capture_changes
 from paddock.engines.changes.opening import OverlayBounds, OverlayRun
@@ -49,6 +50,7 @@ async def run_in_overlay(
     bounds: OverlayBounds = BOUNDS,
     limits: CaptureLimits = CaptureLimits(64 * MIB, 1000),
     process_limits: ProcessLimits | None = None,
+    streams: Streams | None = None,
 ) -> OverlayEnd | RawResult:
     """Run a program with the access `overlay`, and store what it changed; return a result if it cannot have one."""
     grants = ProcessGrants(workspace=workspace, access="overlay")
@@ -70,7 +72,7 @@ async def run_in_overlay(
         here = overlaid.locate(workspace)
         folder = os.path.relpath(here, slot.scratch) if overlaid.method == "copy" else ""
         given = grants.replace(folder=folder)
-        result = await sandbox.run(argv, given, process_limits, slot=slot)
+        result = await sandbox.run(argv, given, process_limits, streams, slot=slot)
         await overlay.keep(sandbox, overlaid)
     finally:
         slot.release()

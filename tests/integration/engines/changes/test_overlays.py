@@ -9,6 +9,7 @@ import pytest
 from tests.support.overlays import OverlayEnd, open_sandbox, run_in_overlay
 from tests.support.processes import PATIENCE_S
 
+from paddock.confinement.sandbox.protocol import Streams
 from paddock.engines.changes.capture import CaptureLimits
 from paddock.engines.changes.opening import OverlayBounds
 from paddock.model.limits import MIB
@@ -208,22 +209,21 @@ def test_each_run_has_an_overlay_of_its_own_also_in_a_prepared_jail(place: Place
 
 def test_a_file_that_changed_during_the_run_is_noted(place: Place) -> None:
     (place.workspace / "file").write_text("old")
-    (place.workspace / "go").mkdir()
+    (place.workspace / "go").touch()
 
     async def run() -> OverlayEnd | RawResult:
         async with open_sandbox("namespaces") as sandbox:
-            script = "echo new > file; until test -e go/now; do sleep 0.01; done"
+            script = "echo new > file; echo written; until grep -q now go; do sleep 0.01; done"
+            written = asyncio.Event()
             task = asyncio.create_task(
-                run_in_overlay(sandbox, place.workspace, ["/bin/sh", "-c", script], place.store)
+                run_in_overlay(
+                    *(sandbox, place.workspace, ["/bin/sh", "-c", script], place.store),
+                    streams=Streams(stdout=lambda _: written.set()),
+                )
             )
-            while not sandbox.describe_state().processes:
-                await asyncio.sleep(0)
-            # The second one: the first only tries the overlay.
-            while not list(Path(tempfile.gettempdir()).glob("paddock-*/*/.overlay/upper/file")):
-                assert not task.done()
-                await asyncio.sleep(0)
+            await asyncio.wait_for(written.wait(), PATIENCE_S)
             (place.workspace / "file").write_text("other")
-            (place.workspace / "go/now").touch()
+            (place.workspace / "go").write_text("now")
             return await task
 
     ended = asyncio.run(run())
