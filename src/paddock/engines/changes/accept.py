@@ -204,10 +204,10 @@ class Acceptor:
             root.make_directory(head.staging)
             with root.open_inner(head.staging) as staging:
                 inodes = stage_changes(root, staging, head.changes, head.steps, contents)
-                root.sync()
+                root.sync([""])
                 journal.write_staged(inodes)
                 Steps(root, staging, head.changes, head.steps, inodes).apply()
-            root.sync()
+            _sync_steps(root, head)
             journal.write_applied()
         except BaseException as error:
             kept = _undo_steps(root, head, inodes)
@@ -270,8 +270,22 @@ def _undo_steps(root: Folder, head: JournalHead, inodes: Mapping[str, int] | Non
             kept = Steps(root, staging, head.changes, head.steps, inodes).undo()
     if not kept:
         root.remove_tree(head.staging)
-    root.sync()
+    _sync_steps(root, head)
     return tuple(kept)
+
+
+def _sync_steps(root: Folder, head: JournalHead) -> None:
+    """Write what the steps changed to disk, as far as it is there. Raises OSError."""
+    parents = {step.path.rpartition("/")[0] for step in head.steps if step.kind != "mode"}
+    paths = {"", *parents, *(step.path for step in head.steps if step.kind == "mode")}
+    root.sync([path for path in paths if not path or _is_there(root, path)])
+
+
+def _is_there(root: Folder, path: str) -> bool:
+    try:
+        return root.find(path) is not None
+    except OSError:
+        return False
 
 
 def _explain_kept(folder: str, kept: Sequence[PathNote]) -> str:
