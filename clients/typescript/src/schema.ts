@@ -767,7 +767,7 @@ export interface components {
              * Access
              * @default null
              */
-            access?: ("none" | "read-only" | "workspace-write") | null;
+            access?: ("none" | "read-only" | "overlay" | "workspace-write") | null;
             /**
              * Args
              * @default null
@@ -1497,7 +1497,7 @@ export interface components {
              * @default read-only
              * @enum {string}
              */
-            access?: "none" | "read-only" | "workspace-write";
+            access?: "none" | "read-only" | "overlay" | "workspace-write";
             /**
              * Background
              * @default false
@@ -1816,7 +1816,7 @@ export interface components {
              * Access
              * @default null
              */
-            access?: ("none" | "read-only" | "workspace-write") | null;
+            access?: ("none" | "read-only" | "overlay" | "workspace-write") | null;
             /**
              * Background
              * @default null
@@ -1899,7 +1899,7 @@ export interface components {
              * Access
              * @default null
              */
-            access?: ("none" | "read-only" | "workspace-write") | null;
+            access?: ("none" | "read-only" | "overlay" | "workspace-write") | null;
             /**
              * Args
              * @default null
@@ -2141,7 +2141,7 @@ export interface components {
              * @default none
              * @enum {string}
              */
-            access?: "none" | "read-only" | "workspace-write";
+            access?: "none" | "read-only" | "overlay" | "workspace-write";
             /**
              * Environment
              * @default []

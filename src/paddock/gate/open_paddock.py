@@ -283,7 +283,9 @@ async def open_paddock(
             mark = "" if cluster is None else cluster.node.mark
             sessions = partial(_make_sessions, settings, outgoing, mark)
             programs = ProgramService(
-                settings.runtimes, engine, output.artifacts, outgoing.text, sessions, slots=slots
+                *(settings.runtimes, engine, output.artifacts, outgoing.text, sessions),
+                slots=slots,
+                overlay=settings.overlay,
             )
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from paddock.confinement.sandbox import spec, state_paths
-from paddock.confinement.sandbox.child import landlock
+from paddock.confinement.sandbox.child import landlock, overlay
 from paddock.confinement.sandbox.child.cgroup import ControlGroup
 from paddock.confinement.sandbox.child.hiding import HidingRules
 from paddock.confinement.sandbox.child.messages import JobSpec
@@ -109,6 +109,8 @@ class KernelSandbox:
     _processes: set[RunningProcess] = field(default_factory=set)
     _known: dict[str, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
     """For each workspace that running jobs may write to: the file that they share, and the jobs."""
+    _overlays: dict[str, bool] = field(default_factory=dict)
+    """For each workspace that was asked for, whether it can have an overlay."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
     _last_end: float = 0.0
     _closing: bool = False
@@ -154,6 +156,17 @@ class KernelSandbox:
                 await asyncio.wait({process.result}, timeout=GRACE_S)
                 raise
 
+    async def can_overlay(self, grants: ProcessGrants, limits: ProcessLimits) -> bool:
+        """Return whether an overlay of the workspace can be mounted. The first call for a workspace tries it.
+
+        Raises EngineError.
+        """
+        workspace = str(grants.workspace)
+        if self.tier == "namespaces" and workspace not in self._overlays:
+            tried = await self.run(["/bin/true"], grants, limits)
+            self._overlays[workspace] = overlay.REFUSED not in tried.reason
+        return self._overlays.get(workspace, False)
+
     async def launch(
         self,
         argv: Sequence[str],
@@ -176,6 +189,7 @@ class KernelSandbox:
             spec.check(argv, grants, own)
             spec.check_reach(grants, self.job_user, self.tier)
             spec.check_network(grants, self.tier)
+            spec.check_overlay(grants, self.tier)
             spec.check_private(grants, own, self.tier, self.files, self.protection)
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)

@@ -276,8 +276,16 @@ class RuntimeEngine:
     async def _carry_out(self, running: RunningTask) -> RawResult:
         grants = running.task.grants(running.toolchain)
         limits = running.task.limit_run(running.compute_remaining_ms(Compiled()))
+        overlay = running.sinks.overlay
+        if overlay is not None:
+            grants = await overlay.choose_grants(running.sandbox, grants, limits)
         slot = await running.sandbox.take_slot(grants, limits)
         try:
+            if overlay is not None:
+                overlaid = await overlay.open(running.sandbox, grants, slot.scratch)
+                if isinstance(overlaid, RawResult):
+                    return overlaid
+                running = replace(running, overlaid=overlaid)
             work, before = running.task.work, dict[str, str]()
             if work.has_workdir:
                 own = running.plan.program if running.source_folder else {}
@@ -301,7 +309,8 @@ class RuntimeEngine:
             if shows:
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
-            grants = grants.replace(folder=running.folder, environment=environment)
+            folder = running.folder or running.find_copied_folder(slot.scratch)
+            grants = grants.replace(folder=folder, environment=environment)
             streams = running.streams(slot.scratch / running.source_folder, os.path.basename(paths.source))
             result = await running.sandbox.run(
                 command,
@@ -320,6 +329,8 @@ class RuntimeEngine:
                     await asyncio.to_thread(sinks.files, walk_files(workdir), before)
                 if work.has_workdir and sinks.workdir is not None:
                     await asyncio.to_thread(sinks.workdir, workdir)
+                if overlay is not None and running.overlaid is not None:
+                    await overlay.keep(running.sandbox, running.overlaid)
             return self._conclude(running, result, grants, compiled)
         finally:
             slot.release()

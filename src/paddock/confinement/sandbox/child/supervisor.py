@@ -104,7 +104,7 @@ class Supervisor:
         self._leaf: JobCgroup | None = None
         self._shares = Shares()
         self._before: protected_paths.ProtectedPaths | None = None
-        self._meter = StorageMeter(spec.scratch)
+        self._meter = StorageMeter(spec.scratch, spec.overlay)
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()

@@ -1,0 +1,77 @@
+"""The overlay of a workspace (overlayfs of Linux): a job writes to it, and the workspace stays as it is.
+
+    lower   the workspace, as the root of the jail has it
+    upper   SCRATCH/.overlay/upper, on the disk, where it counts as scratch and is removed with it; the parent reads it
+    merged  at the path of the workspace, for the job
+
+The job sees an empty directory instead of `.overlay`. `userxattr` is what a user namespace may mount; then overlayfs
+renames no directory of the lower one (EXDEV), and programs copy it instead, as between two file systems. `volatile`
+leaves out writing to disk: nobody mounts the upper directory again.
+"""
+
+import os
+import stat
+
+from paddock.confinement.sandbox.child.mounts import (
+    NODEV,
+    NOEXEC,
+    NOSUID,
+    RDONLY,
+    clone_mount_tree,
+    cover_file,
+    mount_filesystem,
+)
+from paddock.confinement.sandbox.child.paths import is_below, open_itself
+
+FOLDER = ".overlay"
+UPPER, WORK = f"{FOLDER}/upper", f"{FOLDER}/work"
+"""Directories below scratch."""
+REFUSED = "overlay: "
+"""Beginning of the error if the kernel or a file system has no overlay."""
+_OPTIONS = "lowerdir={lower},upperdir={upper},workdir={work},userxattr,volatile"
+_MOUNT_POINT = 4
+"""Field of a line of /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+
+
+def overlay_workspace(workspace: str, scratch: str) -> None:
+    """Mount an overlay over a workspace, and keep what is mounted below it. Raises OSError."""
+    lower = open_itself(workspace, flags=os.O_DIRECTORY)
+    inner = [(path, clone_mount_tree(path)) for path in _list_mounts_below(workspace)]
+    os.mkdir(f"{scratch}/{FOLDER}", 0o700)
+    for path in (UPPER, WORK):
+        os.mkdir(f"{scratch}/{path}", 0o700)
+    # The root of an overlay has the mode of its upper directory.
+    os.chmod(f"{scratch}/{UPPER}", stat.S_IMODE(os.fstat(lower).st_mode) & 0o777)
+    upper, work = (open_itself(f"{scratch}/{path}", flags=os.O_DIRECTORY) for path in (UPPER, WORK))
+    # Paths of descriptors need no escapes: a name may contain a comma or a colon.
+    names = {"lower": lower, "upper": upper, "work": work}
+    options = _OPTIONS.format_map({name: f"/proc/self/fd/{file}" for name, file in names.items()})
+    try:
+        mount_filesystem("overlay", workspace, NOSUID | NODEV, options)
+    except OSError as error:
+        raise OSError(f"{REFUSED}{os.strerror(error.errno or 0)}") from error
+    for file in names.values():
+        os.close(file)
+    for path, tree in inner:
+        target = open_itself(path)
+        cover_file(target, tree)
+        os.close(target)
+    empty = "size=4k,nr_inodes=1,mode=0"
+    mount_filesystem("tmpfs", f"{scratch}/{FOLDER}", RDONLY | NOSUID | NODEV | NOEXEC, empty)
+
+
+def _list_mounts_below(folder: str) -> list[str]:
+    """Return the outermost mount points below a directory."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        points = {_unescape(line.split(b" ", _MOUNT_POINT + 1)[_MOUNT_POINT]) for line in file}
+    found: list[str] = []
+    for path in sorted(points):
+        if path != folder and is_below(path, folder) and not (found and is_below(path, found[-1])):
+            found.append(path)
+    return found
+
+
+def _unescape(path: bytes) -> str:
+    r"""Return a path of /proc/self/mountinfo without its escapes, such as `\040`."""
+    first, *others = path.split(b"\\")
+    return os.fsdecode(first + b"".join(bytes([int(each[:3], 8)]) + each[3:] for each in others))
