@@ -291,7 +291,10 @@ async def open_paddock(
                 overlay=settings.overlay,
             )
             closing.append(programs.close)
-            scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
+            scripts = Scripts(
+                *(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes),
+                overlay=settings.overlay,
+            )
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
             commands = partial(_make_commands, settings, processes)
             facts = SessionFacts(

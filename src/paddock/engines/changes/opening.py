@@ -108,7 +108,7 @@ def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: Overl
         raise OverlayRefused(str(error)) from error
     kept_out = [
         path.removeprefix(f"{workspace}/")
-        for path in (*hidden, *rules.own)
+        for path in (*hidden, *rules.own, str(scratch.parent))
         if path.startswith(f"{workspace}/")
     ]
     target.mkdir(mode=0o700)
