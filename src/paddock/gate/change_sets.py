@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,7 +10,7 @@ from paddock.model.base import Json, count
 from paddock.model.changes import Change
 from paddock.model.errors import ChangesError
 from paddock.model.printable import make_printable
-from paddock.model.request import ChangeSetRun, ChangesAction
+from paddock.model.request import ChangesAction, ChangeSetRun
 from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import Settings
 
@@ -182,6 +183,26 @@ def describe_recovery(recovery: "Recovery") -> str:
         paths = "; ".join(f"{each['path']}: {each['why']}" for each in _list_notes(recovery.kept))
         text += f", except for {paths}; look into {recovery.folder}, and remove it"
     return text
+
+
+def describe_set(stored: "StoredChanges") -> dict[str, Json]:
+    """Return a change set as JSON, without its paths."""
+    given, state = stored.change_set, stored.state
+    fields: dict[str, Json] = {
+        "id": stored.id,
+        "request": given.request,
+        "ended": format_ns(given.ended_ns),
+        "method": given.method,
+        "state": state.describe(len(given.changes)),
+        "paths": len(given.changes),
+        "accepted": list[Json](_print_paths(state.accepted)),
+    }
+    return fields | ({"incomplete": given.incomplete} if given.incomplete else {})
+
+
+def format_ns(moment: int) -> str:
+    """Return a time in nanoseconds since the epoch as ISO 8601."""
+    return datetime.fromtimestamp(moment // 10**9, UTC).isoformat(timespec="seconds")
 
 
 def describe_change(change: Change) -> dict[str, Json]:

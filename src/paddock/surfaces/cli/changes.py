@@ -4,13 +4,19 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from paddock.gate.change_sets import ChangeSets, describe_change, describe_recovery, print_path
+from paddock.gate.change_sets import (
+    ChangeSets,
+    describe_change,
+    describe_recovery,
+    describe_set,
+    format_ns,
+    print_path,
+)
 from paddock.model.base import Json, count
 from paddock.model.outcome import Status
 from paddock.model.request import ChangesAction, ChangeSetRun, ExecutionRequest
@@ -67,10 +73,10 @@ def list_changes(workspace: Path, flags: dict[str, str], *, as_json: bool) -> No
     sets = _open(load(workspace, flags=flags).settings, workspace)
     found = sets.list_sets(workspace)
     if as_json:
-        print_json([_describe(each) for each in found])
+        print_json([describe_set(each) for each in found])
         return
     rows = [
-        (each.id, _format_ns(each.change_set.ended_ns), _state(each), _count_kinds(each.change_set.changes))
+        (each.id, format_ns(each.change_set.ended_ns), _state(each), _count_kinds(each.change_set.changes))
         for each in found
     ]
     empty = "no program changed anything here; run one with: paddock exec --access overlay"
@@ -93,7 +99,7 @@ def show(id: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> N
     if as_json:
         changes = list[Json]([describe_change(each) for each in given.changes])
         print_json(
-            {**_describe(stored), "changes": changes, "left_out": list(map(print_path, given.left_out))}
+            {**describe_set(stored), "changes": changes, "left_out": list(map(print_path, given.left_out))}
         )
         return
     print_lines([f"{stored.id}: {_count_kinds(given.changes)}, {_state(stored)}"])
@@ -290,20 +296,6 @@ def _read_paths(paths: Iterable[str], workspace: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _describe(stored: "StoredChanges") -> dict[str, Json]:
-    given, state = stored.change_set, stored.state
-    fields: dict[str, Json] = {
-        "id": stored.id,
-        "request": given.request,
-        "ended": _format_ns(given.ended_ns),
-        "method": given.method,
-        "state": _state(stored),
-        "paths": len(given.changes),
-        "accepted": list(map(print_path, state.accepted)),
-    }
-    return fields | ({"incomplete": given.incomplete} if given.incomplete else {})
-
-
 def _state(stored: "StoredChanges") -> str:
     return stored.state.describe(len(stored.change_set.changes))
 
@@ -331,7 +323,3 @@ def _print_paged(lines: Iterator[str]) -> None:
     else:
         for text in texts:
             click.echo(text, nl=False)
-
-
-def _format_ns(moment: int) -> str:
-    return datetime.fromtimestamp(moment // 10**9, UTC).isoformat(timespec="seconds")
