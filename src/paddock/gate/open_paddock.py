@@ -21,6 +21,7 @@ from paddock.engines.sdk.service import Services, SessionFacts
 from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.fair_slots import FairSlots
 from paddock.foundation.forced_exit import do_before
+from paddock.gate.change_sets import ChangeSets
 from paddock.gate.gate import Engines, Gate
 from paddock.gate.guest_service import GuestService
 from paddock.gate.processes import Processes, own_directories, own_files
@@ -74,9 +75,11 @@ class OpenPaddock:
         outgoing: OutgoingRedaction,
         flowing: SequenceServices,
         record: RecordWatch,
+        changes: ChangeSets,
         metrics: "Metrics | None" = None,
     ) -> None:
         self.gate = gate
+        self.changes = changes
         self.events = events
         self.outgoing = outgoing
         self.servers = servers
@@ -300,7 +303,8 @@ async def open_paddock(
                 *(commands, outgoing.json, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
-            engines = Engines(guests, servers, programs, scripts, services, output.results)
+            changes = ChangeSets(settings, outgoing.text)
+            engines = Engines(guests, servers, programs, scripts, services, output.results, changes)
             watch = _watch_paddock(settings, servers, guests, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger
             claims = None
@@ -325,6 +329,7 @@ async def open_paddock(
                     outgoing=outgoing,
                     flowing=flowing,
                     record=record,
+                    changes=changes,
                     metrics=told,
                 )
         finally:

@@ -59,16 +59,17 @@ class OverlayChanges:
 
     def _take(self, overlaid: "Overlaid", rules: "CaptureRules") -> None:
         from paddock.engines.changes.capture import CaptureLimits, capture_changes
-        from paddock.record.changes.store import ChangeStore
+        from paddock.gate.change_sets import open_store
 
         if not overlaid.folder.is_dir():  # the program did not start
             return
-        store = ChangeStore(self._settings.directory, max_bytes=self._settings.bytes)
+        store = open_store(self._settings)
         limits = CaptureLimits(self._settings.bytes, self._settings.changes)
         try:
             with store.begin() as new:
                 found = capture_changes(overlaid, new, self._request, rules, limits)
                 self._summary = summarize_changes(new.finish(found) if found.changes else "", found)
+            store.purge_when_due(self._settings.keep_days, self._settings.keep_bytes)
         except ChangesError as error:
             self._fault = f"its changes are lost: {error}"
         except OSError as error:

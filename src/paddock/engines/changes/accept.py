@@ -26,6 +26,7 @@ from paddock.engines.changes.plan import (
     STAGING_PREFIX,
     PathNote,
     check_set,
+    is_at_or_below,
     plan_modes,
     plan_steps,
     select_changes,
@@ -81,14 +82,22 @@ class _Task(NamedTuple):
 
 
 class Acceptor:
-    """Accepts change sets of one store into one workspace, a real path. `hidden` returns the hidden paths in it."""
+    """Accepts change sets of one store into one workspace, a real path.
+
+    `hidden` and `protected` return the paths of the workspace that are so now, relative to it, whatever the set says.
+    """
 
     def __init__(
-        self, store: ChangeStore, workspace: Path, hidden: Callable[[], Collection[str]] = lambda: ()
+        self,
+        store: ChangeStore,
+        workspace: Path,
+        hidden: Callable[[], Collection[str]] = tuple,
+        protected: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._store = store
         self._workspace = workspace
         self._hidden = hidden
+        self._protected = protected
 
     @contextmanager
     def open(self) -> Generator[Recovery | None]:
@@ -113,11 +122,12 @@ class Acceptor:
         """
         stored = self._load(set_id)
         check_set(set_id, stored.change_set)
-        selection = select_changes(stored.change_set.changes, named)
+        changes = self.list_changes(stored)
+        selection = select_changes(changes, named)
         contents = StoredContents(self._store, set_id)
 
-        def finish(made: Sequence[Change], already: Sequence[str]) -> ChangesState:
-            old, known = stored.state, {each.path: each for each in stored.change_set.changes}
+        def finish(made: Sequence[Change], _: Sequence[str]) -> ChangesState:
+            old, known = stored.state, {each.path: each for each in changes}
             paths = [each.path for each in made]
             merged = [each for each in made if each != known[each.path]]
             return old.replace(
@@ -128,6 +138,20 @@ class Acceptor:
 
         report = self._run(_Task(stored, "accept", selection.changes, contents, finish), merge=merge)
         return report._replace(left=selection.left)
+
+    def list_changes(self, stored: StoredChanges) -> tuple[Change, ...]:
+        """Return the changes of a set; those at paths that are protected now are marked, too. Raises ChangesError."""
+        try:
+            protected = {path.casefold() for path in self._protected()}  # a file system may ignore case
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise ChangesError(f"The protected paths of the workspace cannot be listed: {why}") from error
+        return tuple(
+            each.replace(protected=True)
+            if any(is_at_or_below(each.path.casefold(), path) for path in protected)
+            else each
+            for each in stored.change_set.changes
+        )
 
     def undo(self, set_id: str, named: Collection[str] = ()) -> AcceptReport:
         """Take back what was accepted, or the part of it at the named paths, as safely as it was accepted.
@@ -204,10 +228,10 @@ class Acceptor:
             root.make_directory(head.staging)
             with root.open_inner(head.staging) as staging:
                 inodes = stage_changes(root, staging, head.changes, head.steps, contents)
-                root.sync()
+                root.sync([""])
                 journal.write_staged(inodes)
                 Steps(root, staging, head.changes, head.steps, inodes).apply()
-            root.sync()
+            _sync_steps(root, head)
             journal.write_applied()
         except BaseException as error:
             kept = _undo_steps(root, head, inodes)
@@ -270,8 +294,22 @@ def _undo_steps(root: Folder, head: JournalHead, inodes: Mapping[str, int] | Non
             kept = Steps(root, staging, head.changes, head.steps, inodes).undo()
     if not kept:
         root.remove_tree(head.staging)
-    root.sync()
+    _sync_steps(root, head)
     return tuple(kept)
+
+
+def _sync_steps(root: Folder, head: JournalHead) -> None:
+    """Write what the steps changed to disk, as far as it is there. Raises OSError."""
+    parents = {step.path.rpartition("/")[0] for step in head.steps if step.kind != "mode"}
+    paths = {"", *parents, *(step.path for step in head.steps if step.kind == "mode")}
+    root.sync([path for path in paths if not path or _is_there(root, path)])
+
+
+def _is_there(root: Folder, path: str) -> bool:
+    try:
+        return root.find(path) is not None
+    except OSError:
+        return False
 
 
 def _explain_kept(folder: str, kept: Sequence[PathNote]) -> str:

@@ -80,12 +80,18 @@ class ConflictCheck:
             self._unchanged.append(change.path)
         elif change.changed_meanwhile:
             self._conflicts[change.path] = "the workspace's own file was changed during the run"
+        elif now is None and change.before is None and not self._has_parent(change.path):
+            self._conflicts[change.path] = "the directory above it was removed since the run"
         elif now == change.before:
             self._pending[change.path] = change
         else:
             self._conflicts[change.path] = _explain(change.before, now)
             if now is not None:
                 self._present[change.path] = now
+
+    def _has_parent(self, path: str) -> bool:
+        parent = path.rpartition("/")[0]
+        return not parent or self._root.find(parent) is not None
 
     def _went_with_directory(self, change: Change) -> bool:
         """Return whether a deleted path is gone because the directory above it was replaced before."""

@@ -19,12 +19,10 @@ from pydantic import TypeAdapter
 from paddock.engines.changes.plan import Step
 from paddock.foundation.own_files import open_own, read_own
 from paddock.model.changes import Change
-from paddock.model.limits import MIB
 from paddock.record.changes.state import ChangesState
-from paddock.record.changes.store import encode_json
+from paddock.record.changes.store import MAX_JOURNAL_BYTES, encode_json
 
 Action = Literal["accept", "undo"]
-_MAX_BYTES = 256 * MIB
 _CHANGES = TypeAdapter(tuple[Change, ...])
 
 
@@ -101,7 +99,7 @@ def read_journal(path: Path) -> JournalContent | None:
     Raises ValueError if it is not a journal.
     """
     try:
-        lines = read_own(path, _MAX_BYTES).split(b"\n")[
+        lines = read_own(path, MAX_JOURNAL_BYTES).split(b"\n")[
             :-1
         ]  # what follows the last newline was never finished
     except FileNotFoundError:

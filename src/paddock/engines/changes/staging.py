@@ -24,7 +24,7 @@ class Contents(Protocol):
 def stage_changes(
     root: Folder, staging: Folder, changes: Sequence[Change], steps: Sequence[Step], contents: Contents
 ) -> dict[str, int]:
-    """Make what the steps put into the workspace; return the inode of each by its name. Raises ChangesError, OSError."""
+    """Make what the steps put into the workspace; return the inode of each by its name, all on disk. Raises ChangesError, OSError."""
     moved = {step.path: step.name for step in steps if step.kind in {"put", "exchange"}}
     made: dict[str, tuple[str, FileFacts]] = {}
     top = ""
@@ -35,6 +35,7 @@ def stage_changes(
             staged = moved[top] + change.path[len(top) :]
             _make(root, staging, staged, change, made, contents)
             made[change.path] = (staged, change.after)
+    staging.sync([*(staged for staged, _ in made.values()), ""])
     return {name: _inode(staging, name) for name in moved.values()}
 
 

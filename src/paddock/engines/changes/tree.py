@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -25,6 +25,8 @@ _LINK_MODE = 0o777
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK_BYTES = 1024 * 1024
+_MAX_SYNCED = 200
+"""From so many files on, one call of syncfs(2) takes less time."""
 MAX_DEPTH = 256
 """Maximum nesting of directories below the workspace."""
 
@@ -156,10 +158,30 @@ class Folder:
         """Exchange what is at two paths, in one step. Raises OSError."""
         self._rename(path, target, name, _EXCHANGE)
 
-    def sync(self) -> None:
-        """Write everything of the file system to disk. Raises OSError."""
-        # One call for thousands of files and directories.
-        check_result("syncfs", LIBC.syncfs(self.handle))
+    def sync(self, paths: Collection[str]) -> None:
+        """Write these files and directories to disk, with everything in the file system if they are many.
+
+        Raises OSError.
+        """
+        if len(paths) > _MAX_SYNCED:
+            check_result("syncfs", LIBC.syncfs(self.handle))
+            return
+        for path in paths:
+            try:
+                self._sync_path(path)
+            except PermissionError:  # closed to its owner
+                check_result("syncfs", LIBC.syncfs(self.handle))
+                return
+
+    def _sync_path(self, path: str) -> None:
+        with self.open_parent(path) as (parent, name):
+            if stat.S_ISLNK(os.stat(name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
+                return
+            handle = os.open(name or ".", _FILE, dir_fd=parent)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
     def remove_tree(self, name: str) -> None:
         """Remove what is at a name of this directory, and all below it, if it is there. Raises OSError."""

@@ -11,6 +11,7 @@ from paddock.model.network import Network
 from paddock.model.outcome import Decision
 from paddock.model.program import ProgramTerms
 from paddock.model.request import (
+    ChangeSetRun,
     ExecutionRequest,
     GuestRun,
     ReplayRun,
@@ -43,7 +44,9 @@ def list_effects(request: ExecutionRequest, decision: Decision, settings: Settin
     work = request.work
     if isinstance(work, GuestRun | RuntimeRun) and work.session is not None:
         yield "session"
-    if isinstance(work, RuntimeRun | ToolRun):
+    if isinstance(work, ChangeSetRun):
+        yield "workspace"
+    elif isinstance(work, RuntimeRun | ToolRun):
         granted = decision.tool or (decision.program or ProgramTerms()).grants
         if granted.access == "workspace-write":
             yield "workspace"

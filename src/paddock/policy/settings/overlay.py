@@ -24,3 +24,10 @@ class OverlaySettings(Value):
     one is refused."""
     copy_files: Maximum = 20_000
     """Maximum number of files and directories of a workspace that is copied, as above."""
+    undo_bytes: Maximum = 64 * MIB
+    """Maximum size of the contents before that one change set keeps, in bytes: for differences, `--merge` and `paddock
+    changes undo`. Paths beyond it can be accepted and not undone."""
+    keep_days: Maximum = 14
+    """Time after which a change set is deleted, in days, whether it was accepted or not."""
+    keep_bytes: Maximum = 2048 * MIB
+    """Maximum size of all change sets, in bytes. The oldest ones beyond it are deleted."""

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +40,11 @@ _ID_PREFIX = "changes-"
 _ID_DIGITS = 32
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NEW_PREFIX = ".new-"
+_JOURNAL_SUFFIX = ".journal"
+MAX_JOURNAL_BYTES = 256 * MIB
+_PURGE_EVERY_S = 300.0
+_PURGED_FILE = ".purged"
+"""Its modification time is that of the last purge, by any process."""
 _CONTENTS, _BEFORE, _MANIFEST, _STATE = "contents", "before", "manifest.json", "state.json"
 _CHUNK_BYTES = 1 * MIB
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -190,24 +195,43 @@ class ChangeStore:
         for part in (_CONTENTS, _BEFORE):
             shutil.rmtree(self._locate(set_id) / part, ignore_errors=True)
 
-    def purge(
-        self, keep_days: float, keep_bytes: int, *, busy: Callable[[str], bool] = lambda _: False
-    ) -> list[str]:
+    def purge(self, keep_days: float, keep_bytes: int) -> list[str]:
         """Delete the sets older than so many days, and the oldest ones beyond so many bytes; return their IDs.
 
-        Keeps those that are `busy`. Raises ChangesError.
+        Keeps those of a workspace in which an acceptance was interrupted. Raises ChangesError.
         """
-        limit, total, gone = time.time_ns() - int(keep_days * _DAY_NS), 0, []
-        sized = [(self._find_moment(set_id), set_id) for set_id in self._list_ids()]
-        for moment, set_id in sorted(sized, reverse=True):
+        limit, total = time.time_ns() - int(keep_days * _DAY_NS), 0
+        gone: list[str] = []
+        busy = self._list_busy()
+        for moment, set_id in sorted(
+            ((self._find_moment(each), each) for each in self._list_ids()), reverse=True
+        ):
             folder = self._locate(set_id)
             total += sum(_measure(folder / part) for part in ("", _CONTENTS, _BEFORE))
-            if (moment < limit or total > keep_bytes) and not busy(set_id):
+            if (moment < limit or total > keep_bytes) and set_id not in busy:
                 gone.append(set_id)
                 # The manifest goes first: a set that is half deleted does not exist for readers.
                 (folder / _MANIFEST).unlink(missing_ok=True)
                 shutil.rmtree(folder, ignore_errors=True)
         return gone
+
+    def purge_when_due(self, keep_days: float, keep_bytes: int) -> None:
+        """Purge unless any process did so recently. Errors are left to the next purge."""
+        marker = self.directory / _PURGED_FILE
+        with contextlib.suppress(OSError, ChangesError):
+            if not marker.exists() or abs(time.time() - marker.stat().st_mtime) >= _PURGE_EVERY_S:
+                marker.touch(mode=0o600)
+                self.purge(keep_days, keep_bytes)
+
+    def _list_busy(self) -> set[str]:
+        """Return the sets that a journal names."""
+        busy: set[str] = set()
+        for name in os.listdir(self.directory) if self.directory.is_dir() else ():
+            if name.endswith(_JOURNAL_SUFFIX):
+                with contextlib.suppress(OSError):
+                    text = read_own(self.directory / name, MAX_JOURNAL_BYTES).decode("ascii", "replace")
+                    busy.update(_ID.findall(text))
+        return busy
 
     def lock(self, workspace: Path) -> "contextlib.AbstractContextManager[bool]":
         """Hold the lock of a workspace: only one process at a time accepts changes into it. Raises OSError."""
@@ -216,7 +240,7 @@ class ChangeStore:
     def find_journal(self, workspace: Path) -> Path:
         """Return the path of the journal of a workspace, which exists while changes are accepted into it."""
         name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:_ID_DIGITS]
-        return self.directory / f"{name}.journal"
+        return self.directory / f"{name}{_JOURNAL_SUFFIX}"
 
     def _find_moment(self, set_id: str) -> int:
         with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.change_sets import make_change_set, read_tree
 
-from paddock.engines.changes.accept import AcceptReport, Acceptor
+from paddock.engines.changes.accept import Acceptor, AcceptReport
 from paddock.engines.changes.plan import PathNote
 from paddock.model.errors import ChangesError
 from paddock.record.changes.store import ChangeStore
