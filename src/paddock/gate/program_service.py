@@ -237,7 +237,7 @@ class ProgramService:
             if (terms if session is None else session).grants.access == "overlay":
                 from paddock.gate.overlays import OverlayChanges  # most programs have no overlay
 
-                overlay = OverlayChanges(self._overlay, request.id)
+                overlay = OverlayChanges(self._overlay, request.id, self._hide)
             sinks = Sinks(
                 *(stdout, recording.stderr, files, shown.append, watchers.on_workdir),
                 overlay=overlay.make_run() if overlay else None,
