@@ -66,7 +66,12 @@ class OverlayChanges:
         from paddock.engines.changes.capture import CaptureLimits, capture_changes
         from paddock.engines.changes.differ import Differ
 
-        if not overlaid.folder.is_dir():  # the program did not start
+        try:
+            is_empty = not any(overlaid.folder.iterdir())
+        except OSError:  # the program did not start
+            return
+        if is_empty and overlaid.method == "overlayfs":
+            self._summary = ChangesSummary(id="", method="overlayfs")
             return
         store = open_store(self._settings)
         limits = CaptureLimits(self._settings.bytes, self._settings.changes)

@@ -46,7 +46,7 @@ def test_an_outcome_has_a_summary_of_the_changes(tier: Tier, open_programs: Open
     assert {name: end[name] for name in ("changes", "changes_method", "changed")} == {
         "changes": changes.id,
         "changes_method": METHODS[tier],
-        "changed": ["2 added", "0 modified", "0 deleted"],
+        "changed": ("2 added", "0 modified", "0 deleted"),
     }
 
 
