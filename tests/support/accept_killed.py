@@ -34,7 +34,7 @@ def main() -> None:
         else:
             acceptor.accept(set_id)
         sys.setprofile(None)
-    print(seen)
+    sys.stdout.write(f"{seen}\n")
 
 
 if __name__ == "__main__":

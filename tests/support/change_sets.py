@@ -21,7 +21,7 @@ def read_tree(folder: Path) -> dict[str, FileFacts]:
             name = str(path.relative_to(folder))
             mode = stat.S_IMODE(facts.st_mode) & 0o777
             if stat.S_ISLNK(facts.st_mode):
-                found[name] = FileFacts(type="link", mode=0o777, target=os.readlink(path))
+                found[name] = FileFacts(type="link", mode=0o777, target=str(path.readlink()))
             elif stat.S_ISDIR(facts.st_mode):
                 found[name] = FileFacts(type="directory", mode=mode)
                 pending.append(path)

@@ -96,7 +96,7 @@ class ChangeSets:
         yield from Differ(self.store, stored.id, self._hide).compare(changes or stored.change_set.changes)
 
     def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
-        """Return the beginning of what work would change, in lines, for the person who is asked. Raises ChangesError."""
+        """Return the beginning of what work would change, as lines for the person who is asked. Raises ChangesError."""
         stored = self._load(work, workspace)
         lines = [self._summarize(stored, work)]
         left = _SHOWN_CHARS
@@ -124,8 +124,7 @@ class ChangeSets:
         return ChangesReport(work.id, work.action, report, recovery)
 
     def _load(self, work: ChangeSetRun, workspace: Path) -> "StoredChanges":
-        stored = self.store.find(work.id, workspace)
-        return stored
+        return self.store.find(work.id, workspace)
 
     def _summarize(self, stored: "StoredChanges", work: ChangeSetRun) -> str:
         kinds = [each.kind for each in stored.change_set.changes]

@@ -87,7 +87,7 @@ def _merge_texts(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CEILING_DIRECTORIES": "/",
         }
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - a program of the system, with names of its own
             [git, "merge-file", "-p", "-q", *names],
             cwd=folder,
             env=environment,

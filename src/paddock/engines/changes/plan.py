@@ -242,10 +242,12 @@ def _is_directory(facts: FileFacts | None) -> TypeGuard[FileFacts]:
 
 
 def makes_directory(change: Change) -> bool:
+    """Return whether a change puts a directory where none was."""
     return _is_directory(change.after) and not _is_directory(change.before)
 
 
 def removes_directory(change: Change) -> bool:
+    """Return whether a change removes a directory, or puts something else in its place."""
     return _is_directory(change.before) and not _is_directory(change.after)
 
 

@@ -24,63 +24,70 @@ class Contents(Protocol):
 def stage_changes(
     root: Folder, staging: Folder, changes: Sequence[Change], steps: Sequence[Step], contents: Contents
 ) -> dict[str, int]:
-    """Make what the steps put into the workspace; return the inode of each by its name, all on disk. Raises ChangesError, OSError."""
+    """Make what the steps put into the workspace, on disk; return the inode of each by its name.
+
+    Raises ChangesError and OSError.
+    """
     moved = {step.path: step.name for step in steps if step.kind in {"put", "exchange"}}
-    made: dict[str, tuple[str, FileFacts]] = {}
+    made = _Staged(root, staging, contents)
     top = ""
     for change in changes:
         if not top or not is_at_or_below(change.path, top):
             top = change.path if change.path in moved else ""
         if top and change.after is not None:
-            staged = moved[top] + change.path[len(top) :]
-            _make(root, staging, staged, change, made, contents)
-            made[change.path] = (staged, change.after)
-    staging.sync([*(staged for staged, _ in made.values()), ""])
-    return {name: _inode(staging, name) for name in moved.values()}
+            made.add(moved[top] + change.path[len(top) :], change, change.after)
+    staging.sync([*made.names, ""])
+    return {name: _read_inode(staging, name) for name in moved.values()}
 
 
-def _make(
-    root: Folder,
-    staging: Folder,
-    staged: str,
-    change: Change,
-    made: dict[str, tuple[str, FileFacts]],
-    contents: Contents,
-) -> None:
-    after = change.after
-    assert after is not None
-    if after.type == "directory":
-        staging.make_directory(staged)
-        staging.set_mode(staged, after.mode | _OWNER_ACCESS)
-        return
-    if after.type == "link":
-        staging.make_link(staged, after.target or "")
-        return
-    known = made.get(change.linked_to or "")
-    if known is not None and known[1] == after:
-        staging.make_other_name(staged, known[0])
-        return
-    if after.sha256 is None:
-        raise ChangesCorrupted("a file without a digest")
-    file = staging.make_file(staged)
-    try:
-        contents.copy(after.sha256, file)
-        if change.before is not None and change.before.type == "file":
-            _keep_owner(root, change.path, file)
-        os.fchmod(file, after.mode)
-    finally:
-        os.close(file)
+class _Staged:
+    """What was made so far."""
+
+    def __init__(self, root: Folder, staging: Folder, contents: Contents) -> None:
+        self._root = root
+        self._staging = staging
+        self._contents = contents
+        self._files: dict[str, tuple[str, FileFacts]] = {}
+        """Staged name and facts of each file, by its path in the workspace."""
+        self.names: list[str] = []
+
+    def add(self, name: str, change: Change, after: FileFacts) -> None:
+        """Make what a change leaves. Raises ChangesError and OSError."""
+        self.names.append(name)
+        if after.type == "directory":
+            self._staging.make_directory(name)
+            self._staging.set_mode(name, after.mode | _OWNER_ACCESS)
+        elif after.type == "link":
+            self._staging.make_link(name, after.target or "")
+        else:
+            known = self._files.get(change.linked_to or "")
+            if known is not None and known[1] == after:
+                self._staging.make_other_name(name, known[0])
+            else:
+                self._make_file(name, change, after)
+            self._files[change.path] = (name, after)
+
+    def _make_file(self, name: str, change: Change, after: FileFacts) -> None:
+        if after.sha256 is None:
+            raise ChangesCorrupted("a file of the change set has no digest")
+        file = self._staging.make_file(name)
+        try:
+            self._contents.copy(after.sha256, file)
+            if change.before is not None and change.before.type == "file":
+                self._keep_owner(change.path, file)
+            os.fchmod(file, after.mode)
+        finally:
+            os.close(file)
+
+    def _keep_owner(self, path: str, file: int) -> None:
+        """Give a file the owner of the one that it replaces, if this process may."""
+        facts = self._root.find(path)
+        if facts is not None and (facts.st_uid, facts.st_gid) != (os.geteuid(), os.getegid()):
+            with contextlib.suppress(PermissionError):
+                os.fchown(file, facts.st_uid, facts.st_gid)
 
 
-def _keep_owner(root: Folder, path: str, file: int) -> None:
-    """Give a file the owner of the one that it replaces, if this process may."""
-    facts = root.find(path)
-    if facts is not None and (facts.st_uid, facts.st_gid) != (os.geteuid(), os.getegid()):
-        with contextlib.suppress(PermissionError):
-            os.fchown(file, facts.st_uid, facts.st_gid)
-
-
-def _inode(staging: Folder, name: str) -> int:
+def _read_inode(staging: Folder, name: str) -> int:
     facts = staging.find(name)
     assert facts is not None
     return facts.st_ino

@@ -284,7 +284,7 @@ def _print_report(value: dict[str, Any]) -> None:
 
 
 def _read_paths(paths: Iterable[str], workspace: Path) -> tuple[str, ...]:
-    """Return paths as they are in change sets. Absolute ones, and those from a directory in the workspace, may be given."""
+    """Return paths as they are in change sets; they may be absolute, or from a directory in the workspace."""
     here = Path(os.path.realpath(os.curdir))
     base = here.relative_to(workspace) if here.is_relative_to(workspace) else Path()
     found: list[str] = []
