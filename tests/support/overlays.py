@@ -63,8 +63,7 @@ async def run_in_overlay(
             kept.append((new.finish(found), found))
 
     overlay = OverlayRun(bounds, take)
-    grants = await overlay.choose_grants(sandbox, grants, process_limits)
-    slot = await sandbox.take_slot(grants, process_limits)
+    grants, slot = await overlay.take_slot(sandbox, grants, process_limits)
     try:
         overlaid = await overlay.open(sandbox, grants, slot.scratch)
         if isinstance(overlaid, RawResult):

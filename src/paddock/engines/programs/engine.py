@@ -227,9 +227,12 @@ class RuntimeEngine:
             limits = task.limit_run(lifetime_ms).replace(
                 cpu_ms=lifetime_ms * PROCESSORS, scratch_bytes=disk_bytes
             )
-            if overlay is not None:
-                grants = await overlay.choose_grants(sandbox, grants, limits)
-            slot = await sandbox.take_slot(grants, limits)
+            if overlay is None:
+                slot = await sandbox.take_slot(grants, limits)
+            else:
+                grants, taken = await overlay.take_slot(sandbox, grants, limits)
+                assert isinstance(taken, Jail)
+                slot = taken
             used.callback(slot.release)
             try:
                 await asyncio.to_thread(make_workdir, task, sandbox, slot.scratch, {})
@@ -290,9 +293,10 @@ class RuntimeEngine:
         grants = running.task.grants(running.toolchain)
         limits = running.task.limit_run(running.compute_remaining_ms(Compiled()))
         overlay = running.sinks.overlay
-        if overlay is not None:
-            grants = await overlay.choose_grants(running.sandbox, grants, limits)
-        slot = await running.sandbox.take_slot(grants, limits)
+        if overlay is None:
+            slot = await running.sandbox.take_slot(grants, limits)
+        else:
+            grants, slot = await overlay.take_slot(running.sandbox, grants, limits)
         try:
             if overlay is not None:
                 overlaid = await overlay.open(running.sandbox, grants, slot.scratch)

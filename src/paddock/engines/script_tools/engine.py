@@ -268,9 +268,10 @@ class ToolEngine:
             stdin_bytes=max(1, len(stdin)),
         )
         overlay = task.overlay
-        if overlay is not None:
-            grants = await overlay.choose_grants(sandbox, grants, limits)
-        slot = await sandbox.take_slot(grants, limits)
+        if overlay is None:
+            slot = await sandbox.take_slot(grants, limits)
+        else:
+            grants, slot = await overlay.take_slot(sandbox, grants, limits)
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
