@@ -72,7 +72,7 @@ async def run_in_overlay(
         folder = os.path.relpath(here, slot.scratch) if overlaid.method == "copy" else ""
         given = grants.replace(folder=folder)
         result = await sandbox.run(argv, given, process_limits, streams, slot=slot)
-        await overlay.keep(sandbox, overlaid)
+        await overlay.keep(sandbox, overlaid, result)
     finally:
         slot.release()
     ((set_id, found),) = kept

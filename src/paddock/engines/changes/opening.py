@@ -23,7 +23,7 @@ from paddock.engines.changes.plan import is_at_or_below
 from paddock.engines.changes.tree import MAX_DEPTH, Folder
 from paddock.model.errors import EngineError
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import GuardingSandbox, SandboxSlot
@@ -93,9 +93,15 @@ class OverlayRun(NamedTuple):
         except OSError as error:
             raise EngineError(f"the workspace cannot be copied: {error.strerror}") from error
 
-    async def keep(self, sandbox: "GuardingSandbox", overlaid: Overlaid) -> None:
-        """Keep the changes of a program that has ended, and left no process."""
-        await asyncio.to_thread(self.take, overlaid, make_rules(sandbox))
+    async def keep(
+        self, sandbox: "GuardingSandbox", overlaid: Overlaid, ended: ProcessResult | None = None
+    ) -> None:
+        """Keep the changes of a program that has `ended`, or is stopped between two executions.
+
+        Does nothing if a process of it may still be alive, or its scratch be half removed.
+        """
+        if ended is None or not (ended.survivors or ended.status is Status.LOST):
+            await asyncio.to_thread(self.take, overlaid, make_rules(sandbox))
 
 
 def make_rules(sandbox: "GuardingSandbox") -> CaptureRules:

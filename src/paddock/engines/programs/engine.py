@@ -348,7 +348,7 @@ class RuntimeEngine:
                 if work.has_workdir and sinks.workdir is not None:
                     await asyncio.to_thread(sinks.workdir, workdir)
                 if overlay is not None and running.overlaid is not None:
-                    await overlay.keep(running.sandbox, running.overlaid)
+                    await overlay.keep(running.sandbox, running.overlaid, result)
             return self._conclude(running, result, grants, compiled)
         finally:
             slot.release()

@@ -289,8 +289,8 @@ class ToolEngine:
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
                 streams = Streams(stdin, on_proxy_socket=on_proxy_socket)
                 result = await sandbox.run(argv, grants, limits, streams, slot=slot)
-            if overlay is not None and overlaid is not None and not result.survivors:
-                await overlay.keep(sandbox, overlaid)
+            if overlay is not None and overlaid is not None:
+                await overlay.keep(sandbox, overlaid, result)
             return result
         finally:
             slot.release()

@@ -262,7 +262,8 @@ class Interpreter:
     async def keep_changes(self, overlay: "OverlayRun | None") -> None:
         """Keep all changes of the session to its overlay so far. Call it while nothing runs in it."""
         if overlay is not None and self._held.overlaid is not None:
-            await overlay.keep(self._held.sandbox, self._held.overlaid)
+            ended = self._process.result.result() if self._process.result.done() else None
+            await overlay.keep(self._held.sandbox, self._held.overlaid, ended)
 
     def add_files(self, task: ProgramTask) -> None:
         """Write the files of a program into the working directory. Raises InputFileError."""

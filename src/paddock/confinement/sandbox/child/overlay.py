@@ -90,7 +90,7 @@ def _list_mounts_below(folder: str) -> list[str]:
         points = {_unescape(line.split(b" ", _MOUNT_POINT + 1)[_MOUNT_POINT]) for line in file}
     found: list[str] = []
     for path in sorted(points):
-        if path != folder and is_below(path, folder) and not (found and is_below(path, found[-1])):
+        if path != folder and is_below(path, folder) and not any(is_below(path, each) for each in found):
             found.append(path)
     return found
 
