@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tests.support.processes import PATIENCE_S
 
+from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureLimits, CaptureRules, Overlaid, capture_changes
 from paddock.engines.changes.opening import OverlayBounds, OverlayRun
@@ -49,6 +50,7 @@ async def run_in_overlay(
     bounds: OverlayBounds = BOUNDS,
     limits: CaptureLimits = CaptureLimits(64 * MIB, 1000),
     process_limits: ProcessLimits | None = None,
+    streams: Streams | None = None,
 ) -> OverlayEnd | RawResult:
     """Run a program with the access `overlay`, and store what it changed; return a result if it cannot have one."""
     grants = ProcessGrants(workspace=workspace, access="overlay")
@@ -61,8 +63,7 @@ async def run_in_overlay(
             kept.append((new.finish(found), found))
 
     overlay = OverlayRun(bounds, take)
-    grants = await overlay.choose_grants(sandbox, grants, process_limits)
-    slot = await sandbox.take_slot(grants, process_limits)
+    grants, slot = await overlay.take_slot(sandbox, grants, process_limits)
     try:
         overlaid = await overlay.open(sandbox, grants, slot.scratch)
         if isinstance(overlaid, RawResult):
@@ -70,8 +71,8 @@ async def run_in_overlay(
         here = overlaid.locate(workspace)
         folder = os.path.relpath(here, slot.scratch) if overlaid.method == "copy" else ""
         given = grants.replace(folder=folder)
-        result = await sandbox.run(argv, given, process_limits, slot=slot)
-        await overlay.keep(sandbox, overlaid)
+        result = await sandbox.run(argv, given, process_limits, streams, slot=slot)
+        await overlay.keep(sandbox, overlaid, result)
     finally:
         slot.release()
     ((set_id, found),) = kept

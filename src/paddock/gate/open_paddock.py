@@ -294,6 +294,7 @@ async def open_paddock(
             scripts = Scripts(
                 *(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes),
                 overlay=settings.overlay,
+                hide=outgoing.text,
             )
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
             commands = partial(_make_commands, settings, processes)

@@ -1,7 +1,9 @@
-"""The gate's side of programs with the access `overlay`: what they changed becomes a change set, and a summary of it."""
+"""The gate's side of programs with the access `overlay`: their changes become a change set, with a summary."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from paddock.gate.change_sets import open_store
 from paddock.model.changes import ChangesSummary
 from paddock.model.errors import ChangesError
 from paddock.model.outcome import ErrorInfo, RawResult, Status
@@ -11,8 +13,9 @@ from paddock.policy.settings.overlay import OverlaySettings
 if TYPE_CHECKING:
     from paddock.engines.changes.capture import CaptureRules, Overlaid
     from paddock.engines.changes.opening import OverlayRun
-    from paddock.model.changes import Change, ChangeSet
+    from paddock.model.changes import ChangeSet
 
+_MAX_DIFF_CHARS = 4000
 _MAX_SHOWN = 20
 """Maximum number of paths of each kind in a summary."""
 LIMIT = "changes"
@@ -22,7 +25,9 @@ LIMIT = "changes"
 class OverlayChanges:
     """Keeps the changes of one program with the access `overlay`."""
 
-    def __init__(self, settings: OverlaySettings, request: str) -> None:
+    def __init__(self, settings: OverlaySettings, request: str, hide: Callable[[str], str]) -> None:
+        """Keep the changes of a request; `hide` removes secrets from what is shown, never from what is kept."""
+        self._hide = hide
         self._settings = settings
         self._request = request
         self._summary: ChangesSummary | None = None
@@ -59,16 +64,23 @@ class OverlayChanges:
 
     def _take(self, overlaid: "Overlaid", rules: "CaptureRules") -> None:
         from paddock.engines.changes.capture import CaptureLimits, capture_changes
-        from paddock.gate.change_sets import open_store
+        from paddock.engines.changes.differ import Differ
 
-        if not overlaid.folder.is_dir():  # the program did not start
+        try:
+            is_empty = not any(overlaid.folder.iterdir())
+        except OSError:  # the program did not start
+            return
+        if is_empty and overlaid.method == "overlayfs":
+            self._summary = ChangesSummary(id="", method="overlayfs")
             return
         store = open_store(self._settings)
         limits = CaptureLimits(self._settings.bytes, self._settings.changes)
         try:
             with store.begin() as new:
                 found = capture_changes(overlaid, new, self._request, rules, limits)
-                self._summary = summarize_changes(new.finish(found) if found.changes else "", found)
+                set_id = new.finish(found) if found.changes else ""
+            diff = Differ(store, set_id, self._hide).render(found.changes, _MAX_DIFF_CHARS) if set_id else ""
+            self._summary = summarize_changes(set_id, found, diff, self._hide)
             store.purge_when_due(self._settings.keep_days, self._settings.keep_bytes)
         except ChangesError as error:
             self._fault = f"its changes are lost: {error}"
@@ -76,22 +88,24 @@ class OverlayChanges:
             self._fault = f"its changes are lost: they cannot be read: {error.strerror}"
 
 
-def summarize_changes(set_id: str, found: "ChangeSet") -> ChangesSummary:
-    """Return the summary of a change set for the outcome of its program."""
+def summarize_changes(
+    set_id: str, found: "ChangeSet", diff: str, hide: Callable[[str], str]
+) -> ChangesSummary:
+    """Return the summary of a change set for the outcome of its program; `hide` removes secrets from names."""
     kinds = [change.kind for change in found.changes]
+    named = [change.path for change in found.changes if change.protected or change.outward]
+
+    def show(paths: Sequence[str]) -> tuple[str, ...]:
+        return tuple(make_printable(hide(path)) for path in paths[:_MAX_SHOWN])
+
     return ChangesSummary(
         id=set_id,
         method=found.method,
         added=kinds.count("added"),
         modified=kinds.count("modified") + kinds.count("mode"),
         deleted=kinds.count("deleted"),
-        protected=tuple(make_printable(each.path) for each in found.changes if _needs_naming(each))[
-            :_MAX_SHOWN
-        ],
-        left_out=tuple(map(make_printable, found.left_out[:_MAX_SHOWN])),
+        protected=show(named),
+        left_out=show(found.left_out),
         incomplete=found.incomplete,
+        diff=diff,
     )
-
-
-def _needs_naming(change: "Change") -> bool:
-    return change.protected or change.outward

@@ -233,10 +233,11 @@ class ProgramService:
             stdout = _tee(recording.stdout, watchers.on_raw_stdout)
             shown: list[bytes] = []
             overlay = None
-            if terms.grants.access == "overlay":
+            session = self.find_session(request.actor, work.session or "")
+            if (terms if session is None else session).grants.access == "overlay":
                 from paddock.gate.overlays import OverlayChanges  # most programs have no overlay
 
-                overlay = OverlayChanges(self._overlay, request.id)
+                overlay = OverlayChanges(self._overlay, request.id, self._hide)
             sinks = Sinks(
                 *(stdout, recording.stderr, files, shown.append, watchers.on_workdir),
                 overlay=overlay.make_run() if overlay else None,

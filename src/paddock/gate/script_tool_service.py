@@ -106,9 +106,11 @@ class Scripts:
         languages: "Mapping[str, Recipe] | None" = None,
         *,
         overlay: OverlaySettings,
+        hide: Callable[[str], str],
     ) -> None:
-        """Run tools in the `languages` that the settings add, too."""
+        """Run tools in the `languages` that the settings add, too; `hide` removes secrets from what is shown."""
         self._overlay = overlay
+        self._hide = hide
         self._settings = settings
         self._languages = languages
         self._workspace = workspace
@@ -177,7 +179,7 @@ class Scripts:
         if terms.access == "overlay":
             from paddock.gate.overlays import OverlayChanges  # most tools have no overlay
 
-            overlay = OverlayChanges(self._overlay, request.id)
+            overlay = OverlayChanges(self._overlay, request.id, self._hide)
         run = overlay.make_run() if overlay else None
         result = await self._engine.run(ToolTask(tool, work, request.workspace.absolute(), terms, own, run))
         return hosts.add_connections(overlay.add_summary(result) if overlay else result)

@@ -44,6 +44,8 @@ _MAX_SPECS = 16
 """Maximum number of jail specs that are kept for other jails."""
 _SPEC_AGE_S = 1.0
 """Maximum age of such a spec, in seconds. Building one takes a tenth of this process's time for a program."""
+_PREPARED_S, _LOOK_S = 10.0, 0.001
+"""Maximum time to wait for the preparation of a jail, and the time between two looks at it, in seconds."""
 MAX_PAUSE_S = 0.05
 """Programs come in a row if one starts within this time after the end of another, in seconds."""
 
@@ -109,8 +111,6 @@ class KernelSandbox:
     _processes: set[RunningProcess] = field(default_factory=set)
     _known: dict[str, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
     """For each workspace that running jobs may write to: the file that they share, and the jobs."""
-    _overlays: dict[str, bool] = field(default_factory=dict)
-    """For each workspace that was asked for, whether it can have an overlay."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
     _last_end: float = 0.0
     _closing: bool = False
@@ -156,16 +156,17 @@ class KernelSandbox:
                 await asyncio.wait({process.result}, timeout=GRACE_S)
                 raise
 
-    async def can_overlay(self, grants: ProcessGrants, limits: ProcessLimits) -> bool:
-        """Return whether an overlay of the workspace can be mounted. The first call for a workspace tries it.
+    async def has_overlay(self, slot: Jail) -> bool:
+        """Return whether the overlay of a prepared slot is mounted, not refused by the kernel or a file system.
 
-        Raises EngineError.
+        Waits until that is known. If the jail cannot be prepared for another reason, `run` reports it.
         """
-        workspace = str(grants.workspace)
-        if self.tier == "namespaces" and workspace not in self._overlays:
-            tried = await self.run(["/bin/true"], grants, limits)
-            self._overlays[workspace] = overlay.REFUSED not in tried.reason
-        return self._overlays.get(workspace, False)
+        deadline = asyncio.get_running_loop().time() + _PREPARED_S
+        while (state := overlay.read_state(str(slot.scratch))) == "pending":
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(_LOOK_S)
+        return state != "refused"
 
     async def launch(
         self,

@@ -101,6 +101,16 @@ class _TooMuch(Exception):
     """There is more than a change set may hold; the text says what."""
 
 
+class _Folder(NamedTuple):
+    """An upper directory to read."""
+
+    path: str
+    is_opaque: bool
+    """Whether it shows nothing of the workspace's."""
+    is_new: bool
+    """Whether the workspace has no directory there."""
+
+
 class _Capture:
     """One reading of an overlay."""
 
@@ -138,10 +148,9 @@ class _Capture:
         """Find the changes; return why there are more of them than were found, or ""."""
         try:
             self._protected = frozenset(self._list_protected())
-            pending = [("", self._is_copy)]
+            pending = [_Folder("", is_opaque=self._is_copy, is_new=False)]
             while pending:
-                path, is_opaque = pending.pop()
-                pending += self._read_folder(path, is_opaque=is_opaque)
+                pending += self._read_folder(pending.pop())
         except _TooMuch as error:
             return str(error)
         except TooLargeError as error:
@@ -171,21 +180,22 @@ class _Capture:
         yield from list_matches(self._upper.handle, self._protection)
         yield from self._installed
 
-    def _read_folder(self, path: str, *, is_opaque: bool) -> list[tuple[str, bool]]:
-        """Find the changes in an upper directory; return the directories in it, and whether each is opaque."""
-        inner: list[tuple[str, bool]] = []
+    def _read_folder(self, folder: "_Folder") -> list["_Folder"]:
+        """Find the changes in an upper directory; return the directories in it."""
+        path = folder.path
         names = self._list_names(self._upper, path)
-        for name in names:
-            here = f"{path}/{name}" if path else name
-            if (opaque := self._read_entry(here)) is not None:
-                inner.append((here, opaque))
-        if is_opaque:
+        paths = [f"{path}/{name}" if path else name for name in names]
+        inner = [found for each in paths if (found := self._read_entry(each, is_new=folder.is_new))]
+        if folder.is_opaque and not folder.is_new:
             for name in set(self._list_lower(path)).difference(names):
                 self._delete(f"{path}/{name}" if path else name)
         return inner
 
-    def _read_entry(self, path: str) -> bool | None:
-        """Find the change at a path of the upper directory; for a directory, return whether it is opaque."""
+    def _read_entry(self, path: str, *, is_new: bool) -> "_Folder | None":
+        """Find the change at a path of the upper directory; return what there is to read of a directory.
+
+        With `is_new`, the workspace has no such directory around it.
+        """
         try:
             now = self._upper.find(path)
         except OSError:  # its path is too long
@@ -200,7 +210,7 @@ class _Capture:
             self._leave_out(path)
             return None
         try:
-            before = self._lower.find(path)
+            before = None if is_new else self._lower.find(path)
             if before is not None and self._is_hidden(path, before):
                 self._leave_out(path)
                 return None
@@ -210,7 +220,8 @@ class _Capture:
             return None
         if not stat.S_ISDIR(now.st_mode):
             return None
-        return self._is_copy or self._is_opaque(path)
+        is_new = before is None or not stat.S_ISDIR(before.st_mode)
+        return _Folder(path, is_opaque=self._is_copy or self._is_opaque(path), is_new=is_new)
 
     def _compare(self, path: str, before: os.stat_result | None, now: os.stat_result) -> None:
         was_folder = before is not None and stat.S_ISDIR(before.st_mode)

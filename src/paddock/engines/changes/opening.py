@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from paddock.confinement.sandbox.child import overlay
 from paddock.confinement.sandbox.child.hiding import find_hidden
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
+from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureRules, Overlaid
 from paddock.engines.changes.plan import is_at_or_below
 from paddock.engines.changes.tree import MAX_DEPTH, Folder
 from paddock.model.errors import EngineError
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 
 if TYPE_CHECKING:
-    from paddock.confinement.sandbox.protocol import GuardingSandbox
+    from paddock.confinement.sandbox.protocol import GuardingSandbox, SandboxSlot
 
 COPY_FOLDER = "workspace"
 """Directory in scratch that has the copy."""
@@ -53,19 +54,29 @@ class OverlayRun(NamedTuple):
     take: Callable[[Overlaid, CaptureRules], None]
     """Keeps the changes of a program that has ended, in a thread."""
 
-    async def choose_grants(
+    async def take_slot(
         self, sandbox: "GuardingSandbox", grants: ProcessGrants, limits: ProcessLimits
-    ) -> ProcessGrants:
-        """Return the grants of the program: the same, or those of one that works in a copy. Raises EngineError."""
-        probe = getattr(sandbox, "can_overlay", None)
-        if probe is not None and await probe(grants, limits):
-            return grants
-        return grants.replace(access="read-only")
+    ) -> "tuple[ProcessGrants, SandboxSlot]":
+        """Return a slot for the program, and its grants: those that were given, or those of one that works in a copy.
+
+        The caller releases the slot. Raises EngineError.
+        """
+        if isinstance(sandbox, KernelSandbox) and sandbox.tier == "namespaces":
+            slot = await sandbox.take_slot(grants, limits)
+            try:
+                if await sandbox.has_overlay(slot):
+                    return grants, slot
+            except asyncio.CancelledError:
+                slot.release()
+                raise
+            slot.release()
+        grants = grants.replace(access="read-only")
+        return grants, await sandbox.take_slot(grants, limits)
 
     async def open(
         self, sandbox: "GuardingSandbox", grants: ProcessGrants, scratch: Path
     ) -> Overlaid | RawResult:
-        """Return the overlay of a program with grants of `choose_grants`, or the result of one that cannot have any.
+        """Return the overlay of a program with grants of `take_slot`, or the result of one that cannot have any.
 
         Raises EngineError.
         """
@@ -82,9 +93,15 @@ class OverlayRun(NamedTuple):
         except OSError as error:
             raise EngineError(f"the workspace cannot be copied: {error.strerror}") from error
 
-    async def keep(self, sandbox: "GuardingSandbox", overlaid: Overlaid) -> None:
-        """Keep the changes of a program that has ended, and left no process."""
-        await asyncio.to_thread(self.take, overlaid, make_rules(sandbox))
+    async def keep(
+        self, sandbox: "GuardingSandbox", overlaid: Overlaid, ended: ProcessResult | None = None
+    ) -> None:
+        """Keep the changes of a program that has `ended`, or is stopped between two executions.
+
+        Does nothing if a process of it may still be alive, or its scratch be half removed.
+        """
+        if ended is None or not (ended.survivors or ended.status is Status.LOST):
+            await asyncio.to_thread(self.take, overlaid, make_rules(sandbox))
 
 
 def make_rules(sandbox: "GuardingSandbox") -> CaptureRules:

@@ -111,6 +111,11 @@ class RunningTask:
         here = self._locate(self.task.cwd)
         return str(here.relative_to(scratch)) if here.is_relative_to(scratch) else ""
 
+    def list_copy_variables(self) -> dict[str, str]:
+        """Return the variable with the path of the copy of the workspace; nothing if there is none."""
+        is_copy = self.overlaid is not None and self.overlaid.method == "copy"
+        return {"PADDOCK_WORKSPACE": str(self._locate(self.task.workspace.resolve()))} if is_copy else {}
+
     def _locate(self, path: Path) -> Path:
         """Return where the program sees a real path of the workspace."""
         return path if self.overlaid is None else self.overlaid.locate(path)

@@ -268,9 +268,10 @@ class ToolEngine:
             stdin_bytes=max(1, len(stdin)),
         )
         overlay = task.overlay
-        if overlay is not None:
-            grants = await overlay.choose_grants(sandbox, grants, limits)
-        slot = await sandbox.take_slot(grants, limits)
+        if overlay is None:
+            slot = await sandbox.take_slot(grants, limits)
+        else:
+            grants, slot = await overlay.take_slot(sandbox, grants, limits)
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
@@ -288,8 +289,8 @@ class ToolEngine:
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
                 streams = Streams(stdin, on_proxy_socket=on_proxy_socket)
                 result = await sandbox.run(argv, grants, limits, streams, slot=slot)
-            if overlay is not None and overlaid is not None and not result.survivors:
-                await overlay.keep(sandbox, overlaid)
+            if overlay is not None and overlaid is not None:
+                await overlay.keep(sandbox, overlaid, result)
             return result
         finally:
             slot.release()

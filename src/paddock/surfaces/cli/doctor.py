@@ -69,7 +69,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     found = run_until_signal(examine(sandbox.minimum_tier, job_user))
     network = run_until_signal(check_network(found, job_user))
     found = found.model_copy(update={"layers": (*found.layers, network)})
-    overlay = run_until_signal(find_overlay_method(found, job_user, workspace))
+    overlay = run_until_signal(find_overlay_method(found, job_user, workspace.resolve()))
     toolchains = run_until_signal(_find_toolchains(settings, workspace, found, job_user))
     python = toolchains.pop("python")
     places = check_places(settings)

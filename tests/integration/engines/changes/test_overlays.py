@@ -1,16 +1,20 @@
 """Programs in an overlay of their workspace: what they see, what becomes of it, and what they try."""
 
 import asyncio
+import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.overlays import OverlayEnd, open_sandbox, run_in_overlay
+from tests.support.overlays import BOUNDS, OverlayEnd, open_sandbox, run_in_overlay
 from tests.support.processes import PATIENCE_S
 
-from paddock.engines.changes.capture import CaptureLimits
-from paddock.engines.changes.opening import OverlayBounds
+from paddock.confinement.sandbox.protocol import Streams
+from paddock.confinement.sandbox.sandbox import KernelSandbox
+from paddock.engines.changes.capture import CaptureLimits, Overlaid
+from paddock.engines.changes.opening import OverlayBounds, OverlayRun
 from paddock.model.limits import MIB
 from paddock.model.outcome import RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -208,22 +212,21 @@ def test_each_run_has_an_overlay_of_its_own_also_in_a_prepared_jail(place: Place
 
 def test_a_file_that_changed_during_the_run_is_noted(place: Place) -> None:
     (place.workspace / "file").write_text("old")
-    (place.workspace / "go").mkdir()
+    (place.workspace / "go").touch()
 
     async def run() -> OverlayEnd | RawResult:
         async with open_sandbox("namespaces") as sandbox:
-            script = "echo new > file; until test -e go/now; do sleep 0.01; done"
+            script = "echo new > file; echo written; until grep -q now go; do sleep 0.01; done"
+            written = asyncio.Event()
             task = asyncio.create_task(
-                run_in_overlay(sandbox, place.workspace, ["/bin/sh", "-c", script], place.store)
+                run_in_overlay(
+                    *(sandbox, place.workspace, ["/bin/sh", "-c", script], place.store),
+                    streams=Streams(stdout=lambda _: written.set()),
+                )
             )
-            while not sandbox.describe_state().processes:
-                await asyncio.sleep(0)
-            # The second one: the first only tries the overlay.
-            while not list(Path(tempfile.gettempdir()).glob("paddock-*/*/.overlay/upper/file")):
-                assert not task.done()
-                await asyncio.sleep(0)
+            await asyncio.wait_for(written.wait(), PATIENCE_S)
             (place.workspace / "file").write_text("other")
-            (place.workspace / "go/now").touch()
+            (place.workspace / "go").write_text("now")
             return await task
 
     ended = asyncio.run(run())
@@ -269,3 +272,42 @@ def test_only_other_names_among_the_changes_are_links(place: Place) -> None:
         ("other", None),
         ("two", "one"),
     ]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_program_whose_supervisor_was_killed_leaves_neither_changes_nor_files(
+    tier: str, place: Place
+) -> None:
+    (place.workspace / "file").write_text("x")
+    scratch = place.workspace.parent / "scratch"
+    scratch.mkdir(mode=0o755)
+
+    async def run() -> tuple[Status, list[str]]:
+        taken: list[Overlaid] = []
+        grants, limits = ProcessGrants(workspace=place.workspace, access="overlay"), ProcessLimits()
+        overlay = OverlayRun(BOUNDS, lambda overlaid, _: taken.append(overlaid))
+        async with open_sandbox(tier, scratch_root=scratch) as sandbox:
+            grants, slot = await overlay.take_slot(sandbox, grants, limits)
+            overlaid = await overlay.open(sandbox, grants, slot.scratch)
+            assert isinstance(overlaid, Overlaid)
+            began = asyncio.Event()
+            streams = Streams(stdout=lambda _: began.set())
+            argv = ["/bin/sh", "-c", "echo x > made; echo; exec sleep 100"]
+            task = asyncio.create_task(sandbox.run(argv, grants, limits, streams, slot=slot))
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
+            os.kill(find_supervisor(sandbox), signal.SIGKILL)
+            result = await task
+            await overlay.keep(sandbox, overlaid, result)
+            slot.release()
+        assert taken == []
+        return result.status, [path.name for path in scratch.iterdir()]
+
+    assert asyncio.run(run()) == (Status.LOST, [])
+
+
+def find_supervisor(sandbox: KernelSandbox) -> int:
+    """Return the only supervisor of a sandbox."""
+    server = sandbox.describe_state().fork_server
+    assert server is not None
+    (pid,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return int(pid)

@@ -103,7 +103,8 @@ def measure_in_slices(
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
     `folders` are their folders below /proc, or those of one of their threads. Of files, those below `directory` count,
-    and those in memory; of removed ones in an `overlay`, which may be of the lower directory, no more than `moved`. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
+    and those in memory. Removed ones in an `overlay` may be of the lower directory: they count up to what has `moved`.
+    That is by how much the gauges have moved since the job began, and `limit` its maximum.
     """
     thorough = moved.memory > limit.memory or moved.disk > limit.disk
     look = _ProcessScan(f"{directory}/", f"{overlay}/" if overlay else "", thorough=thorough)

@@ -9,8 +9,10 @@ renames no directory of the lower one (EXDEV), and programs copy it instead, as 
 leaves out writing to disk: nobody mounts the upper directory again.
 """
 
+import contextlib
 import os
 import stat
+from typing import Literal
 
 from paddock.confinement.sandbox.child.mounts import (
     NODEV,
@@ -26,8 +28,8 @@ from paddock.confinement.sandbox.child.paths import is_below, open_itself
 FOLDER = ".overlay"
 UPPER, WORK = f"{FOLDER}/upper", f"{FOLDER}/work"
 """Directories below scratch."""
-REFUSED = "overlay: "
-"""Beginning of the error if the kernel or a file system has no overlay."""
+_MOUNTED, _REFUSED, _FAILED = f"{FOLDER}/mounted", f"{FOLDER}/refused", f"{FOLDER}/failed"
+"""Files below scratch, one of which says what became of an overlay."""
 _OPTIONS = "lowerdir={lower},upperdir={upper},workdir={work},userxattr,volatile"
 _MOUNT_POINT = 4
 """Field of a line of /proc/self/mountinfo (proc_pid_mountinfo(5))."""
@@ -48,8 +50,10 @@ def overlay_workspace(workspace: str, scratch: str) -> None:
     options = _OPTIONS.format_map({name: f"/proc/self/fd/{file}" for name, file in names.items()})
     try:
         mount_filesystem("overlay", workspace, NOSUID | NODEV, options)
-    except OSError as error:
-        raise OSError(f"{REFUSED}{os.strerror(error.errno or 0)}") from error
+    except OSError:
+        _mark(scratch, _REFUSED)
+        raise
+    _mark(scratch, _MOUNTED)
     for file in names.values():
         os.close(file)
     for path, tree in inner:
@@ -60,13 +64,33 @@ def overlay_workspace(workspace: str, scratch: str) -> None:
     mount_filesystem("tmpfs", f"{scratch}/{FOLDER}", RDONLY | NOSUID | NODEV | NOEXEC, empty)
 
 
+def mark_failure(scratch: str) -> None:
+    """Note that a job with an overlay cannot start, for another reason than the overlay."""
+    with contextlib.suppress(OSError):
+        os.makedirs(f"{scratch}/{FOLDER}", 0o700, exist_ok=True)
+        _mark(scratch, _FAILED)
+
+
+def read_state(scratch: str) -> Literal["pending", "mounted", "refused", "failed"]:
+    """Return what has become of the overlay in a prepared job's scratch."""
+    if os.path.lexists(f"{scratch}/{_REFUSED}"):
+        return "refused"
+    if os.path.lexists(f"{scratch}/{_FAILED}"):
+        return "failed"
+    return "mounted" if os.path.lexists(f"{scratch}/{_MOUNTED}") else "pending"
+
+
+def _mark(scratch: str, name: str) -> None:
+    os.close(os.open(f"{scratch}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
 def _list_mounts_below(folder: str) -> list[str]:
     """Return the outermost mount points below a directory."""
     with open("/proc/self/mountinfo", "rb") as file:
         points = {_unescape(line.split(b" ", _MOUNT_POINT + 1)[_MOUNT_POINT]) for line in file}
     found: list[str] = []
     for path in sorted(points):
-        if path != folder and is_below(path, folder) and not (found and is_below(path, found[-1])):
+        if path != folder and is_below(path, folder) and not any(is_below(path, each) for each in found):
             found.append(path)
     return found
 

@@ -34,6 +34,7 @@ from paddock.confinement.sandbox.child import (
     lockdown,
     loopback,
     network_canary,
+    overlay,
     seccomp,
 )
 from paddock.confinement.sandbox.child.jail import JailReport
@@ -261,6 +262,8 @@ def _become_program(
         os.execvpe(spec.argv[0], list(spec.argv), spec.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
         failure: dict[str, Any] = {"step": progress[-1], "why": str(error)}
+        if progress[-1] == "namespaces" and spec.overlay:
+            overlay.mark_failure(spec.scratch)
         if progress[-1] == "exec" and isinstance(error, OSError):
             failure |= {"why": os.strerror(error.errno or 0), "errno": error.errno}
         with contextlib.suppress(OSError):  # the supervisor has died

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from paddock.confinement.sandbox.child import (
     freeze,
     hiding,
+    overlay,
     partial_grants,
     permissions,
     process_tree,
@@ -124,6 +125,8 @@ class Supervisor:
             self._confine_shim(file, root)
         except (OSError, StartError) as error:
             self._failure = error
+            if self._spec.overlay:
+                overlay.mark_failure(self._spec.scratch)
         finally:
             os.close(file)
 
