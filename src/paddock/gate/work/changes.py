@@ -1,8 +1,10 @@
 """What becomes of change sets: they are accepted into the workspace, discarded, or undone."""
 
 import asyncio
+from typing import Any, cast
 
 from paddock.foundation.cancellation import run_shielded
+from paddock.gate.change_sets import print_path
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.kind import Context, Kind, shorten_name
 from paddock.model.base import Json, count
@@ -70,10 +72,10 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         return facts | ({"merge": True} if work.merge else {})
 
     def list_end_facts(self, work: ChangeSetRun, result: RawResult) -> dict[str, Field]:
-        report = result.value
-        if not isinstance(report, dict) or "paths" not in report:
+        report = cast("dict[str, Any]", result.value if result.has_value else {})
+        if "paths" not in report:  # it was discarded, or failed
             return {}
-        paths = report["paths"]
+        paths = cast("list[str]", report["paths"])
         return {
             "path_count": len(paths),
             "left": len(report["left"]),
@@ -116,7 +118,7 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         error = ErrorInfo(
             name="ChangesConflict",
             message=f"Nothing was written, because of {count(len(conflicts), 'conflict')}: "
-            f"{value['conflicts'][0]['path']}: {first.why}{more}",
+            f"{print_path(first.path)}: {first.why}{more}",
             hint="name the other paths, or merge text files with `paddock changes accept --merge`",
             phase="run",
         )
