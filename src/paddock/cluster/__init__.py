@@ -8,7 +8,8 @@ Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
     what has changed      listener: the connection of the lease, which hears announcements; cleaner: what is over
     which versions run    migrate: tables expand -> contract, once no older replica is alive
     what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
-    a person's answer     questions: a row waits -> is answered, which `listener` hears -> the asker takes it
+    a person's answer     gate/approvals asks -> questions: a row waits -> answered anywhere, by tenants/tenant or
+                          cli/approve -> announced, and heard by listener -> the asker takes it
     what all share        kept (pins, definitions, schedules), json_row, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket
                           -> read_record, ledger_lines, verify_chain, verify
