@@ -9,7 +9,8 @@ Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
     which versions run    migrate: tables expand -> contract, once no older replica is alive
     what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
     a person's answer     gate/approvals asks -> questions: a row waits -> answered anywhere, by tenants/tenant or
-                          cli/approve -> announced, and heard by listener -> the asker takes it
+                          cli/approve -> announced, and heard by listener between two renewals of
+                          the lease -> the asker takes it
     what all share        kept (pins, definitions, schedules), json_row, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket
                           -> read_record, ledger_lines, verify_chain, verify

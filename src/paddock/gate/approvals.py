@@ -8,7 +8,7 @@ This module does not know how to reach people. A request brings an `Asker` with 
     an MCP client     `surfaces/mcp_server/client_questions.py`, `pending_calls.py` if the client cannot ask
     the HTTP API      `surfaces/http_api/running.py`
     a server's users  `surfaces/tenants/tenant.py`, unless the surface has its own
-    the library       `surfaces/client/askers.py`: a function of the caller
+    the library       `surfaces/client/function_askers.py`: a function of the caller
 
 Those of a server's users, and of clients that cannot ask, keep the question where `paddock approve` or another user
 answers it (`gate/questions.py`): in files of this machine, or in rows of all (`cluster/questions`).
