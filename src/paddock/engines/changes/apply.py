@@ -85,11 +85,7 @@ class Steps:
     def _look(self, step: Step) -> dict[str, FileFacts]:
         """Return what is in the staging directory for a step, by the paths that it has in the workspace."""
         found = self._staging.examine_tree(step.name)
-        facts = {f"{step.path}{path[len(step.name) :]}": each for path, each in found.items()}
-        root = facts.get(step.path)
-        if root is not None and root.type == "directory":
-            facts[step.path] = root.replace(mode=root.mode | 0o700)
-        return facts
+        return {f"{step.path}{path[len(step.name) :]}": each for path, each in found.items()}
 
     def _find_inode(self, path: str) -> int | None:
         try:
