@@ -212,7 +212,7 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
 
     `job_user` is the one that the job ran as, None for this process's.
     """
-    if os.geteuid() != 0 or grants.workspace is None or grants.access != "workspace-write":
+    if os.geteuid() != 0 or grants.workspace is None or grants.access not in {"overlay", "workspace-write"}:
         return ""
     try:
         number, facts = job_user or 0, grants.workspace.stat()

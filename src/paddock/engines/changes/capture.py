@@ -9,6 +9,7 @@ directories were opaque.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import posixpath
@@ -351,11 +352,15 @@ class _Capture:
         return is_hidden(whole, top, self._hiding)
 
     def _is_opaque(self, path: str) -> bool:
+        """Return whether an upper directory shows nothing of the lower one. Raises OSError if that is unknown."""
         with self._upper.open_parent(path) as (parent, name):
+            _open_up(parent, name)  # its attributes can be read only if it can
             handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
             try:
                 return os.getxattr(f"/proc/self/fd/{handle}", _OPAQUE) == b"y"
-            except OSError:
+            except OSError as error:
+                if error.errno not in {errno.ENODATA, errno.ENOTSUP}:
+                    raise
                 return False
             finally:
                 os.close(handle)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+import tempfile
 import time
 from pathlib import Path
 
@@ -250,3 +251,33 @@ def test_a_file_that_was_changed_after_the_opening_is_noted(layers: Layers) -> N
     assert [change.changed_meanwhile for change in layers.read().changes] == [True]
     layers.opened_ns += 1
     assert [change.changed_meanwhile for change in layers.read().changes] == [False]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_an_ordinary_user_reads_what_the_program_has_closed() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        os.seteuid(12345)
+        try:
+            layers = Layers(folder)
+            layers.write(folder__gone__in="x", folder__kept="same")
+            (layers.upper / "folder").mkdir()
+            os.setxattr(layers.upper / "folder", "user.overlay.opaque", b"y")
+            (layers.upper / "folder/inner").mkdir()
+            for name in ("folder/kept", "folder/inner/closed"):
+                (layers.upper / name).write_text("same")
+                (layers.upper / name).chmod(0)
+            for name in ("folder/inner", "folder"):
+                (layers.upper / name).chmod(0)
+            found = layers.read()
+        finally:
+            os.seteuid(0)
+    assert [(each.kind, each.path, each.after and each.after.mode) for each in found.changes] == [
+        ("mode", "folder", 0),
+        ("deleted", "folder/gone", None),
+        ("deleted", "folder/gone/in", None),
+        ("added", "folder/inner", 0),
+        ("added", "folder/inner/closed", 0),
+        ("mode", "folder/kept", 0),
+    ]
