@@ -16,6 +16,7 @@ from paddock.engines.changes.plan import (
     Step,
     expect_before,
     expect_staged,
+    is_at_or_below,
 )
 from paddock.engines.changes.tree import Folder
 from paddock.model.changes import Change, FileFacts
@@ -85,11 +86,7 @@ class Steps:
     def _look(self, step: Step) -> dict[str, FileFacts]:
         """Return what is in the staging directory for a step, by the paths that it has in the workspace."""
         found = self._staging.examine_tree(step.name)
-        facts = {f"{step.path}{path[len(step.name) :]}": each for path, each in found.items()}
-        root = facts.get(step.path)
-        if root is not None and root.type == "directory":
-            facts[step.path] = root.replace(mode=root.mode | 0o700)
-        return facts
+        return {f"{step.path}{path[len(step.name) :]}": each for path, each in found.items()}
 
     def _find_inode(self, path: str) -> int | None:
         try:
@@ -107,9 +104,7 @@ class Steps:
     def _undo(self, step: Step) -> PathNote | None:
         """Undo a step if it was done. Raises OSError."""
         if step.kind == "mode":
-            facts = self._root.find(step.path)
-            if facts is not None and stat.S_IMODE(facts.st_mode) == step.mode[1]:
-                self._root.set_mode(step.path, step.mode[0])
+            self._undo_mode(step)
             return None
         staged = self._staging.find(step.name)
         if step.kind == "take":
@@ -129,6 +124,19 @@ class Steps:
             return None
         # Somebody worked with the new file already: that stays, too.
         return PathNote(step.path, "it was changed since; that version is kept")
+
+    def _undo_mode(self, step: Step) -> None:
+        comes = any(
+            each.kind in {"put", "exchange"} and is_at_or_below(step.path, each.path) for each in self._steps
+        )
+        try:
+            facts = self._root.find(step.path)
+        except OSError as error:
+            if comes and error.errno in {errno.ENOTDIR, errno.ELOOP}:
+                return  # something else is there until its directory comes
+            raise
+        if facts is not None and stat.S_IMODE(facts.st_mode) == step.mode[1]:
+            self._root.set_mode(step.path, step.mode[0])
 
     def _return(self, step: Step) -> PathNote | None:
         try:

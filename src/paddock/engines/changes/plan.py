@@ -180,19 +180,20 @@ def plan_modes(changes: Iterable[Change], present: Mapping[str, int]) -> tuple[l
 
 
 def expect_before(changes: Iterable[Change], path: str) -> dict[str, FileFacts]:
-    """Return what must be at a path and below it when it is moved away; a directory was opened up for this."""
-    expected = {c.path: c.before for c in changes if c.before is not None and is_at_or_below(c.path, path)}
-    if _is_directory(root := expected.get(path)):
-        expected[path] = root.replace(mode=root.mode | _OWNER_ACCESS)
-    return expected
+    """Return what must be at a path and below it when it is moved away: its directories were opened for this."""
+    return _open_directories({c.path: c.before for c in changes if is_at_or_below(c.path, path)})
 
 
 def expect_staged(changes: Iterable[Change], path: str) -> dict[str, FileFacts]:
     """Return what is staged for a path and below it: directories are open to their owner until the end."""
+    return _open_directories({c.path: c.after for c in changes if is_at_or_below(c.path, path)})
+
+
+def _open_directories(facts: Mapping[str, FileFacts | None]) -> dict[str, FileFacts]:
     return {
-        c.path: c.after.replace(mode=c.after.mode | _OWNER_ACCESS) if c.after.type == "directory" else c.after
-        for c in changes
-        if c.after is not None and is_at_or_below(c.path, path)
+        path: each.replace(mode=each.mode | _OWNER_ACCESS) if each.type == "directory" else each
+        for path, each in facts.items()
+        if each is not None
     }
 
 

@@ -212,9 +212,10 @@ def test_an_incomplete_or_a_discarded_set_is_not_accepted(case: Case) -> None:
     case.store.discard(set_id)
     with pytest.raises(ChangesError, match="was discarded"):
         case.accept(set_id)
+    shutil.rmtree(case.changed)
+    set_id = case.change(refactor)
     with pytest.raises(ChangesError, match="there is nothing to undo"):
-        shutil.rmtree(case.changed)
-        case.undo(case.change(refactor))
+        case.undo(set_id)
 
 
 def test_modes_are_kept_and_special_bits_never_come(case: Case) -> None:
