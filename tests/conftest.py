@@ -12,13 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from tests.support import forked
+from tests.support import forked, proofs
 from tests.support.processes import running_workers
 from tests.support.servers import make_entry, write_servers
 from tests.support.session import SessionRunner
@@ -128,10 +128,12 @@ def _forget_repairs() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _start_of_commands(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Start commands by fork in some rooms, and with exec elsewhere."""
+    """Start commands by fork in some rooms, on a machine that was proved once, and with exec elsewhere."""
     room = request.path.relative_to(ROOT / "tests").as_posix()
-    forks = room.startswith(FORKED) and not room.startswith(EXECUTED)
-    with forked.forking() if forks else nullcontext():
+    with ExitStack() as stack:
+        if room.startswith(FORKED) and not room.startswith(EXECUTED):
+            stack.enter_context(forked.forking())
+            stack.enter_context(proofs.remembered())
         yield
 
 
