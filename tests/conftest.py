@@ -2,6 +2,7 @@
 
 import atexit
 import fcntl
+import gc
 import hashlib
 import importlib.util
 import os
@@ -31,6 +32,9 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import AuditSettings, GrantSettings, Settings
+
+# The collected tests stay until the end: the collector would traverse them again and again, now and between tests.
+gc.disable()
 
 # A test must not depend on the machine's speed.
 hypothesis.settings.register_profile("paddock", deadline=None)
@@ -167,6 +171,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "as_root" in getattr(item, "fixturenames", ()):
             item.add_marker("root")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, except among the collected tests and their modules."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
