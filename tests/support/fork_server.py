@@ -3,7 +3,9 @@
     test process ── request, standard streams ──> fork server ── fork ──> in between ── fork ──> paddock
          └────────────────────── adopts the command when the process in between has ended ──────────┘
 
-The test process is a subreaper (prctl(2)) for that moment, so that the command is its child, as after exec(2).
+The test process is a subreaper (prctl(2)) for that moment, so that the command is its child, as after exec(2). Where a
+process that is no ancestor asks (`tests.support.stand_in`), the process in between stays, and tells it how the command
+ended.
 """
 
 import atexit
@@ -16,10 +18,13 @@ import os
 import pkgutil
 import re
 import resource
+import select
+import signal
 import socket
 import sys
 import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +137,15 @@ def renew(mark: str, uses: list[tuple[dict[str, Any], str]]) -> None:
                 holder[name] = new
 
 
-def serve(requests: socket.socket) -> dict[str, Any] | None:
+def serve(requests: socket.socket, strangers: socket.socket) -> dict[str, Any] | None:
     """Fork for each request. Return the request in the process that is to be the command, None at the end."""
     tests = os.getppid()
     while True:
+        if strangers in select.select([requests, strangers], [], [])[0]:
+            found = serve_stranger(strangers.accept()[0])
+            if found is not None:
+                return found
+            continue
         data, streams, _, _ = socket.recv_fds(requests, 1 << 20, 3)
         if not data:
             return None
@@ -148,15 +158,46 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
                 os._exit(0)
             while os.getppid() != tests:
                 os.sched_yield()
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            take_streams(streams)
             return json.loads(data)
         os.close(writer)
         os.waitpid(between, 0)
         requests.send(os.read(reader, 20))
         for stream in (reader, *streams):
             os.close(stream)
+
+
+def serve_stranger(stranger: socket.socket) -> dict[str, Any] | None:
+    """Fork for one request. Return the request in the process that is to be the command, None in the fork server."""
+    data, streams, _, _ = socket.recv_fds(stranger, 1 << 20, 3)
+    if os.fork():
+        for stream in streams:
+            os.close(stream)
+        stranger.close()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        return None
+    command = os.fork()
+    if command == 0:
+        take_streams(streams)
+        return json.loads(data)
+    for stream in streams:
+        os.close(stream)
+    stranger.send(b"%d" % command)
+    handle = os.pidfd_open(command)
+    if handle not in select.select([stranger, handle], [], [])[0]:  # the stranger is gone
+        os.kill(command, signal.SIGKILL)
+    with suppress(OSError):
+        stranger.send(b"%d" % os.waitpid(command, 0)[1])
+    os._exit(0)
+
+
+def take_streams(streams: list[int]) -> None:
+    """Make descriptors the standard streams, and close all others."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
 def become_command(request: dict[str, Any]) -> None:
@@ -198,7 +239,7 @@ if __name__ == "__main__":
     load()
     marks = [getattr(sys.modules[module], name) for module, name in MARKS]
     uses = {mark: find_uses(mark) for mark in marks}
-    found = serve(socket.socket(fileno=int(sys.argv[1])))
+    found = serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
     if found is not None:
         for mark, places in uses.items():
             renew(mark, places)

@@ -41,7 +41,15 @@ def run(directory: Path, *argv: str) -> Digest:
 def test_s55_tsc(modules: Path, tmp_path: Path, pretty: str) -> None:
     (tmp_path / "bad.ts").write_text(TYPES)
     # Without --lib and --skipLibCheck, most of the time would go into declarations of the DOM.
-    tsc = ("node", str(modules / "typescript/bin/tsc"), "--noEmit", "--strict", "--skipLibCheck", "--lib", "es5")
+    tsc = (
+        "node",
+        str(modules / "typescript/bin/tsc"),
+        "--noEmit",
+        "--strict",
+        "--skipLibCheck",
+        "--lib",
+        "es5",
+    )
     found = run(tmp_path, *tsc, pretty, "bad.ts")
     assert found == Digest(
         kind="tsc",

@@ -2,4 +2,4 @@
 
 from paddock.confinement.sandbox import processors
 
-processors.count_processors = lambda root="/": 0.0
+processors.count_processors = lambda *_: 0.0
