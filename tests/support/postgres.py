@@ -9,7 +9,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -75,6 +76,15 @@ class Postgres:
         """Return the address of a database, through the pooler if all tests use one."""
         port = self._pooler.port if self._pooler else self.port
         return f"postgresql://postgres@127.0.0.1:{port}/{database}"
+
+    @contextmanager
+    def without_pooler(self) -> Iterator[None]:
+        """Return addresses of the server itself meanwhile."""
+        pooler, self._pooler = self._pooler, None
+        try:
+            yield
+        finally:
+            self._pooler = pooler
 
     def __enter__(self) -> Self:
         if self._user is not None:
@@ -283,7 +293,7 @@ class PgBouncer:
         self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
         self._root.chmod(0o755)
         users = self._root / "users"
-        users.write_text("".join(f'"{name}" ""\n' for name in ("postgres", "guest", "stranger")))
+        users.write_text("".join(f'"{name}" ""\n' for name in ("postgres", "guest", "stranger", "tenant")))
         self._file = self._root / "pgbouncer.ini"
         self._file.write_text(
             f"""\

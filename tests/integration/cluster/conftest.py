@@ -18,6 +18,13 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
+def direct(postgres: Postgres) -> Iterator[None]:
+    """Leave the pooler out: such a test is about what the server itself tells its clients. Use it by a mark."""
+    with postgres.without_pooler():
+        yield
+
+
+@pytest.fixture
 def url(postgres: Postgres) -> str:
     """Return the address of an empty database."""
     return postgres.make_database(f"d{secrets.token_hex(8)}")

@@ -132,6 +132,7 @@ def test_no_text_tells_where_the_database_is(said: str, why: str) -> None:
     )
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("name", ["database", "role"])
 def test_a_refused_connection_says_why(postgres: Postgres, name: str) -> None:
     """The pool alone reports a timeout."""
