@@ -1,14 +1,19 @@
 """Replicas of one server on loopback, with one database, and HAProxy before them."""
 
+import asyncio
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support.command import PADDOCK, run_paddock
-from tests.support.http_api import ApiPlace, ApiServer
+from tests.support.command import PADDOCK
+from tests.support.http_api import POLL_S, ApiPlace, ApiServer
 from tests.support.leases import await_leases
 from tests.support.postgres import HaProxy, find_free_port
+
+from paddock.cluster.database import Database
+from paddock.cluster.migrate import migrate
 
 KEY = "k" * 32
 
@@ -19,6 +24,12 @@ def write_keys(directory: Path) -> Path:
     file.write_text(f"{KEY}\n")
     file.chmod(0o600)
     return file
+
+
+async def make_tables(url: str) -> None:
+    """Make the tables in an empty database."""
+    async with Database(url) as database:
+        await migrate(database)
 
 
 class ReplicaSet:
@@ -53,10 +64,7 @@ class ReplicaSet:
         self.balancer = HaProxy(self.ports)
         for number, port in enumerate(self.ports):
             self.places.append(self._make_place(number, port))
-        made = run_paddock(
-            self.places[0].workspace, "cluster", "migrate", environment=self.places[0].environment
-        )
-        assert made.returncode == 0, made.stderr
+        asyncio.run(make_tables(database))
 
     def _make_place(self, number: int, port: int) -> ApiPlace:
         root = self._root / f"r{number}"
@@ -103,14 +111,14 @@ class ReplicaSet:
         """Wait until the balancer sends requests to a replica."""
         with self.front.client(None) as client:
             while client.get("/livez").headers.get("x-served-by") != f"s{self.ports[number]}":
-                pass
+                time.sleep(POLL_S)
 
     def await_unbalanced(self, number: int) -> None:
         """Wait until the balancer sends no requests to a replica, and some to each of the others."""
         others = {f"s{port}" for port in self.ports} - {f"s{self.ports[number]}"}
         with self.front.client(None) as client:
             while {client.get("/livez").headers.get("x-served-by") for _ in range(2 * len(others))} != others:
-                pass
+                time.sleep(POLL_S)
 
 
 def make_token_settings(*names: str, approve: str = "") -> tuple[str, dict[str, str]]:
