@@ -2,13 +2,12 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.command import PADDOCK
-from tests.support.http_api import POLL_S, ApiPlace, ApiServer
+from tests.support.http_api import ApiPlace, ApiServer
 from tests.support.leases import await_leases
 from tests.support.postgres import HaProxy, find_free_port
 
@@ -111,14 +110,14 @@ class ReplicaSet:
         """Wait until the balancer sends requests to a replica."""
         with self.front.client(None) as client:
             while client.get("/livez").headers.get("x-served-by") != f"s{self.ports[number]}":
-                time.sleep(POLL_S)
+                pass
 
     def await_unbalanced(self, number: int) -> None:
         """Wait until the balancer sends no requests to a replica, and some to each of the others."""
         others = {f"s{port}" for port in self.ports} - {f"s{self.ports[number]}"}
         with self.front.client(None) as client:
             while {client.get("/livez").headers.get("x-served-by") for _ in range(2 * len(others))} != others:
-                time.sleep(POLL_S)
+                pass
 
 
 def make_token_settings(*names: str, approve: str = "") -> tuple[str, dict[str, str]]:
