@@ -18,6 +18,11 @@ from typing import Self
 
 from tests.support.processes import PATIENCE_S
 
+_BEHIND: dict[int, int] = {}
+"""Port of the server behind each pooler of all tests, by the port of the pooler."""
+MIN_MEMORY_BYTES = 2 * 1024**3
+"""Minimum free space of a file system in memory on which servers keep their files; each needs some 60 MB."""
+
 
 def find_free_port() -> int:
     """Return a port of loopback that nobody used just now."""
@@ -26,10 +31,24 @@ def find_free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def find_listen_url(url: str) -> str:
+    """Return what is `cluster.listen_url` for a `cluster.url`: the address without the pooler of all tests."""
+    head, _, tail = url.rpartition(":")
+    port, _, database = tail.partition("/")
+    return f"{head}:{_BEHIND.get(int(port), port)}/{database}"
+
+
+def make_directory() -> Path:
+    """Make a directory for the files of a server: in memory if that has room, since a disk takes seconds to remove them."""
+    memory = Path("/dev/shm")
+    has_room = memory.is_dir() and shutil.disk_usage(memory).free >= MIN_MEMORY_BYTES
+    return Path(tempfile.mkdtemp(prefix="paddock-pg-", dir=memory if has_room else None))
+
+
 @cache
 def make_template(programs: Path, user: str | None) -> Path:
     """Return the files of a new server. They are made once for all servers of this process: that takes a second."""
-    folder = Path(tempfile.mkdtemp(prefix="paddock-pg-"))
+    folder = make_directory()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if user is not None:
         shutil.chown(folder, user)
@@ -60,7 +79,7 @@ class Postgres:
         self._programs = found
         # PostgreSQL does not run as root.
         self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
-        self._root = Path(tempfile.mkdtemp(prefix="paddock-pg-"))
+        self._root = make_directory()
         self._archives = archives
         self.port = find_free_port()
         self._tls = tls
@@ -96,6 +115,7 @@ class Postgres:
         self.start()
         if self._pooler is not None:
             self._pooler.__enter__()
+            _BEHIND[self._pooler.port] = self.port
         return self
 
     def __exit__(

@@ -259,7 +259,6 @@ def test_an_answer_arrives_without_notifications(url: str) -> None:
     run(url, work)
 
 
-@pytest.mark.usefixtures("direct")  # no notification passes a pooler of transactions
 def test_an_answer_arrives_without_polls(url: str) -> None:
     """The notification finds it, also for a question that was asked while another one waited."""
 
