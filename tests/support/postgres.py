@@ -174,6 +174,15 @@ class Postgres:
             assert self._process.poll() is None, "PostgreSQL ended"
             assert time.monotonic() < deadline, "PostgreSQL does not start"
             time.sleep(0.05)
+        # The pooler refuses for a moment what it could not connect.
+        while self._pooler is not None and self._pooler.runs and not self._answers_behind(self._pooler):
+            assert time.monotonic() < deadline, "the pooler does not reach PostgreSQL"
+            time.sleep(0.05)
+
+    def _answers_behind(self, pooler: "PgBouncer") -> bool:
+        """Return whether a pooler has a connection for the database `postgres`."""
+        command = [str(self._programs / "psql"), "-c", "select 1", pooler.find_url("postgres")]
+        return subprocess.run(command, cwd="/", capture_output=True, check=False).returncode == 0
 
     def kill(self) -> None:
         """Kill it as a power failure would."""
@@ -332,6 +341,11 @@ server_login_retry = 0.1
 """
         )
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started."""
+        return self._process is not None
 
     def find_url(self, database: str) -> str:
         """Return the address of a database behind it."""
