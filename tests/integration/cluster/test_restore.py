@@ -297,7 +297,9 @@ def test_rows_that_are_restored_while_connections_stay(fleet: Fleet) -> None:
     run(work())
 
 
-@pytest.mark.usefixtures("direct")  # a pooler keeps the connections of its clients, and the next renewal finds out
+@pytest.mark.usefixtures(
+    "direct"
+)  # a pooler keeps the connections of its clients, and the next renewal finds out
 def test_another_process_of_the_database_is_compared_before_anything_is_claimed(
     fleet: Fleet, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
