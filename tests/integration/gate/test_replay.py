@@ -7,6 +7,7 @@ import pytest
 from tests.support.recordings import RecordingRunner, make_settings
 from tests.support.servers import make_entry, write_servers
 
+from paddock.gate.replay.replies import RunReplies
 from paddock.model.limits import LimitOverrides
 
 SAME = {"same": True, "difference": None, "redacted": []}
@@ -238,3 +239,24 @@ def test_a_request_cannot_record_itself_where_recordings_are_off(tmp_path: Path)
         'programs are not recorded; leave out `record`, or set `payloads = "asked"` under [record] in the paddock.toml '
         "of the user or the system",
     )
+
+
+def test_each_recorded_event_is_looked_at_once(runner, monkeypatch):
+    """A changed program leaves out the first calls: no wait looks at their events again."""
+    looked: list[int] = []
+
+    class Events(list):
+        def __getitem__(self, place):
+            looked.append(place)
+            return super().__getitem__(place)
+
+    def count(self, recorded, hide):
+        begin(self, recorded, hide)
+        self.events = Events(self.events)
+
+    begin = RunReplies.__init__
+    source = "for (let i = %d; i < 60; i++) await servers.odd.echo({text: String(i)}); return 1"
+    run = runner.record(source % 0).id
+    monkeypatch.setattr(RunReplies, "__init__", count)
+    assert runner.compare(run, source=source % 30)["difference"]["kind"] == "call"
+    assert len(looked) == len(set(looked)) == 30

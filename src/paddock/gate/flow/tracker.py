@@ -20,7 +20,13 @@ from paddock.gate.flow.evidence import Evidence, Match
 from paddock.gate.servers import ServerService
 from paddock.gate.work import kind_of
 from paddock.model.base import Json
-from paddock.model.errors import ArtifactError, ConfigurationError, InvalidHandle, ServerError, UnknownArtifact
+from paddock.model.errors import (
+    ArtifactError,
+    ConfigurationError,
+    InvalidHandle,
+    ServerError,
+    UnknownArtifact,
+)
 from paddock.model.flow import MAX_REFERENCES, FlowFinding
 from paddock.model.outcome import Decision, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
@@ -361,7 +367,11 @@ class FlowTracker:
             return "", ()
         except ArtifactError:
             return "", (*_TITLES,)
-        return ("", (*_TITLES,)) if found.manifest is None else (found.manifest.request, found.manifest.flow_labels)
+        return (
+            ("", (*_TITLES,))
+            if found.manifest is None
+            else (found.manifest.request, found.manifest.flow_labels)
+        )
 
     def _find_state(self, request: ExecutionRequest) -> FlowState:
         """Return the state of a request's run. A call of a forgotten run counts as one that has read everything."""

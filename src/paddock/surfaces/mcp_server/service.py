@@ -120,9 +120,7 @@ class Service:
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._questions = questions or open_local_questions(settings, None)
         fetching, note_fetch = FETCH_TOOLS[tool_names], opened.gate.note_fetch
-        pending = PendingCalls(
-            self._questions, fetching, has_users=admit is not None, note_fetch=note_fetch
-        )
+        pending = PendingCalls(self._questions, fetching, has_users=admit is not None, note_fetch=note_fetch)
         self._rounds = ElicitationRounds(settings.approvals.wait_ms, pending)
         after_s = settings.mcp.task_after_ms / 1000
         self._tasks = Tasks(self._rounds, lambda _tool: after_s, mark) if self._changes else None
