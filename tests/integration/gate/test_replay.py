@@ -260,3 +260,61 @@ def test_each_recorded_event_is_looked_at_once(runner, monkeypatch):
     monkeypatch.setattr(RunReplies, "__init__", count)
     assert runner.compare(run, source=source % 30)["difference"]["kind"] == "call"
     assert len(looked) == len(set(looked)) == 30
+
+
+def test_resources_and_prompts_are_read_from_the_recording(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    write_servers(workspace, {"lib": make_entry("library")})
+    source = """
+    const [{ uri }] = await servers.lib.resources.list();
+    const [{ text }] = await servers.lib.resources.read("file:///notes.md");
+    const gone = await servers.lib.resources.read("x:gone").catch((error) => error.message);
+    return [uri, text, gone, await servers.lib.resources({})];
+    """
+    with RecordingRunner(workspace) as runner:
+        runner.start(make_settings(tmp_path / "own"))
+        recorded = runner.record(source)
+        assert recorded.value[:2] == ["file:///notes.md", "# Notes"]
+        write_servers(workspace, {"lib": {"command": "/does/not/exist"}})
+        assert runner.compare(recorded.id) == {**SAME, "run": recorded.id, "calls": 4, "lines": 0}
+        tool = source.replace('resources.read("file:///notes.md")', 'resources({ uri: "file:///notes.md" })')
+        assert runner.compare(recorded.id, source=tool)["difference"] == {
+            "kind": "call",
+            "number": 2,
+            "at": "",
+            "recorded": "servers.lib.resources.read",
+            "replayed": "servers.lib.resources",
+            "nearest": 4,
+        }
+
+
+def test_a_recording_of_ten_megabytes_repeats(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    write_servers(workspace, {"odd": make_entry("odd")})
+    source = """
+    let size = 0;
+    for (let n = 0; n < input; n++) size += (await servers.odd.echo({ text: `${n}`.repeat(5_000_000) })).length;
+    return size;
+    """
+    with RecordingRunner(workspace) as runner:
+        runner.start(make_settings(tmp_path / "own", payload_bytes=12_000_000))
+        recorded, larger = runner.record(source, 1), runner.record(source, 2)
+        report = runner.compare(recorded.id)
+        changed = runner.compare(recorded.id, source=source.replace(".length;", ".length - 1;"))
+    assert (recorded.value, report["same"], report["calls"]) == (5_000_000, True, 1)
+    assert changed["difference"] == {
+        "kind": "value",
+        "number": None,
+        "at": "value",
+        "recorded": 5_000_000,
+        "replayed": 4_999_999,
+    }
+    assert (larger.value, larger.recording, [line.text for line in larger.console]) == (
+        10_000_000,
+        None,
+        [
+            "this run was not recorded: its recording would have more than record.payload_bytes = 12000000 bytes"
+        ],
+    )
