@@ -28,7 +28,7 @@ from paddock.record.ledger.record_watch import RecordWatch
 from paddock.record.ledger.sink import REVOKED, Field
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
-from paddock.surfaces.tenants.questions import QuestionDirectories
+from paddock.surfaces.tenants.question_directories import QuestionDirectories
 from paddock.surfaces.tenants.rate import RateLimit
 from paddock.surfaces.tenants.refusals import Refusals
 from paddock.surfaces.tenants.tenant import FlowMemories, Tenant
