@@ -93,7 +93,7 @@ def test_failed_calls_fail_again(runner):
     console.error(failures);
     await servers.odd.fail({});
     """
-    assert is_same(runner, source) == {**SAME, "calls": 4, "lines": 1}
+    assert is_same(runner, source) == {**SAME, "status": "failed", "calls": 4, "lines": 1}
 
 
 def test_methods_of_the_sdk_are_repeated(runner):
@@ -318,3 +318,19 @@ def test_a_recording_of_ten_megabytes_repeats(tmp_path):
             "this run was not recorded: its recording would have more than record.payload_bytes = 12000000 bytes"
         ],
     )
+
+
+def test_the_report_says_how_a_program_failed(runner):
+    source = "const found = { a: 'x' }; console.log(found.a.length); return 1"
+    run = runner.record(source).id
+    report = runner.compare(run, source=source.replace("found.a", "found.b"))
+    assert report["difference"] == {
+        "kind": "console",
+        "number": 1,
+        "at": "",
+        "recorded": "1",
+        "replayed": None,
+        "error": "TypeError: Cannot read properties of undefined (reading 'length')",
+    }
+    failed = runner.record("throw new Error('no')").id
+    assert runner.compare(failed) == {**SAME, "run": failed, "status": "failed", "calls": 0, "lines": 0}

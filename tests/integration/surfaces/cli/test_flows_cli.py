@@ -142,5 +142,12 @@ def test_doctor_says_whether_a_run_may_read_and_send_everything(desk: Desk) -> N
         "flow\tno rule\tno private data, untrusted content and a way out together, by the names of servers\t"
     )
     assert (facts["state"], facts["private"]) == ("no rule", [])
+    desk.paste(PROPOSED[PROPOSED.index("[[flow.rule]]") :])
+    line, facts = desk.examine()
+    assert line == (
+        "flow\tno label\tno label names a tool that is private or untrusted or external, so that the flow rules wait for "
+        "it in vain\tlabel such tools, if there are any; `paddock policy flows` proposes labels"
+    )
+    assert (facts["state"], facts["rules"]) == ("no label", 1)
     desk.paste(TOML.format(effect="mark"))
     assert desk.examine()[1]["state"] == "watched"
