@@ -135,7 +135,7 @@ class _Capture:
             _make_relative(paths, overlaid.workspace) for paths in (rules.own, rules.installed)
         )
         self._protection = rules.protection
-        self._protected: frozenset[str] = frozenset()
+        self._protected = self._above_protected = frozenset[str]()
         self._omitted = frozenset(overlaid.omitted)
         self._changes: dict[str, Change] = {}
         self._names = 0
@@ -150,6 +150,7 @@ class _Capture:
         """Find the changes; return why there are more of them than were found, or ""."""
         try:
             self._protected = frozenset(self._list_protected())
+            self._above_protected = frozenset(up for path in self._protected for up in list_above(path))
             pending = [_Folder("", is_opaque=self._is_copy, is_new=False)]
             while pending:
                 pending += self._read_folder(pending.pop())
@@ -340,7 +341,7 @@ class _Capture:
         if not self._protected.isdisjoint((path, *list_above(path))):
             return True
         stays_folder = all(facts is None or facts.type == "directory" for facts in (before, after))
-        return not stays_folder and any(each.startswith(f"{path}/") for each in self._protected)
+        return not stays_folder and path in self._above_protected
 
     def _is_kept_out(self, path: str) -> bool:
         return any(is_at_or_below(path, own) for own in self._own)

@@ -19,7 +19,9 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -49,6 +51,7 @@ _CONTENTS, _BEFORE, _MANIFEST, _STATE = "contents", "before", "manifest.json", "
 _CHUNK_BYTES = 1 * MIB
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SYNC_THREADS = 32
 _DAY_NS = 24 * 3600 * 10**9
 
 
@@ -487,8 +490,15 @@ def _remove_stale(directory: Path) -> None:
 
 
 def _sync_files(directory: Path) -> None:
-    for name in os.listdir(directory):
-        _sync(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    paths = [directory / name for name in os.listdir(directory)]
+    sync = partial(_sync, flags=os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if len(paths) <= _SYNC_THREADS:
+        for path in paths:
+            sync(path)
+    else:  # the file system writes to disk once for all that wait
+        with ThreadPoolExecutor(_SYNC_THREADS) as threads:
+            for _ in threads.map(sync, paths):
+                pass
     _sync(directory)
 
 
