@@ -7,6 +7,7 @@ from statistics import median
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds
 from paddock import BlockingPaddock
 from paddock.model.limits import KIB
+from paddock.model.program import Access
 
 TITLE = "Overlays of the workspace, against reading it"
 
@@ -35,7 +36,7 @@ def _open(workspace: Path, folder: str) -> BlockingPaddock:
 def _compare_warm(workspace: Path, folder: str, rounds: int) -> list[Line]:
     with _open(workspace, folder) as paddock:
 
-        def run(code: str, access: str) -> float:
+        def run(code: str, access: Access) -> float:
             paddock.exec("shell", _PAUSE_PROGRAM).check()
             return milliseconds(lambda: paddock.exec("shell", code, access=access).check())
 
@@ -67,7 +68,7 @@ def _compare_warm(workspace: Path, folder: str, rounds: int) -> list[Line]:
 
 
 def _compare_opening(workspace: Path, folder: str, rounds: int) -> Line:
-    def start(access: str) -> float:
+    def start(access: Access) -> float:
         with _open(workspace, folder) as paddock:
             paddock.exec("shell", "true", access="none").check()  # starts the sandbox
             return milliseconds(lambda: paddock.exec("shell", "true", access=access).check())

@@ -7,17 +7,17 @@ import shutil
 import sys
 
 
-def write(path, other, number):
+def write(path: str, other: str, number: int) -> None:
     with open(path, "w", errors="surrogateescape") as file:
         file.write(f"{other} {number}\n" * (number % 5))
 
 
-def append(path, other, number):
+def append(path: str, other: str, number: int) -> None:
     with open(path, "a") as file:
         file.write(f"more {number}\n")
 
 
-def rename(path, other, number):
+def rename(path: str, other: str, number: int) -> None:
     try:
         os.rename(path, other)
     except OSError as error:
@@ -32,49 +32,84 @@ def rename(path, other, number):
         shutil.rmtree(path)
 
 
-def symlink(path, other, number):
+def symlink(path: str, other: str, number: int) -> None:
     os.symlink(["b", "missing", "../a", "/proc/nowhere"][number % 4], path)
 
 
-def sparse(path, other, number):
+def sparse(path: str, other: str, number: int) -> None:
     with open(path, "w") as file:
         file.truncate(number * 1000)
 
 
-def file_to_directory(path, other, number):
+def file_to_directory(path: str, other: str, number: int) -> None:
     os.unlink(path)
     os.mkdir(path)
     write(f"{path}/a", other, number)
 
 
-def directory_to_file(path, other, number):
+def directory_to_file(path: str, other: str, number: int) -> None:
     shutil.rmtree(path)
     write(path, other, number)
 
 
-def renew_directory(path, other, number):
+def renew_directory(path: str, other: str, number: int) -> None:
     shutil.rmtree(path)
     os.mkdir(path)
     write(f"{path}/b", other, number)
 
 
+def truncate(path: str, other: str, number: int) -> None:
+    os.truncate(path, number % 4)
+
+
+def unlink(path: str, other: str, number: int) -> None:
+    os.unlink(path)
+
+
+def mkdir(path: str, other: str, number: int) -> None:
+    os.makedirs(path)
+
+
+def rmtree(path: str, other: str, number: int) -> None:
+    shutil.rmtree(path)
+
+
+def link(path: str, other: str, number: int) -> None:
+    os.link(path, other, follow_symlinks=False)
+
+
+def chmod(path: str, other: str, number: int) -> None:
+    os.chmod(path, number * 7919 % 0o1000)
+
+
+def special(path: str, other: str, number: int) -> None:
+    os.chmod(path, 0o6755)
+
+
+def touch(path: str, other: str, number: int) -> None:
+    os.utime(path, (number, number))
+
+
 ACTIONS = {
-    "write": write,
-    "append": append,
-    "truncate": lambda path, other, number: os.truncate(path, number % 4),
-    "unlink": lambda path, other, number: os.unlink(path),
-    "mkdir": lambda path, other, number: os.makedirs(path),
-    "rmtree": lambda path, other, number: shutil.rmtree(path),
-    "rename": rename,
-    "link": lambda path, other, number: os.link(path, other, follow_symlinks=False),
-    "symlink": symlink,
-    "chmod": lambda path, other, number: os.chmod(path, number * 7919 % 0o1000),
-    "special": lambda path, other, number: os.chmod(path, 0o6755),
-    "touch": lambda path, other, number: os.utime(path, (number, number)),
-    "sparse": sparse,
-    "file_to_directory": file_to_directory,
-    "directory_to_file": directory_to_file,
-    "renew_directory": renew_directory,
+    action.__name__: action
+    for action in (
+        *(
+            write,
+            append,
+            truncate,
+            unlink,
+            mkdir,
+            rmtree,
+            rename,
+            link,
+            symlink,
+            chmod,
+            special,
+            touch,
+            sparse,
+        ),
+        *(file_to_directory, directory_to_file, renew_directory),
+    )
 }
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Programs that run in an overlay of a workspace, in a real sandbox, and the change sets of what they did."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.processes import PATIENCE_S
 
+from paddock.confinement.sandbox.fork_server import Jail
 from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureLimits, CaptureRules, Overlaid, capture_changes
@@ -20,6 +20,7 @@ from paddock.record.changes.store import ChangeStore
 
 ROOT = 0
 """Value of `job_user` with which programs of root stay root in every tier."""
+LIMITS = CaptureLimits(64 * MIB, 1000)
 BOUNDS = OverlayBounds(64 * MIB, 1000)
 
 
@@ -48,7 +49,7 @@ async def run_in_overlay(
     store: ChangeStore,
     *,
     bounds: OverlayBounds = BOUNDS,
-    limits: CaptureLimits = CaptureLimits(64 * MIB, 1000),
+    limits: CaptureLimits = LIMITS,
     process_limits: ProcessLimits | None = None,
     streams: Streams | None = None,
 ) -> OverlayEnd | RawResult:
@@ -64,12 +65,13 @@ async def run_in_overlay(
 
     overlay = OverlayRun(bounds, take)
     grants, slot = await overlay.take_slot(sandbox, grants, process_limits)
+    assert isinstance(slot, Jail)
     try:
         overlaid = await overlay.open(sandbox, grants, slot.scratch)
         if isinstance(overlaid, RawResult):
             return overlaid
         here = overlaid.locate(workspace)
-        folder = os.path.relpath(here, slot.scratch) if overlaid.method == "copy" else ""
+        folder = str(here.relative_to(slot.scratch)) if overlaid.method == "copy" else ""
         given = grants.replace(folder=folder)
         result = await sandbox.run(argv, given, process_limits, streams, slot=slot)
         await overlay.keep(sandbox, overlaid, result)

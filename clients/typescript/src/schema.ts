@@ -1519,6 +1519,11 @@ export interface components {
              */
             in_flight?: number;
             /**
+             * Labels
+             * @default []
+             */
+            labels?: string[];
+            /**
              * Network
              * @default []
              */

@@ -83,7 +83,7 @@ def capture_changes(
 ) -> ChangeSet:
     """Return the manifest of what changed, and add its contents to a new set. Raises ChangesError and OSError."""
     with Folder.open(overlaid.workspace) as lower, Folder.open(overlaid.folder) as upper:
-        capture = _Capture(overlaid, lower, upper, new, rules, limits)
+        capture = _Capture(overlaid, lower, upper, new, rules=rules, limits=limits)
         incomplete = capture.read()
         changes = capture.finish()
     return ChangeSet(
@@ -121,6 +121,7 @@ class _Capture:
         lower: Folder,
         upper: Folder,
         new: NewChangeSet,
+        *,
         rules: CaptureRules,
         limits: CaptureLimits,
     ) -> None:

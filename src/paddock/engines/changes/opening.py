@@ -211,9 +211,9 @@ class _Copy:
             try:
                 fcntl.ioctl(made, _FICLONE, file)
             except OSError:  # the file system shares no blocks, or it is another one
-                left = facts.st_size
-                while left > 0 and (copied := os.sendfile(made, file, None, min(left, _CHUNK_BYTES))):
-                    left -= copied
+                done = 0
+                while done < facts.st_size and (copied := os.sendfile(made, file, done, _CHUNK_BYTES)):
+                    done += copied
             os.utime(made, ns=(facts.st_atime_ns, facts.st_mtime_ns))
             os.fchown(made, self._owner, -1)
             os.fchmod(made, facts.st_mode & 0o777)

@@ -174,6 +174,8 @@ class RunningTask:
             is_one_line = has_escaped_line_ends(work.code)
             if is_one_line and (phase == "compile" or _PARSE_ERROR_PATTERN.search(stderr)):
                 return ESCAPED_LINE_ENDS
+        if self.overlaid is not None:
+            grants = grants.replace(access="overlay")
         return withheld(
             ended,
             phase,

@@ -38,8 +38,8 @@ def has_effects(request: ExecutionRequest, decision: Decision, settings: Setting
 def list_effects(request: ExecutionRequest, decision: Decision, settings: Settings) -> Iterator[Effect]:
     """Yield each effect that a request may have, as policy decided it under these settings.
 
-    Entries of caches, stored output and the record do not count: a second run adds nothing that a caller sees. Tools
-    count as their servers mark them.
+    Entries of caches, stored output, change sets and the record do not count: a second run adds nothing that a caller
+    sees. Tools count as their servers mark them.
     """
     work = request.work
     if isinstance(work, GuestRun | RuntimeRun) and work.session is not None:

@@ -28,9 +28,11 @@ from paddock.confinement.sandbox.child.paths import is_below, open_itself
 FOLDER = ".overlay"
 UPPER, WORK = f"{FOLDER}/upper", f"{FOLDER}/work"
 """Directories below scratch."""
-_MOUNTED, _REFUSED, _FAILED = f"{FOLDER}/mounted", f"{FOLDER}/refused", f"{FOLDER}/failed"
-"""Files below scratch, one of which says what became of an overlay."""
-_OPTIONS = "lowerdir={lower},upperdir={upper},workdir={work},userxattr,volatile"
+_MOUNTED: Literal["mounted"] = "mounted"
+_REFUSED: Literal["refused"] = "refused"
+_FAILED: Literal["failed"] = "failed"
+"""Files in that directory, one of which says what became of an overlay."""
+_OPTIONS = "lowerdir={},upperdir={},workdir={},userxattr,volatile"
 _MOUNT_POINT = 4
 """Field of a line of /proc/self/mountinfo (proc_pid_mountinfo(5))."""
 
@@ -44,17 +46,19 @@ def overlay_workspace(workspace: str, scratch: str) -> None:
         os.mkdir(f"{scratch}/{path}", 0o700)
     # The root of an overlay has the mode of its upper directory.
     os.chmod(f"{scratch}/{UPPER}", stat.S_IMODE(os.fstat(lower).st_mode) & 0o777)
-    upper, work = (open_itself(f"{scratch}/{path}", flags=os.O_DIRECTORY) for path in (UPPER, WORK))
+    files = [
+        lower,
+        *(open_itself(f"{scratch}/{path}", flags=os.O_DIRECTORY) for path in (UPPER, WORK, FOLDER)),
+    ]
     # Paths of descriptors need no escapes: a name may contain a comma or a colon.
-    names = {"lower": lower, "upper": upper, "work": work}
-    options = _OPTIONS.format_map({name: f"/proc/self/fd/{file}" for name, file in names.items()})
+    options = _OPTIONS.format(*(f"/proc/self/fd/{file}" for file in files))
     try:
         mount_filesystem("overlay", workspace, NOSUID | NODEV, options)
     except OSError:
-        _mark(scratch, _REFUSED)
+        _mark(_REFUSED, files[-1])
         raise
-    _mark(scratch, _MOUNTED)
-    for file in names.values():
+    _mark(_MOUNTED, files[-1])  # by its directory: scratch may be in the workspace
+    for file in files:
         os.close(file)
     for path, tree in inner:
         target = open_itself(path)
@@ -65,23 +69,22 @@ def overlay_workspace(workspace: str, scratch: str) -> None:
 
 
 def mark_failure(scratch: str) -> None:
-    """Note that a job with an overlay cannot start, for another reason than the overlay."""
+    """Note that a job with an overlay cannot start, perhaps for another reason than the overlay."""
     with contextlib.suppress(OSError):
         os.makedirs(f"{scratch}/{FOLDER}", 0o700, exist_ok=True)
-        _mark(scratch, _FAILED)
+        _mark(f"{scratch}/{FOLDER}/{_FAILED}")
 
 
 def read_state(scratch: str) -> Literal["pending", "mounted", "refused", "failed"]:
     """Return what has become of the overlay in a prepared job's scratch."""
-    if os.path.lexists(f"{scratch}/{_REFUSED}"):
-        return "refused"
-    if os.path.lexists(f"{scratch}/{_FAILED}"):
-        return "failed"
-    return "mounted" if os.path.lexists(f"{scratch}/{_MOUNTED}") else "pending"
+    for state in (_REFUSED, _FAILED, _MOUNTED):
+        if os.path.lexists(f"{scratch}/{FOLDER}/{state}"):
+            return state
+    return "pending"
 
 
-def _mark(scratch: str, name: str) -> None:
-    os.close(os.open(f"{scratch}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+def _mark(name: str, within: int | None = None) -> None:
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=within))
 
 
 def _list_mounts_below(folder: str) -> list[str]:

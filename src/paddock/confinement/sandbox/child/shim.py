@@ -262,8 +262,6 @@ def _become_program(
         os.execvpe(spec.argv[0], list(spec.argv), spec.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
         failure: dict[str, Any] = {"step": progress[-1], "why": str(error)}
-        if progress[-1] == "namespaces" and spec.overlay:
-            overlay.mark_failure(spec.scratch)
         if progress[-1] == "exec" and isinstance(error, OSError):
             failure |= {"why": os.strerror(error.errno or 0), "errno": error.errno}
         with contextlib.suppress(OSError):  # the supervisor has died
@@ -282,7 +280,12 @@ def _confine_process(
         os.close(handles["cgroup"])
     if jail_channel is not None:
         progress.append("namespaces")
-        jail.furnish_jail(spec)
+        try:
+            jail.furnish_jail(spec)
+        except OSError:
+            if spec.overlay:
+                overlay.mark_failure(spec.scratch)
+            raise
         if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
             progress.append("network")
             with loopback.open_proxy_socket() as proxy_socket:
