@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.base import Json, count
 from paddock.model.changes import Change
-from paddock.model.errors import ChangesError
+from paddock.model.errors import ChangesCorrupted, ChangesError
 from paddock.model.printable import make_printable
 from paddock.model.request import ChangesAction, ChangeSetRun
 from paddock.policy.settings.overlay import OverlaySettings
@@ -87,6 +87,18 @@ class ChangeSets:
         """Return the only set of a workspace whose ID begins so. Raises ChangesError."""
         return self.store.find(prefix, workspace)
 
+    def find_id(self, prefix: str, workspace: Path, action: ChangesAction) -> str:
+        """Return the ID of the only set of a workspace that begins so. One that was damaged can still be discarded.
+
+        Raises ChangesError.
+        """
+        try:
+            return self.find(prefix, workspace).id
+        except ChangesCorrupted:
+            if action != "discard":
+                raise
+            return self.store.find_damaged(prefix)
+
     def compare(self, stored: "StoredChanges", paths: Sequence[str] = ()) -> "Iterator[FileDiff]":
         """Yield the differences at the paths of a set, or all. Raises ChangesError."""
         from paddock.engines.changes.differ import Differ
@@ -112,9 +124,8 @@ class ChangeSets:
         """Accept, discard or undo. Raises ChangesError; then nothing was changed."""
         acceptor = self._make_acceptor(workspace)
         with acceptor.open() as recovery:
-            self._load(work, workspace)
             if work.action == "discard":
-                self.store.discard(work.id)
+                self._discard(work, workspace)
                 return ChangesReport(work.id, work.action, None, recovery)
             report = (
                 acceptor.accept(work.id, work.paths, merge=work.merge)
@@ -122,6 +133,13 @@ class ChangeSets:
                 else acceptor.undo(work.id, work.paths)
             )
         return ChangesReport(work.id, work.action, report, recovery)
+
+    def _discard(self, work: ChangeSetRun, workspace: Path) -> None:
+        try:
+            self._load(work, workspace)
+            self.store.discard(work.id)
+        except ChangesCorrupted:
+            self.store.remove(work.id)
 
     def _load(self, work: ChangeSetRun, workspace: Path) -> "StoredChanges":
         return self.store.find(work.id, workspace)

@@ -26,7 +26,7 @@ from paddock.engines.changes.plan import (
     STAGING_PREFIX,
     PathNote,
     check_set,
-    is_at_or_below,
+    is_among,
     plan_modes,
     plan_steps,
     select_changes,
@@ -147,9 +147,7 @@ class Acceptor:
             why = error.strerror or str(error)
             raise ChangesError(f"The protected paths of the workspace cannot be listed: {why}") from error
         return tuple(
-            each.replace(protected=True)
-            if any(is_at_or_below(each.path.casefold(), path) for path in protected)
-            else each
+            each.replace(protected=True) if is_among(each.path.casefold(), protected) else each
             for each in stored.change_set.changes
         )
 

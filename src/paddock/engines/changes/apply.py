@@ -16,6 +16,7 @@ from paddock.engines.changes.plan import (
     Step,
     expect_before,
     expect_staged,
+    group_changes,
     is_at_or_below,
 )
 from paddock.engines.changes.tree import Folder
@@ -43,7 +44,7 @@ class Steps:
     ) -> None:
         self._root = root
         self._staging = staging
-        self._changes = changes
+        self._groups = group_changes(changes, steps)
         self._steps = steps
         self._inodes = inodes
 
@@ -80,7 +81,7 @@ class Steps:
             self._root.move(step.path, self._staging, step.name)
         else:
             self._staging.exchange(step.name, self._root, step.path)
-        if self._look(step) != expect_before(self._changes, step.path):
+        if self._look(step) != expect_before(self._groups[step.path]):
             raise StepConflict(PathNote(step.path, "it was changed at the same time"))
 
     def _look(self, step: Step) -> dict[str, FileFacts]:
@@ -120,7 +121,7 @@ class Steps:
             self._root.move(step.path, self._staging, step.name)
         else:
             self._staging.exchange(step.name, self._root, step.path)
-        if self._look(step) == expect_staged(self._changes, step.path):
+        if self._look(step) == expect_staged(self._groups[step.path]):
             return None
         # Somebody worked with the new file already: that stays, too.
         return PathNote(step.path, "it was changed since; that version is kept")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from paddock.engines.changes.plan import (
     PathNote,
-    is_at_or_below,
+    is_among,
     list_above,
     makes_directory,
     removes_directory,
@@ -57,7 +57,7 @@ class ConflictCheck:
         return Comparison(tuple(self._pending.values()), tuple(self._unchanged), conflicts, self._present)
 
     def _hides(self, path: str) -> bool:
-        return any(is_at_or_below(path, each) for each in self._hidden)
+        return is_among(path, self._hidden)
 
     def _is_inside_conflict(self, path: str) -> bool:
         return any(above in self._conflicts for above in list_above(path))

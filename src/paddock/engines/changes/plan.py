@@ -60,6 +60,11 @@ def is_at_or_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
+def is_among(path: str, folders: Collection[str]) -> bool:
+    """Return whether a path is one of the given ones or in one of them; `folders` should be fast to look up."""
+    return path in folders or any(above in folders for above in list_above(path))
+
+
 def check_set(set_id: str, change_set: ChangeSet) -> None:
     """Raise ChangesError unless a set can be accepted at all: complete, with sound paths and facts."""
     if change_set.incomplete:
@@ -98,14 +103,13 @@ def select_changes(
     """
     by_path = {change.path: change for change in changes}
     names = dict.fromkeys(posixpath.normpath(name) if name else name for name in named)
+    known = {".", *by_path, *itertools.chain.from_iterable(map(list_above, by_path))}
     for name in names:
-        if name != "." and not any(is_at_or_below(path, name) for path in by_path):
+        if name not in known:
             raise ChangesError(
                 f"Nothing changed at {make_printable(name)!r}; `paddock changes show` lists the paths of a change set"
             )
-    wanted = {
-        path for path in by_path if not names or any(n == "." or is_at_or_below(path, n) for n in names)
-    }
+    wanted = {path for path in by_path if not names or "." in names or is_among(path, names)}
     left = {
         path: f"{describe_guard(by_path[path])}; name it to accept it"
         for path in wanted
@@ -179,14 +183,26 @@ def plan_modes(changes: Iterable[Change], present: Mapping[str, int]) -> tuple[l
     return first, sorted(last, key=lambda step: sort_key(step.path), reverse=True)
 
 
-def expect_before(changes: Iterable[Change], path: str) -> dict[str, FileFacts]:
-    """Return what must be at a path and below it when it is moved away: its directories were opened for this."""
-    return _open_directories({c.path: c.before for c in changes if is_at_or_below(c.path, path)})
+def group_changes(changes: Iterable[Change], steps: Iterable[Step]) -> dict[str, list[Change]]:
+    """Return the changes at and below the path of each step that moves something. The changes are sorted by path."""
+    groups: dict[str, list[Change]] = {step.path: [] for step in steps if step.kind != "mode"}
+    top = ""
+    for change in changes:
+        if not top or not is_at_or_below(change.path, top):
+            top = change.path if change.path in groups else ""
+        if top:
+            groups[top].append(change)
+    return groups
 
 
-def expect_staged(changes: Iterable[Change], path: str) -> dict[str, FileFacts]:
-    """Return what is staged for a path and below it: directories are open to their owner until the end."""
-    return _open_directories({c.path: c.after for c in changes if is_at_or_below(c.path, path)})
+def expect_before(group: Iterable[Change]) -> dict[str, FileFacts]:
+    """Return what must be at the path of a step and below it when it is moved away: directories are open by then."""
+    return _open_directories({change.path: change.before for change in group})
+
+
+def expect_staged(group: Iterable[Change]) -> dict[str, FileFacts]:
+    """Return what is staged for a step: directories are open to their owner until the end."""
+    return _open_directories({change.path: change.after for change in group})
 
 
 def _open_directories(facts: Mapping[str, FileFacts | None]) -> dict[str, FileFacts]:
@@ -254,16 +270,17 @@ def removes_directory(change: Change) -> bool:
 
 def _leave_full_directories(by_path: Mapping[str, Change], taken: set[str], left: dict[str, str]) -> None:
     """Leave the directories that would be removed although something in them is not."""
+    full = {above: path for path in by_path if path not in taken for above in list_above(path)}
     for path in sorted(taken, key=sort_key, reverse=True):
-        if removes_directory(by_path[path]):
-            kept = next((p for p in by_path if p.startswith(f"{path}/") and p not in taken), None)
-            if kept is not None:
-                taken.discard(path)
-                left[path] = f"it holds {make_printable(kept)}, which is left"
-                # What would have taken its place cannot be there either.
-                for inner in [p for p in taken if p.startswith(f"{path}/") and by_path[p].after is not None]:
-                    taken.discard(inner)
-                    left[inner] = f"it needs {make_printable(path)}, which is left"
+        if path not in full or not removes_directory(by_path[path]):
+            continue
+        taken.discard(path)
+        left[path] = f"it holds {make_printable(full[path])}, which is left"
+        full |= dict.fromkeys(list_above(path), path)
+        # What would have taken its place cannot be there either.
+        for inner in [p for p in taken if p.startswith(f"{path}/") and by_path[p].after is not None]:
+            taken.discard(inner)
+            left[inner] = f"it needs {make_printable(path)}, which is left"
 
 
 def _find_kind(change: Change) -> StepKind:

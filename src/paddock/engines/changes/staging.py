@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from paddock.engines.changes.plan import Step, is_at_or_below
+from paddock.engines.changes.plan import Step, group_changes
 from paddock.engines.changes.tree import Folder
 from paddock.model.changes import Change, FileFacts
 from paddock.model.errors import ChangesCorrupted
@@ -30,12 +30,10 @@ def stage_changes(
     """
     moved = {step.path: step.name for step in steps if step.kind in {"put", "exchange"}}
     made = _Staged(root, staging, contents)
-    top = ""
-    for change in changes:
-        if not top or not is_at_or_below(change.path, top):
-            top = change.path if change.path in moved else ""
-        if top and change.after is not None:
-            made.add(moved[top] + change.path[len(top) :], change, change.after)
+    for top, group in group_changes(changes, steps).items():
+        for change in group:
+            if change.after is not None:
+                made.add(moved[top] + change.path[len(top) :], change, change.after)
     staging.sync([*made.names, ""])
     return {name: _read_inode(staging, name) for name in moved.values()}
 

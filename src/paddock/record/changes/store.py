@@ -109,6 +109,20 @@ class ChangeStore:
             f"Change set not found{elsewhere}: {prefix[:80]!r}; `paddock changes list` shows those of a workspace"
         )
 
+    def find_damaged(self, prefix: str) -> str:
+        """Return the only ID that begins so, whatever its set contains. Raises ChangesNotFound."""
+        wanted = prefix if prefix.startswith(_ID_PREFIX) else f"{_ID_PREFIX}{prefix}"
+        found = [set_id for set_id in self._list_ids() if set_id.startswith(wanted)]
+        if len(found) != 1 or not prefix:
+            raise ChangesNotFound(f"{prefix[:80]!r} does not begin the ID of exactly one change set")
+        return found[0]
+
+    def remove(self, set_id: str) -> None:
+        """Delete a set, of which nothing is left. Raises ChangesNotFound for what is no ID."""
+        folder = self._locate(set_id)
+        (folder / _MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
     def load(self, set_id: str) -> StoredChanges:
         """Return a set with its state. Raises what `read` raises."""
         return StoredChanges(set_id, self.read(set_id), self.read_state(set_id))

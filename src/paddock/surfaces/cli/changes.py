@@ -240,9 +240,9 @@ def _carry_out(
     as_json: bool,
 ) -> None:
     settings = load(workspace, flags=flags).settings
-    stored = _open(settings, workspace).find(id, workspace)
+    set_id = _open(settings, workspace).find_id(id, workspace, action)
     named = _read_paths(paths, workspace)
-    work = ChangeSetRun(action=action, id=stored.id, paths=named, merge=merge)
+    work = ChangeSetRun(action=action, id=set_id, paths=named, merge=merge)
     request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
     outcome, number = asyncio.run(carry_out(request, settings, stop=asyncio.Event()))
     if outcome is None:

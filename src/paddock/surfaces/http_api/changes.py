@@ -158,8 +158,12 @@ async def _settle(call: HttpCall, prefix: str, action: ChangesAction) -> Respons
     body = ChangesBody()
     if action != "discard":
         body = (await read_model(call.request, call.server.bodies, ChangesBody)).model
-    stored = (await _find(call, prefix)).stored
-    work = ChangeSetRun(action=action, id=stored.id, paths=tuple(body.paths), merge=body.merge)
+    sets, workspace = call.tenant.opened.changes, call.server.workspace
+    try:
+        set_id = await asyncio.to_thread(sets.find_id, prefix, workspace, action)
+    except ChangesError as error:
+        raise _explain(error, workspace) from None
+    work = ChangeSetRun(action=action, id=set_id, paths=tuple(body.paths), merge=body.merge)
 
     async def send(paddock: "AttachedPaddock", _: "RunningExecution") -> Outcome:
         return await paddock.settle_changes(work)

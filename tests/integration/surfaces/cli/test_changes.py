@@ -150,6 +150,22 @@ def test_mistakes_are_explained(place: Place) -> None:
         assert (done.returncode, " ".join(done.stderr.split())) == (1, text)
 
 
+def test_a_damaged_set_can_only_be_discarded(place: Place) -> None:
+    set_id = place.read("changes", "list")[0]["id"]
+    manifest = place.home / ".local/state/paddock/changes" / set_id / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b"src/app.py", b"src/bad.py"))
+    for action in ("show", "diff", "accept", "undo"):
+        done = place.run("changes", action, set_id)
+        assert (done.returncode, " ".join(done.stderr.split())) == (
+            1,
+            f"The change set {set_id} cannot be used: its manifest was changed; remove it: "
+            f"paddock changes discard {set_id}",
+        )
+    assert place.read("changes", "list") == []
+    assert place.run("changes", "discard", set_id).returncode == 0
+    assert not manifest.parent.exists()
+
+
 def test_a_rule_denies_accepting_at_the_command_line(place: Place) -> None:
     set_id = place.read("changes", "list")[0]["id"]
     settings = place.home / ".config/paddock/paddock.toml"
