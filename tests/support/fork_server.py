@@ -33,24 +33,44 @@ LOADED = (
     "concurrent.futures.thread",
     "jsonschema_rs",
     "mcp",
+    "paddock.confinement.network.http_transport",
+    "paddock.confinement.network.outer_proxy",
     "paddock.confinement.sandbox.checked",
     "paddock.confinement.sandbox.sandbox",
     "paddock.confinement.sandbox.tiers",
+    "paddock.engines.javascript.engine",
     "paddock.engines.programs.engine",
+    "paddock.engines.secrets.stored_logins",
+    "paddock.engines.servers.catalog.catalog",
+    "paddock.engines.servers.catalog.inferred_types",
+    "paddock.engines.servers.catalog.semantic_choice",
+    "paddock.engines.servers.pins",
     "paddock.engines.sessions.table",
-    "paddock.gate.cluster",
-    "paddock.gate.open_paddock",
+    "paddock.record.output.work_files",
+    "paddock.record.telemetry.instrument",
     "paddock.record.telemetry.logs",
+    "paddock.record.telemetry.metrics",
     "paddock.record.telemetry.observed_sink",
-    "paddock.surfaces.cli.root",
-    "paddock.surfaces.http_api.entry",
     "paddock.surfaces.mcp_server.http.app",
     "paddock.surfaces.mcp_server.service",
+    "psycopg",
+    "psycopg_pool",
+    "pydantic.v1",
     "re2",
     "rich.console",
-    "uvicorn",
+    "uvicorn.lifespan.on",
 )
-"""Modules that commands import, besides those of the commands themselves."""
+"""Modules that commands import, besides those of `ROOMS`."""
+ROOMS = (
+    "paddock.cluster",
+    "paddock.engines.servers.auth",
+    "paddock.engines.servers.calls",
+    "paddock.gate",
+    "paddock.surfaces.cli",
+    "paddock.surfaces.http_api",
+    "paddock.surfaces.tenants",
+)
+"""Packages of which commands import nearly every module."""
 MARKS = (("paddock.model.numbers", "MARK"), ("paddock.engines.sessions.table", "_PROCESS_MARK"))
 """Random constants that differ between processes."""
 STARVATION = ("paddock.engines.javascript.worker_client", "paddock.engines.programs.outcome_mapping")
@@ -85,9 +105,9 @@ def load() -> None:
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as `paddock` does before it imports pydantic
     for name in LOADED:
         importlib.import_module(name)
-    commands = importlib.import_module("paddock.surfaces.cli")
-    for module in pkgutil.iter_modules(commands.__path__, "paddock.surfaces.cli."):
-        importlib.import_module(module.name)
+    for name in ROOMS:
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            importlib.import_module(module.name)
     for name in STARVATION:  # whatever else runs on the machine decides no verdict, as in `tests.conftest`
         importlib.import_module(name).count_processors = lambda: 0.0  # type: ignore[attr-defined]
     fill_caches()
