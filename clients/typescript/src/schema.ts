@@ -1257,6 +1257,11 @@ export interface components {
              */
             in_flight?: number;
             /**
+             * Labels
+             * @default []
+             */
+            labels?: string[];
+            /**
              * Network
              * @default []
              */

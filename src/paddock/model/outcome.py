@@ -250,6 +250,8 @@ class Outcome(RawResult):
     """The decision of policy."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
+    labels: tuple[str, ...] = ()
+    """What its run had read by its end, as flow rules label it: `private`, `untrusted`."""
 
     @property
     def text(self) -> str:
@@ -315,7 +317,7 @@ def write_outcome(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
-    absent = {"recording"} if outcome.recording is None else set[str]()
+    absent = {name for name in ("recording", "labels") if not getattr(outcome, name)}
     fields = outcome.model_dump(mode="json", exclude={"value", *absent})
     # It also turns all numbers into doubles.
     if outcome.tool is not None:
