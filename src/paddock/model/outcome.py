@@ -317,6 +317,9 @@ def write_outcome(outcome: Outcome) -> str:
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
     absent = {"recording"} if outcome.recording is None else set[str]()
     fields = outcome.model_dump(mode="json", exclude={"value", *absent})
+    grants = ((fields["decision"] or {}).get("program") or {}).get("grants")
+    if grants is not None and not grants["directories"]:
+        del grants["directories"]
     # It also turns all numbers into doubles.
     if outcome.tool is not None:
         fields["tool"]["output"] = outcome.tool.output

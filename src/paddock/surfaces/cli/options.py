@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from paddock.model.base import count
+from paddock.model.directories import DIRECTORY_SUFFIXES, GrantedDirectory
 from paddock.model.limits import MIB
 from paddock.model.network import NETWORKS
 from paddock.policy.settings.units import DURATIONS, MAX_AMOUNT, SIZES, read_duration_ms, read_size_bytes
@@ -38,6 +39,30 @@ workspace = click.option(
     type=directory,
     default=Path(),
     help="Workspace directory. Default: the current directory.",
+)
+class _GrantedDirectoryParameter(click.ParamType[GrantedDirectory]):
+    """An existing directory with the access to it: `DIR[:ro|:rw|:overlay]`."""
+
+    name = "directory"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> GrantedDirectory:
+        if isinstance(value, GrantedDirectory):
+            return value
+        path, _, suffix = value.rpartition(":")
+        if not path or suffix not in DIRECTORY_SUFFIXES:
+            path, suffix = value, "ro"
+        found = directory.convert(path, param, ctx)
+        return GrantedDirectory(path=found, access=DIRECTORY_SUFFIXES[suffix])
+
+
+add_dir = click.option(
+    "--add-dir",
+    type=_GrantedDirectoryParameter(),
+    multiple=True,
+    metavar="DIR[:ro|:rw]",
+    help="Let it use a directory beside the workspace: read it, or with :rw also write there. Repeatable.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
