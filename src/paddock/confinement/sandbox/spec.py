@@ -455,8 +455,9 @@ def build_job_spec(
     if cwd is None and grants.workspace is not None and grants.access != "none":
         cwd = grants.workspace.resolve()
     own = {name: f"{jail_spec.scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
-    if jail_spec.jail and repository is not None and repository.begins_above(str(grants.workspace)):
-        own["GIT_DISCOVERY_ACROSS_FILESYSTEM"] = "1"  # in the jail the workspace is a mount below the work tree
+    if repository is not None and not repository.refused:
+        # A jail has the workspace as a mount below the work tree. Without one, git fails at a file that it may not read.
+        own["GIT_DISCOVERY_ACROSS_FILESYSTEM" if jail_spec.jail else "GIT_CONFIG_NOSYSTEM"] = "1"
     return jail_spec._replace(
         argv=argv,
         environment={**_DEFAULTS, **grants.environment, **own},
