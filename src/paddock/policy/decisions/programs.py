@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from paddock.model.directories import find_uncovered
 from paddock.model.fields import PROGRAM_FIELDS
-from paddock.model.limits import LimitOverrides, narrower
+from paddock.model.limits import Calls, LimitOverrides, narrower
 from paddock.model.network import NETWORKS
 from paddock.model.program import ACCESSES, Executables, ProgramGrants, ProgramLimits, ProgramTerms, file_name
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
@@ -41,9 +41,16 @@ def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
 
 
 def judge_program(
-    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: FindExecutables
+    work: RuntimeRun,
+    asked: LimitOverrides,
+    settings: Settings,
+    catalogue: FindExecutables,
+    calls: Calls = "run",
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
-    """Return the terms of a program, clamped limits, and objections; each with the name of its rule."""
+    """Return the terms of a program, clamped limits, and objections; each with the name of its rule.
+
+    A program whose request may make only some `calls` reads the directories of the settings, and writes to none.
+    """
     limits, clamped, _ = _effective_limits(asked, settings)
     grants = ProgramGrants(
         access=work.access,
@@ -52,7 +59,9 @@ def judge_program(
         executables=_list_allowed_names(work, settings, catalogue(work.runtime)),
         environment=settings.runtimes.environment,
         background=work.background,
-        directories=work.directories,
+        directories=work.directories
+        if narrower(calls, settings.grants.calls) == "run"
+        else tuple(each.replace(access="read-only") for each in work.directories),
     )
     terms = ProgramTerms(limits=limits, grants=grants)
     for _, objections in list_stages(work, asked, settings, catalogue):
@@ -239,7 +248,5 @@ def check_read_only(
     """Object to programs and script tools with write access if the request may only read."""
     calls = narrower(request.calls, settings.grants.calls)
     reaches_out = NETWORKS.index(work.network) > NETWORKS.index("loopback")
-    directories = work.directories if isinstance(work, RuntimeRun) else ()
-    writes = "workspace-write" in (work.access, *(each.access for each in directories))
-    if calls != "run" and (writes or reaches_out):
+    if calls != "run" and (work.access == "workspace-write" or reaches_out):
         yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"
