@@ -188,7 +188,9 @@ def test_protected_paths_that_mounts_cannot_keep_refuse_a_directory(folders):
     assert run("landlock", grants, "true", protected_paths="refuse").limit == "protected"
     (data / ".vscode").symlink_to("text")
     result = run("namespaces", grants, "true", protected_paths="refuse")
-    assert result.reason.startswith(f"sandbox.protected_paths is refuse, and {data}/.vscode of the workspace is a link")
+    assert result.reason.startswith(
+        f"sandbox.protected_paths is refuse, and {data}/.vscode of the workspace is a link"
+    )
 
 
 @tiers

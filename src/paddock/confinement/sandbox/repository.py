@@ -33,10 +33,16 @@ _MAX_FOLDERS = 1000
 """Maximum number of folders of a repository in which configuration files are looked for."""
 _WITHOUT_CONFIG = frozenset({"objects", "refs", "logs", "hooks", "lfs", "rr-cache"})
 _CONFIG_NAMES = frozenset({"config", "config.worktree"})
-_CHANGED_BY_COMMITS = frozenset({"HEAD", "ORIG_HEAD", "COMMIT_EDITMSG", "MERGE_MSG", "index", "logs", "objects", "refs"})
+_CHANGED_BY_COMMITS = frozenset(
+    {"HEAD", "ORIG_HEAD", "COMMIT_EDITMSG", "MERGE_MSG", "index", "logs", "objects", "refs"}
+)
 """What `git commit` replaces in the folder of a repository. Everything else that exists there stays read-only."""
 _PROTECTED = (
-    *(path.removeprefix(".git/") for path in (*PROTECTED_PATHS, *PROTECTED_PATTERNS) if path.startswith(".git/")),
+    *(
+        path.removeprefix(".git/")
+        for path in (*PROTECTED_PATHS, *PROTECTED_PATTERNS)
+        if path.startswith(".git/")
+    ),
     *("objects/info/alternates", "objects/info/http-alternates"),
 )
 _HEAD = re.compile(r"ref: (refs/heads/[^\0\n]+)\n?")
@@ -119,7 +125,12 @@ def find_repository(workspace: str, *, writes: bool, in_namespaces: bool) -> Rep
         return Repository("", "", "", refused=str(error))
     except OSError:  # nothing of it can be read, or it was just removed
         return None
-    if any(key == "core.worktree" for path, text in texts.items() if found.obeys(path) for key, _ in parse_config(text)):
+    if any(
+        key == "core.worktree"
+        for path, text in texts.items()
+        if found.obeys(path)
+        for key, _ in parse_config(text)
+    ):
         return found._replace(refused="its configuration names another work tree (core.worktree)")
     filtered = {path: filter_config(text) for path, text in texts.items()}
     found = found._replace(
@@ -206,7 +217,9 @@ def _read_pointer_file(workspace: str, tree: str, dot: str) -> Repository | None
         return None
     back = os.path.join(own, _read_line(f"{own}/gitdir"))
     if os.path.basename(back) != ".git" or os.path.realpath(os.path.dirname(back)) != tree:
-        return Repository("", "", "", refused="it does not point back at this worktree (worktrees/NAME/gitdir)")
+        return Repository(
+            "", "", "", refused="it does not point back at this worktree (worktrees/NAME/gitdir)"
+        )
     if os.path.realpath(os.path.join(own, _read_line(f"{own}/commondir"))) != folder:
         return Repository("", "", "", refused="its `commondir` leads elsewhere")
     if is_below(folder, workspace):  # granted with the workspace

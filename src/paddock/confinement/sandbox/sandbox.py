@@ -214,9 +214,7 @@ class KernelSandbox:
             raise _explain_refusal(error) from error
         return process
 
-    def _open_shared_files(
-        self, guarded: Sequence[GuardedFolder], process: RunningProcess
-    ) -> list[int]:
+    def _open_shared_files(self, guarded: Sequence[GuardedFolder], process: RunningProcess) -> list[int]:
         """Return the file of each guarded folder, shared by all current jobs that may write there."""
         return [self._open_shared_file((each.path, tuple(each.rules)), process) for each in guarded]
 
@@ -242,7 +240,11 @@ class KernelSandbox:
         """Return what this sandbox holds now. The caller changes nothing in it."""
         prepared = tuple(tuple(jails) for jails in self._spare_jails.values())
         return SandboxState(
-            self._fork_server, tuple(self._idle), prepared, tuple(self._processes), tuple(folder for folder, _ in self._known)
+            self._fork_server,
+            tuple(self._idle),
+            prepared,
+            tuple(self._processes),
+            tuple(folder for folder, _ in self._known),
         )
 
     async def finish_refills(self) -> None:
@@ -293,8 +295,13 @@ class KernelSandbox:
         return spec.user(grants, self.job_user, self.tier)
 
     def _find_repository(self, grants: ProcessGrants) -> Repository | None:
-        """Return the git repository of a granted workspace whose `.git` is elsewhere, unless the settings withhold it."""
-        if not self.repositories or self.tier == "unconfined" or grants.workspace is None or grants.access == "none":
+        """Return the git repository of a granted workspace whose `.git` is elsewhere, unless settings withhold it."""
+        if (
+            not self.repositories
+            or self.tier == "unconfined"
+            or grants.workspace is None
+            or grants.access == "none"
+        ):
             return None
         found = find_repository(
             os.path.realpath(grants.workspace),

@@ -456,7 +456,7 @@ def build_job_spec(
         cwd = grants.workspace.resolve()
     own = {name: f"{jail_spec.scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
     if repository is not None and not repository.refused:
-        # A jail has the workspace as a mount below the work tree. Without one, git fails at a file that it may not read.
+        # A jail has the workspace as a mount below the work tree; without one, git fails at what it may not read.
         own["GIT_DISCOVERY_ACROSS_FILESYSTEM" if jail_spec.jail else "GIT_CONFIG_NOSYSTEM"] = "1"
     return jail_spec._replace(
         argv=argv,

@@ -79,9 +79,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
     def judge(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
-        terms, notes, objections = judge_program(
-            work, request.limits, settings, catalogue, request.calls
-        )
+        terms, notes, objections = judge_program(work, request.limits, settings, catalogue, request.calls)
         objections = [*objections, *check_read_only(request, work, settings)]
         seen = None
         if work.executable is None and any(rule.executable for rule in settings.policy.rule):

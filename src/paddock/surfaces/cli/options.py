@@ -40,27 +40,26 @@ workspace = click.option(
     default=Path(),
     help="Workspace directory. Default: the current directory.",
 )
-class _GrantedDirectoryParameter(click.ParamType[GrantedDirectory]):
-    """An existing directory with the access to it: `DIR[:ro|:rw|:overlay]`."""
 
-    name = "directory"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> GrantedDirectory:
-        if isinstance(value, GrantedDirectory):
-            return value
-        path, _, suffix = value.rpartition(":")
+def _parse_directories(
+    context: click.Context, parameter: click.Parameter, texts: Sequence[str]
+) -> tuple[GrantedDirectory, ...]:
+    """Return DIR[:ro|:rw|:overlay] strings as directories with the access to each, by default reading."""
+    found: list[GrantedDirectory] = []
+    for text in texts:
+        path, _, suffix = text.rpartition(":")
         if not path or suffix not in DIRECTORY_SUFFIXES:
-            path, suffix = value, "ro"
-        found = directory.convert(path, param, ctx)
-        return GrantedDirectory(path=found, access=DIRECTORY_SUFFIXES[suffix])
+            path, suffix = text, "ro"
+        real = directory.convert(path, parameter, context)
+        found.append(GrantedDirectory(path=real, access=DIRECTORY_SUFFIXES[suffix]))
+    return tuple(found)
 
 
 add_dir = click.option(
     "--add-dir",
-    type=_GrantedDirectoryParameter(),
     multiple=True,
+    callback=_parse_directories,
     metavar="DIR[:ro|:rw]",
     help="Let it use a directory beside the workspace: read it, or with :rw also write there. Repeatable.",
 )

@@ -145,7 +145,9 @@ def check(
         verdict, further = _render_decision(decision), ()
         if granted := _exec_grants(request, decision, flags):
             verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
-        print_lines([verdict, *(f"  {line}" for line in (*decision.reasons, *_list_directories(request), *further))])
+        print_lines(
+            [verdict, *(f"  {line}" for line in (*decision.reasons, *_list_directories(request), *further))]
+        )
     context.exit(_EXIT_ASKS if decision.asks else 0 if decision.allowed else EXIT_DENIED)
 
 

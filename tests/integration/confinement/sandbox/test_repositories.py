@@ -35,7 +35,7 @@ class World(NamedTuple):
 
     def git(self, *words: str, folder: Path | None = None) -> str:
         command = ["git", "-C", str(folder or self.main), *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
@@ -153,7 +153,9 @@ def read_all(folder):
     }
 
 
-@pytest.mark.parametrize(("tier", "place"), [("landlock", "linked"), ("namespaces", "linked"), ("namespaces", "part")])
+@pytest.mark.parametrize(
+    ("tier", "place"), [("landlock", "linked"), ("namespaces", "linked"), ("namespaces", "part")]
+)
 def test_hooks_and_configuration_stay_as_they_are(world, tier, place):
     git = world.main / ".git"
     world.git("config", "extensions.worktreeConfig", "true")
@@ -164,7 +166,12 @@ def test_hooks_and_configuration_stay_as_they_are(world, tier, place):
     assert read_all(git) == before
     changed = {path.removeprefix(f"{git}/") for path in result.violations}
     absent = {"worktrees/linked/rebase-merge/git-rebase-todo", "objects/info/alternates"}
-    everywhere = {"worktrees/linked/config.worktree", "worktrees/linked/commondir", "worktrees/linked/gitdir", *absent}
+    everywhere = {
+        "worktrees/linked/config.worktree",
+        "worktrees/linked/commondir",
+        "worktrees/linked/gitdir",
+        *absent,
+    }
     expected = {
         ("landlock", "linked"): everywhere,
         ("namespaces", "linked"): absent,
@@ -186,7 +193,11 @@ def test_the_configuration_is_given_without_secrets(world):
     with (world.main / ".git" / "config").open("a") as file:
         file.write(SECRETS)
     # `--list` does not follow includes, and `git fetch` does.
-    for folder, access in ((world.linked, "read-only"), (world.linked, "workspace-write"), (world.part, "workspace-write")):
+    for folder, access in (
+        (world.linked, "read-only"),
+        (world.linked, "workspace-write"),
+        (world.part, "workspace-write"),
+    ):
         script = f"grep -r SECRET {world.main}/.git --include=config --include=shared; git config --list --local; git config --includes --get-all --local remote.origin.url"
         result = run("namespaces", folder, script, access)
         lines = [line for line in result.stdout.head.splitlines() if not line.startswith(("core.", "user."))]

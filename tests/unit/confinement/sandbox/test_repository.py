@@ -163,7 +163,9 @@ def test_a_repository_within_the_workspace_or_around_it_adds_nothing(git: Path, 
     assert find(outer) is None
 
 
-@pytest.mark.parametrize("file", ["config", "config.worktree", "worktrees/linked/config.worktree", "included"])
+@pytest.mark.parametrize(
+    "file", ["config", "config.worktree", "worktrees/linked/config.worktree", "included"]
+)
 def test_a_repository_with_another_work_tree_is_refused(git: Path, tmp_path: Path, file: str) -> None:
     if file == "included":
         write(git / "config", "[include]\n\tpath = included\n")
@@ -183,7 +185,12 @@ SECRET = '[http]\n\textraheader = "x"\n'
 def test_every_configuration_of_a_repository_is_given_without_secrets(git: Path, tmp_path: Path) -> None:
     names = (
         *("config", "config.worktree", "included", "worktrees/linked/config.worktree"),
-        *("worktrees/other/config.worktree", "modules/lib/config", "modules/logs/config", "modules/a/b/config"),
+        *(
+            "worktrees/other/config.worktree",
+            "modules/lib/config",
+            "modules/logs/config",
+            "modules/a/b/config",
+        ),
         "worktrees/linked/modules/lib/config",
     )
     for name in names:
@@ -251,7 +258,9 @@ def test_a_branch_whose_folder_is_a_link_adds_nothing(git: Path, tmp_path: Path)
     assert written(git, tmp_path, "ref: refs/heads/x/y/z\n") == []
 
 
-def test_in_a_directory_of_a_repository_all_but_what_commits_change_is_covered(git: Path, tmp_path: Path) -> None:
+def test_in_a_directory_of_a_repository_all_but_what_commits_change_is_covered(
+    git: Path, tmp_path: Path
+) -> None:
     part = tmp_path / "main" / "part"
     part.mkdir()
     for name in ("index", "index.lock", "packed-refs", "COMMIT_EDITMSG"):
@@ -260,7 +269,9 @@ def test_in_a_directory_of_a_repository_all_but_what_commits_change_is_covered(g
     found = find(part, writes=True)
     assert found is not None
     assert (found.written, found.read_only) == ((str(git),), "")
-    assert sorted(found.list_covered()) == [f"{git}/{name}" for name in ("config", "hooks", "packed-refs", "worktrees")]
+    assert sorted(found.list_covered()) == [
+        f"{git}/{name}" for name in ("config", "hooks", "packed-refs", "worktrees")
+    ]
     landlock = find(part, writes=True, in_namespaces=False)
     assert landlock is not None
     assert (landlock.written, landlock.read_only, landlock.readable) == (
@@ -287,7 +298,10 @@ def test_in_a_directory_of_a_repository_all_but_what_commits_change_is_covered(g
         ('[remote "o"]\n\turl = ssh://git:pw@x.org\n', '[remote "o"]\n\turl = "ssh://git@x.org"\n'),
         ('[remote "https://a:b@c"]\n\tfetch = x\n', '[remote "https://c"]\n\tfetch = "x"\n'),
         ("# https://me:pw@x.org\n[core]\n\tx = 1\n", '[core]\n\tx = "1"\n'),
-        ('[a "b\\\\c\\"d"]\n\tx = "\\ta\\n\\"\\\\ "\n[url "x"]\n\ty = z\n', '[a "b\\\\c\\"d"]\n\tx = "\\ta\\n\\"\\\\ "\n'),
+        (
+            '[a "b\\\\c\\"d"]\n\tx = "\\ta\\n\\"\\\\ "\n[url "x"]\n\ty = z\n',
+            '[a "b\\\\c\\"d"]\n\tx = "\\ta\\n\\"\\\\ "\n',
+        ),
     ],
 )
 def test_configuration_without_secrets(text: str, expected: str | None) -> None:
@@ -299,14 +313,21 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_siz
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(NAMES, st.none() | TEXTS.filter(lambda text: "\n" not in text), NAMES, st.none() | TEXTS), max_size=4))
+@given(
+    st.lists(
+        st.tuples(NAMES, st.none() | TEXTS.filter(lambda text: "\n" not in text), NAMES, st.none() | TEXTS),
+        max_size=4,
+    )
+)
 def test_git_reads_the_same_in_what_is_given(entries: list[tuple[str, str | None, str, str | None]]) -> None:
     """Everything but secrets stays as it is, as git itself reads it."""
     lines: list[str] = []
     for section, part, key, value in entries:
         quoted = "" if part is None else ' "{}"'.format(part.replace("\\", "\\\\").replace('"', '\\"'))
         lines.append(f"[{section}{quoted}]")
-        escaped = "" if value is None else value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        escaped = (
+            "" if value is None else value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        )
         lines.append(f"\t{key}" if value is None else f'\t{key} = "{escaped}"')
     text = "\n".join([*lines, ""])
     given_text = filter_config(f"{text}[credential]\n\thelper = x\n")

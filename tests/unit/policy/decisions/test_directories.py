@@ -130,7 +130,7 @@ def test_an_outcome_without_directories_is_stored_as_before() -> None:
 
 @pytest.mark.parametrize("path", ["data", "./data", "/data/../etc", ""])
 def test_a_directory_is_an_absolute_path(path: str) -> None:
-    with pytest.raises(ValidationError, match="write a path that begins with / or ~/, without .."):
+    with pytest.raises(ValidationError, match=r"write a path that begins with / or ~/, without \.\."):
         GrantedDirectory(path=Path(path))
 
 

@@ -38,7 +38,10 @@ CHOICES = {
     "sandbox.protected_paths": ["restore", "refuse"],
     "workspace.show": [(".env", "data/"), (".env",), ()],
     "workspace.directory": [
-        (GrantedDirectory(path=Path("/data"), access="workspace-write"), GrantedDirectory(path=Path("/other"))),
+        (
+            GrantedDirectory(path=Path("/data"), access="workspace-write"),
+            GrantedDirectory(path=Path("/other")),
+        ),
         (GrantedDirectory(path=Path("/data/sub")),),
         (),
     ],

@@ -90,6 +90,7 @@ def list_git_paths(
     files: Sequence[str],
     home: str,
     present: Collection[str],
+    *,
     above: Sequence[str] = (),
 ) -> list[str]:
     """Return the relative paths below an open folder that git reads as settings or runs there.

@@ -99,9 +99,9 @@ def build_command(
     """Return the command that builds a root with these paths at the same names, and with the folder of `scratch`.
 
     `covered` paths below writable ones stay read-only. `hidden` directories are empty except for paths that are given
-    themselves; `parents` are the directories above them. `texts` are files with another text, without NULs. `links` are links outside of the given paths. bubblewrap
-    writes its facts to the descriptor `{info}`. The two hundred arguments are one string with NULs between them, which
-    each process on the way decodes faster.
+    themselves; `parents` are the directories above them. `texts` are files with another text, without NULs.
+    `links` are links outside of the given paths. bubblewrap writes its facts to the descriptor `{info}`. The two hundred
+    arguments are one string with NULs between them, which each process on the way decodes faster.
     """
     found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
     found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]

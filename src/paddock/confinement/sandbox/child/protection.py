@@ -68,7 +68,11 @@ class ProtectionRules(NamedTuple):
         """Return paths without those that the settings take away, and those that no job may write to."""
         removed = {rule.removesuffix("/**") for rule in self.removed}
         kept = [path for path in paths if path not in removed]
-        return [path for path in kept if any(is_below(path, top) for top in self.within)] if self.within else kept
+        return (
+            [path for path in kept if any(is_below(path, top) for top in self.within)]
+            if self.within
+            else kept
+        )
 
 
 BUILT_IN_RULES = ProtectionRules()
@@ -87,7 +91,7 @@ class _SortedRules(NamedTuple):
 
 
 @functools.lru_cache(maxsize=16)
-def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...], built_in: bool) -> _SortedRules:  # noqa: FBT001
+def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...], built_in: bool) -> _SortedRules:
     rules = dict.fromkeys((*((*PROTECTED_PATHS, *PROTECTED_PATTERNS) if built_in else ()), *added))
     rules = ProtectionRules(removed=removed).keep(rule.removesuffix("/**") for rule in rules)
     nested = tuple(rule.removeprefix(_NESTED) for rule in rules if rule.startswith(_NESTED))
@@ -127,7 +131,7 @@ def list_protected_paths(root: int, rules: ProtectionRules, *, nested: bool = Tr
     links, present = LinkResolver(root), PresentNames(root)
     found = [*rules.paths, *_find(root, rules.sort(), nested=nested)]
     found += git_paths.list_git_paths(
-        root, links, rules.git_files, rules.home, present.names, rules.repository
+        root, links, rules.git_files, rules.home, present.names, above=rules.repository
     )
     targets = [links.resolve(path) for path in dict.fromkeys(found) if present.may_hold(path)]
     return list_outermost(rules.keep((*found, *links.passed, *filter(None, targets))))

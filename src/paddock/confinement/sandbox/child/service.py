@@ -6,7 +6,13 @@ import socket
 import time
 
 from paddock.confinement.sandbox.child import lockdown, process_tree, scratch, supervised_calls
-from paddock.confinement.sandbox.child.messages import MAX_GUARDED, MESSAGE_BYTES, STREAM_COUNT, JobSpec, StartError
+from paddock.confinement.sandbox.child.messages import (
+    MAX_GUARDED,
+    MESSAGE_BYTES,
+    STREAM_COUNT,
+    JobSpec,
+    StartError,
+)
 from paddock.confinement.sandbox.child.namespaces import MountRootCache
 from paddock.confinement.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
 from paddock.confinement.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor

@@ -156,7 +156,9 @@ class Supervisor:
                 raise self._failure
             for folder in reversed(spec.guarded):
                 rules = ProtectionRules._make(folder.rules)
-                self._before.append(protected_paths.ProtectedPaths(folder.path, files[-1], rules, folder.shown))
+                self._before.append(
+                    protected_paths.ProtectedPaths(folder.path, files[-1], rules, folder.shown)
+                )
                 files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
