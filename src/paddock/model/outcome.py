@@ -3,7 +3,7 @@
 import reprlib
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -315,11 +315,11 @@ def write_outcome(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
-    absent = {"recording"} if outcome.recording is None else set[str]()
-    fields = outcome.model_dump(mode="json", exclude={"value", *absent})
-    grants = ((fields["decision"] or {}).get("program") or {}).get("grants")
-    if grants is not None and not grants["directories"]:
-        del grants["directories"]
+    absent: dict[str, Any] = {} if outcome.recording is not None else {"recording": True}
+    program = outcome.decision.program
+    if program is not None and not program.grants.directories:
+        absent["decision"] = {"program": {"grants": {"directories"}}}
+    fields = outcome.model_dump(mode="json", exclude={"value": True, **absent})
     # It also turns all numbers into doubles.
     if outcome.tool is not None:
         fields["tool"]["output"] = outcome.tool.output

@@ -100,8 +100,8 @@ def build_command(
 
     `covered` paths below writable ones stay read-only. `hidden` directories are empty except for paths that are given
     themselves; `parents` are the directories above them. `texts` are files with another text, without NULs.
-    `links` are links outside of the given paths. bubblewrap writes its facts to the descriptor `{info}`. The two hundred
-    arguments are one string with NULs between them, which each process on the way decodes faster.
+    `links` are links outside of the given paths. bubblewrap writes its facts to the descriptor `{info}`. The two
+    hundred arguments are one string with NULs between them, which each process on the way decodes faster.
     """
     found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
     found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]
