@@ -52,6 +52,11 @@ class Decision(Value):
     flow: FlowFinding | None = Field(default=None, exclude=True, repr=False)
     """What flow rules found, inside of Paddock only: it may quote results."""
 
+    def list_absent(self) -> dict[str, Any]:
+        """Return newer members without a value. They are left out where a decision is stored or hashed, as before."""
+        is_plain = self.program is not None and not self.program.grants.directories
+        return {"program": {"grants": {"directories": True}}} if is_plain else {}
+
 
 ConsoleLevel = Literal["log", "warn", "error", "info", "debug"]
 
@@ -315,11 +320,10 @@ def write_outcome(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
-    absent: dict[str, Any] = {} if outcome.recording is not None else {"recording": True}
-    program = outcome.decision.program
-    if program is not None and not program.grants.directories:
-        absent["decision"] = {"program": {"grants": {"directories"}}}
-    fields = outcome.model_dump(mode="json", exclude={"value": True, **absent})
+    absent: dict[str, Any] = {"value": True, "decision": outcome.decision.list_absent()}
+    if outcome.recording is None:
+        absent["recording"] = True
+    fields = outcome.model_dump(mode="json", exclude=absent)
     # It also turns all numbers into doubles.
     if outcome.tool is not None:
         fields["tool"]["output"] = outcome.tool.output
