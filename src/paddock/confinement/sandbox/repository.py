@@ -1,8 +1,8 @@
 """The git repository of a workspace whose `.git` is elsewhere: a linked worktree, or a directory of a repository.
 
     /src/main/.git                      the folder that all worktrees share
-    /src/main/.git/worktrees/fix        the folder of one linked worktree; its file `gitdir` names /work/fix/.git
-    /work/fix/.git                      a file of one line: gitdir: /src/main/.git/worktrees/fix
+    /src/main/.git/worktrees/fix        the folder of one linked worktree; its file `gitdir` names /home/me/fix/.git
+    /home/me/fix/.git                   a file of one line: gitdir: /src/main/.git/worktrees/fix
     /src/main/packages/web              a directory of the repository, below its work tree /src/main
 
 A `.git` file may come from a program or an archive. Therefore a repository counts only if it points back: `gitdir`
