@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.measure import Line, Scale, at_most, ratio
+from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
 
 TITLE = "The MCP server"
 
@@ -25,6 +25,12 @@ _SWELL = """
 const a = new Array(COUNT).fill([]);
 const calls = await Promise.allSettled([0, 1, 2, 3].map(() => servers.nobody.save({ a })));
 return calls.map((call) => String(call.reason));
+"""
+_RECORDS = """
+[record]
+payloads = "asked"
+[vault]
+backend = "file"
 """
 _PROGRAMS = 4
 _REFUSED, _ALLOWED = 4_000_000, 1_000_000
@@ -73,9 +79,12 @@ class Client:
 
 
 @contextmanager
-def served() -> Generator[Client]:
-    """Start `paddock serve mcp` in a new directory."""
+def served(settings: str = "") -> Generator[Client]:
+    """Start `paddock serve mcp` in a new directory, with the settings of a user."""
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made:
+        file = Path(made) / ".config/paddock/paddock.toml"
+        file.parent.mkdir(parents=True)
+        file.write_text(settings)
         paddock = str(Path(sys.executable).with_name("paddock"))
         environment = {"PATH": "/usr/bin:/bin", "HOME": made, "LANG": "C.UTF-8"}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -106,11 +115,18 @@ def measure(scale: Scale) -> list[Line]:
                 figures[name].append(client.timed("tools/call", asked))
                 time.sleep(0.01)  # agents think between calls, and spare workers come up
         alone, beside = _beside(client, call, scale.of(100, 5), _SPIN, programs=1, limit_ms=2_000)
+    recorded, unrecorded = _recorded(scale.of(200, 5))
     swelling = [_beside_swelling(call, scale.of(100, 5), count) for count in (_REFUSED, _ALLOWED)]
     return [
         Line("execute_code of a trivial program, p50", median(figures["execute"]), "ms", at_most(5)),
         Line("ping, the floor, p50", median(figures["ping"]), "ms"),
         Line("execute_code over ping", ratio(figures["execute"], figures["ping"]), "x", at_most(2)),
+        Line(
+            "execute_code with a recording over the same without, p50",
+            ratio(recorded, unrecorded),
+            "x",
+            note=f"{median(recorded):.1f} ms, without {median(unrecorded):.1f} ms",
+        ),
         Line("compute, p50", median(figures["compute"]), "ms"),
         Line("compute over ping", ratio(figures["compute"], figures["ping"]), "x", at_most(2.5)),
         Line("tools/list, p50", median(figures["list"]), "ms"),
@@ -137,6 +153,28 @@ def measure(scale: Scale) -> list[Line]:
             )
         ],
     ]
+
+
+def _recorded(rounds: int) -> tuple[list[float], list[float]]:
+    """Return the times of a program that is recorded, and those of the same program that is not, in turns."""
+    call = {"name": "execute_code", "arguments": {"code": "return 1 + 1"}}
+    recorded = {**call, "arguments": {**call["arguments"], "record": True}}
+    with served(_RECORDS) as client:
+        answer = client.answer(client.send("tools/call", recorded))
+        assert answer["structuredContent"]["status"] == "ok", answer
+        figures = interleaved(
+            {
+                name: lambda asked=asked: _timed(client, asked)
+                for name, asked in (("with", recorded), ("without", call))
+            },
+            rounds,
+        )
+    return figures["with"], figures["without"]
+
+
+def _timed(client: Client, call: dict[str, Any]) -> float:
+    time.sleep(0.01)  # spare workers come up
+    return client.timed("tools/call", call)
 
 
 def _beside_swelling(call: dict[str, Any], rounds: int, count: int) -> tuple[float, float, str]:

@@ -88,6 +88,7 @@ def typed(line: str, workspace: Path, home: str) -> str:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": home,
         "LANG": "C.UTF-8",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
     done = subprocess.run(
         ["bash", "-c", line],

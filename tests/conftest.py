@@ -2,6 +2,7 @@
 
 import atexit
 import fcntl
+import gc
 import hashlib
 import importlib.util
 import os
@@ -12,13 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from tests.support import forked
+from tests.support import forked, proofs
 from tests.support.processes import running_workers
 from tests.support.servers import make_entry, write_servers
 from tests.support.session import SessionRunner
@@ -31,6 +32,9 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import AuditSettings, GrantSettings, Settings
+
+# The collected tests stay until the end: the collector would traverse them again and again, now and between tests.
+gc.disable()
 
 # A test must not depend on the machine's speed.
 hypothesis.settings.register_profile("paddock", deadline=None)
@@ -128,10 +132,12 @@ def _forget_repairs() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _start_of_commands(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Start commands by fork in some rooms, and with exec elsewhere."""
+    """Start commands by fork in some rooms, on a machine that was proved once, and with exec elsewhere."""
     room = request.path.relative_to(ROOT / "tests").as_posix()
-    forks = room.startswith(FORKED) and not room.startswith(EXECUTED)
-    with forked.forking() if forks else nullcontext():
+    with ExitStack() as stack:
+        if room.startswith(FORKED) and not room.startswith(EXECUTED):
+            stack.enter_context(forked.forking())
+            stack.enter_context(proofs.remembered())
         yield
 
 
@@ -165,6 +171,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "as_root" in getattr(item, "fixturenames", ()):
             item.add_marker("root")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, except among the collected tests and their modules."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -129,10 +129,9 @@ def claim(
     *,
     tenant: str = "t",
     digest: bytes = DIGEST,
-    pure: bool = False,
     attempt: int | None = None,
 ) -> Claim:
-    return Claim(tenant, key, new_id(), digest, pure, attempt)
+    return Claim(tenant, key, new_id(), digest, attempt)
 
 
 async def start(runs: StoredRuns, wanted: Claim) -> Started:
@@ -146,7 +145,7 @@ def test_a_new_key_starts_and_its_outcome_is_repeated_byte_for_byte(run: Run) ->
         a, b = await store.open("a"), await store.open("b")
         first = claim()
         started = await start(a, first)
-        assert started == Started(first, 1, 1)
+        assert started == Started(first, 1)
         assert await a.end(started, OK)
         for runs in (a, b):
             assert await runs.take(claim()) == Finished(first.request, "ok", OK.outcome)
@@ -215,20 +214,6 @@ def test_a_request_with_effects_whose_lease_is_over_is_lost_and_stays_lost(run: 
         assert not await a.end(started, OK)
         for runs in (a, b):
             assert await runs.take(claim()) == Lost(first.request, "a")
-
-    run(check)
-
-
-def test_a_pure_request_whose_lease_is_over_runs_again_in_the_next_epoch(run: Run) -> None:
-    async def check(store: Store) -> None:
-        a, b = await store.open("a"), await store.open("b")
-        late, second = await start(a, claim(pure=True)), claim(pure=True)
-        await store.expire("a")
-        again = await start(b, second)
-        assert again == Started(second, 1, 2)
-        assert not await a.end(late, OK)
-        assert await b.end(again, StoredEnd("failed", None))
-        assert await b.take(claim(pure=True)) == Finished(second.request, "failed", None)
 
     run(check)
 

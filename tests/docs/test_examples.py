@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.command import ANY_LOAD
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -23,6 +24,7 @@ def environment(tmp_path):
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "LANG": "C.UTF-8",
+        **ANY_LOAD,
     }
 
 

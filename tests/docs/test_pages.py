@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from tests.support.command import ANY_LOAD, HANGS_S
+from tests.support.forked import find_stand_in
 
 from paddock.engines.servers.config import load_servers
 from paddock.gate.schedules.schedule import Schedule
@@ -75,7 +77,9 @@ def reader(tmp_path, real_servers):
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "LANG": "C.UTF-8",
+        **ANY_LOAD,
     }
+    environment["PATH"] = f"{Path(find_stand_in(environment)).parent}:{environment['PATH']}"
 
     def type_in(command):
         done = subprocess.run(
@@ -87,7 +91,7 @@ def reader(tmp_path, real_servers):
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=60,
+            timeout=HANGS_S,
         )
         return done.stdout
 
@@ -248,5 +252,8 @@ def test_the_readme_can_be_read_at_once():
 
 def test_the_picture_shows_what_the_commands_print(real_servers):
     command = [sys.executable, ROOT / "scripts" / "picture.py", "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    environment = {**os.environ, **ANY_LOAD}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=HANGS_S
+    )
     assert (done.returncode, done.stderr) == (0, "")

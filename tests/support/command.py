@@ -16,6 +16,8 @@ CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 """Starts a command in a PID namespace of its own."""
 if os.geteuid() != 0:
     CONTAINED.append("--map-root-user")
+ANY_LOAD = {"PYTHONPATH": str(Path(__file__).with_name("any_load"))}
+"""Environment of an executed process whose verdict on a program that ran out of time does not depend on load."""
 HANGS_S = 600
 """A command that takes longer hangs. No test measures time with it."""
 

@@ -22,33 +22,29 @@ pragma synchronous = full;
 create table if not exists node (boot text primary key, seen real not null);
 create table if not exists run (
     tenant text not null, key text not null, attempt int not null, request text not null unique, digest blob not null,
-    epoch int not null default 1, node text not null, boot text not null, pure int not null, state text not null,
-    status text, outcome blob, primary key (tenant, key, attempt)
+    node text not null, boot text not null, state text not null, status text, outcome blob, primary key (tenant, key, attempt)
 );
 """
 _ALIVE = "exists (select 1 from node where node.boot = run.boot and node.seen > :now - :lease)"
 _NAME = "tenant = :tenant and key = :key and attempt = :attempt"
 
 _INSERT = """
-insert into run (tenant, key, attempt, request, digest, node, boot, pure, state)
-values (:tenant, :key, :attempt, :request, :digest, :node, :boot, :pure, 'started')
+insert into run (tenant, key, attempt, request, digest, node, boot, state)
+values (:tenant, :key, :attempt, :request, :digest, :node, :boot, 'started')
 on conflict do nothing returning 1"""
 _READ = f"""
-select attempt, request, digest, epoch, node, pure, state, status, outcome, {_ALIVE} from run
+select attempt, request, digest, node, state, status, outcome, {_ALIVE} from run
 where tenant = :tenant and key = :key and attempt = coalesce(:attempt, attempt) order by attempt desc limit 1"""
-_TAKE_OVER = f"""
-update run set epoch = epoch + 1, request = :request, node = :node, boot = :boot
-where {_NAME} and epoch = :epoch and state = 'started' and pure and not {_ALIVE} returning epoch"""
 _LOSE = f"""
 update run set state = 'lost'
-where {_NAME} and epoch = :epoch and state = 'started' and not pure and not {_ALIVE} returning 1"""
+where {_NAME} and state = 'started' and not {_ALIVE} returning 1"""
 _FINISH = f"""
 update run set state = 'finished', status = :status, outcome = :outcome
-where {_NAME} and epoch = :epoch and boot = :boot
+where {_NAME} and boot = :boot
     and (state = 'started' or (state = 'finished' and status = :status and outcome is :outcome)) returning 1"""
 _FENCE = """
-insert into run (tenant, key, attempt, request, digest, node, boot, pure, state)
-values (:tenant, :key, :attempt, :request, :digest, :node, :boot, false, 'fenced')
+insert into run (tenant, key, attempt, request, digest, node, boot, state)
+values (:tenant, :key, :attempt, :request, :digest, :node, :boot, 'fenced')
 on conflict (tenant, key, attempt) do update set state = 'fenced'
 where run.state = 'fenced' or (run.state = 'started' and run.request = excluded.request) returning 1"""
 _RENEW = "insert into node values (:boot, :now) on conflict (boot) do update set seen = :now returning 1"
@@ -95,13 +91,8 @@ class FileRunStore:
         rows = await self._send(_READ, {"tenant": tenant, "key": key, "attempt": attempt})
         if not rows:
             return None
-        [(number, request, digest, epoch, node, pure, state, status, outcome, alive)] = rows
-        return RunRow(number, request, digest, epoch, node, bool(pure), state, status, outcome, bool(alive))
-
-    async def take_over(self, claim: Claim, row: RunRow, on_send: OnSend) -> int | None:
-        """Follow `RunStore`."""
-        rows = await self._send(_TAKE_OVER, _name_row(claim, row), on_send)
-        return rows[0][0] if rows else None
+        [(number, request, digest, node, state, status, outcome, alive)] = rows
+        return RunRow(number, request, digest, node, state, status, outcome, bool(alive))
 
     async def lose(self, claim: Claim, row: RunRow) -> bool:
         """Follow `RunStore`."""
@@ -109,7 +100,7 @@ class FileRunStore:
 
     async def finish(self, run: Started, end: StoredEnd) -> bool:
         """Follow `RunStore`."""
-        name = {**run.claim._asdict(), "attempt": run.attempt, "epoch": run.epoch}
+        name = {**run.claim._asdict(), "attempt": run.attempt}
         return bool(await self._send(_FINISH, {**name, **end._asdict()}))
 
     async def fence(self, claim: Claim, attempt: int) -> bool:
@@ -132,7 +123,7 @@ class FileRunStore:
 
 
 def _name_row(claim: Claim, row: RunRow) -> dict[str, Any]:
-    return {**claim._asdict(), "attempt": row.attempt, "epoch": row.epoch}
+    return {**claim._asdict(), "attempt": row.attempt}
 
 
 def _describe(error: Exception) -> str:

@@ -3,9 +3,12 @@
     test process ── request, standard streams ──> fork server ── fork ──> in between ── fork ──> paddock
          └────────────────────── adopts the command when the process in between has ended ──────────┘
 
-The test process is a subreaper (prctl(2)) for that moment, so that the command is its child, as after exec(2).
+The test process is a subreaper (prctl(2)) for that moment, so that the command is its child, as after exec(2). Where a
+process that is no ancestor asks (`tests.support.stand_in`), the process in between stays, and tells it how the command
+ended.
 """
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -15,10 +18,13 @@ import os
 import pkgutil
 import re
 import resource
+import select
+import signal
 import socket
 import sys
 import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +33,71 @@ LOADED = (
     "concurrent.futures.thread",
     "jsonschema_rs",
     "mcp",
+    "paddock.confinement.network.http_transport",
+    "paddock.confinement.network.outer_proxy",
     "paddock.confinement.sandbox.checked",
     "paddock.confinement.sandbox.sandbox",
     "paddock.confinement.sandbox.tiers",
+    "paddock.engines.javascript.engine",
     "paddock.engines.programs.engine",
+    "paddock.engines.secrets.stored_logins",
+    "paddock.engines.servers.catalog.catalog",
+    "paddock.engines.servers.catalog.inferred_types",
+    "paddock.engines.servers.catalog.semantic_choice",
+    "paddock.engines.servers.pins",
     "paddock.engines.sessions.table",
-    "paddock.gate.cluster",
-    "paddock.gate.open_paddock",
+    "paddock.record.output.work_files",
+    "paddock.record.telemetry.instrument",
     "paddock.record.telemetry.logs",
+    "paddock.record.telemetry.metrics",
     "paddock.record.telemetry.observed_sink",
-    "paddock.surfaces.cli.root",
-    "paddock.surfaces.http_api.entry",
     "paddock.surfaces.mcp_server.http.app",
     "paddock.surfaces.mcp_server.service",
+    "psycopg",
+    "psycopg_pool",
+    "pydantic.v1",
     "re2",
     "rich.console",
-    "uvicorn",
+    "uvicorn.lifespan.on",
 )
-"""Modules that commands import, besides those of the commands themselves."""
+"""Modules that commands import, besides those of `ROOMS`."""
+ROOMS = (
+    "paddock.cluster",
+    "paddock.engines.servers.auth",
+    "paddock.engines.servers.calls",
+    "paddock.gate",
+    "paddock.surfaces.cli",
+    "paddock.surfaces.http_api",
+    "paddock.surfaces.tenants",
+)
+"""Packages of which commands import nearly every module."""
 MARKS = (("paddock.model.numbers", "MARK"), ("paddock.engines.sessions.table", "_PROCESS_MARK"))
 """Random constants that differ between processes."""
 STARVATION = ("paddock.engines.javascript.worker_client", "paddock.engines.programs.outcome_mapping")
 """Modules that decide whether a program that ran out of time was starved of processors."""
+EXIT_CODES: list[object] = []
+"""What the command left Python with, once it did."""
+
+
+@atexit.register  # as the first one, so that it is called after all others
+def skip_teardown() -> None:
+    """End the process before the interpreter takes its modules apart, which would copy the pages that hold them.
+
+    The interpreter itself ends what is not usual: a text as exit code, and output that cannot be written.
+    """
+    match EXIT_CODES:
+        case [None]:
+            code = 0
+        case [int(code)]:
+            pass
+        case _:
+            return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)
 
 
 def load() -> None:
@@ -56,12 +105,15 @@ def load() -> None:
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as `paddock` does before it imports pydantic
     for name in LOADED:
         importlib.import_module(name)
-    commands = importlib.import_module("paddock.surfaces.cli")
-    for module in pkgutil.iter_modules(commands.__path__, "paddock.surfaces.cli."):
-        importlib.import_module(module.name)
+    for name in ROOMS:
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            importlib.import_module(module.name)
     for name in STARVATION:  # whatever else runs on the machine decides no verdict, as in `tests.conftest`
         importlib.import_module(name).count_processors = lambda: 0.0  # type: ignore[attr-defined]
     fill_caches()
+    sys.path.insert(0, str(Path(__file__).parent))
+    importlib.import_module("proofs").prove_for_children()
+    sys.path.pop(0)
     del os.environ["PYDANTIC_DISABLE_PLUGINS"]
     gc.collect()
     gc.freeze()
@@ -105,10 +157,15 @@ def renew(mark: str, uses: list[tuple[dict[str, Any], str]]) -> None:
                 holder[name] = new
 
 
-def serve(requests: socket.socket) -> dict[str, Any] | None:
+def serve(requests: socket.socket, strangers: socket.socket) -> dict[str, Any] | None:
     """Fork for each request. Return the request in the process that is to be the command, None at the end."""
     tests = os.getppid()
     while True:
+        if strangers in select.select([requests, strangers], [], [])[0]:
+            found = serve_stranger(strangers.accept()[0])
+            if found is not None:
+                return found
+            continue
         data, streams, _, _ = socket.recv_fds(requests, 1 << 20, 3)
         if not data:
             return None
@@ -121,15 +178,46 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
                 os._exit(0)
             while os.getppid() != tests:
                 os.sched_yield()
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            take_streams(streams)
             return json.loads(data)
         os.close(writer)
         os.waitpid(between, 0)
         requests.send(os.read(reader, 20))
         for stream in (reader, *streams):
             os.close(stream)
+
+
+def serve_stranger(stranger: socket.socket) -> dict[str, Any] | None:
+    """Fork for one request. Return the request in the process that is to be the command, None in the fork server."""
+    data, streams, _, _ = socket.recv_fds(stranger, 1 << 20, 3)
+    if os.fork():
+        for stream in streams:
+            os.close(stream)
+        stranger.close()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        return None
+    command = os.fork()
+    if command == 0:
+        take_streams(streams)
+        return json.loads(data)
+    for stream in streams:
+        os.close(stream)
+    stranger.send(b"%d" % command)
+    handle = os.pidfd_open(command)
+    if handle not in select.select([stranger, handle], [], [])[0]:  # the stranger is gone
+        os.kill(command, signal.SIGKILL)
+    with suppress(OSError):
+        stranger.send(b"%d" % os.waitpid(command, 0)[1])
+    os._exit(0)
+
+
+def take_streams(streams: list[int]) -> None:
+    """Make descriptors the standard streams, and close all others."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
 def become_command(request: dict[str, Any]) -> None:
@@ -171,11 +259,16 @@ if __name__ == "__main__":
     load()
     marks = [getattr(sys.modules[module], name) for module, name in MARKS]
     uses = {mark: find_uses(mark) for mark in marks}
-    found = serve(socket.socket(fileno=int(sys.argv[1])))
+    found = serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
     if found is not None:
         for mark, places in uses.items():
             renew(mark, places)
         become_command(found)
         from paddock.surfaces.cli import main
 
-        main()
+        try:
+            main()
+        except SystemExit as leaving:
+            EXIT_CODES.append(leaving.code)
+            raise
+        EXIT_CODES.append(None)

@@ -13,17 +13,20 @@ import inspect
 import json
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.support.command import PADDOCK
+from tests.support.stand_in import write_stand_in
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_SERVERS = 3
@@ -40,7 +43,16 @@ _start = subprocess.Popen._execute_child
 _parameters = inspect.signature(_start)
 _libc = ctypes.CDLL(None, use_errno=True)
 _lock = threading.Lock()
-_servers: dict[tuple[tuple[str, str], ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+_servers: dict[tuple[tuple[str, str], ...], "_Server"] = {}
+
+
+class _Server(NamedTuple):
+    """A fork server."""
+
+    requests: socket.socket
+    process: subprocess.Popen[bytes]
+    folder: Path
+    """Of its address for others."""
 
 
 @contextmanager
@@ -52,6 +64,17 @@ def forking() -> Iterator[None]:
         yield
     finally:
         subprocess.Popen._execute_child = _start
+
+
+def find_stand_in(environment: Mapping[str, str]) -> str:
+    """Return the path of the command for processes that start it in an environment like this one.
+
+    It starts by fork where this process forks (`forking`); it takes no notice of PYTHONPATH.
+    """
+    if subprocess.Popen._execute_child is _start:
+        return PADDOCK
+    server = _find_server({name: value for name, value in environment.items() if name != "PYTHONPATH"})
+    return str(server.folder / "paddock") if server else PADDOCK
 
 
 def take_terminal() -> None:
@@ -72,8 +95,8 @@ def _execute_child(self: Any, *arguments: Any) -> None:
     with _lock:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
-            socket.send_fds(server, [json.dumps(request).encode()], streams)
-            answer = server.recv(20)
+            socket.send_fds(server.requests, [json.dumps(request).encode()], streams)
+            answer = server.requests.recv(20)
             assert answer, "the fork server has ended: its standard error says why"
             self.pid = int(answer)
         finally:
@@ -118,7 +141,7 @@ def _make_request(given: dict[str, Any]) -> dict[str, Any] | None:
     return request if fits and Path(directory).is_dir() and os.access(directory, os.X_OK) else None
 
 
-def _find_server(environment: dict[str, str]) -> socket.socket | None:
+def _find_server(environment: Mapping[str, str]) -> _Server | None:
     """Return the fork server for commands with an environment; None if there are too many different ones."""
     with _lock:
         key = tuple(
@@ -126,24 +149,31 @@ def _find_server(environment: dict[str, str]) -> socket.socket | None:
         )
         if key not in _servers and len(_servers) < _MAX_SERVERS:
             _servers[key] = _start_server(dict(key))
-        return _servers[key][0] if key in _servers else None
+        return _servers.get(key)
 
 
-def _start_server(environment: dict[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def _start_server(environment: dict[str, str]) -> _Server:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = Path(__file__).with_name("fork_server.py")
-    with theirs:
+    folder = Path(tempfile.mkdtemp(prefix="paddock-tests-"))
+    strangers = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    strangers.bind(address := str(folder / "socket"))
+    strangers.listen()
+    with theirs, strangers:
+        passed = [theirs.fileno(), strangers.fileno()]
         process = subprocess.Popen(
-            [sys.executable, str(program), str(theirs.fileno())],
+            [sys.executable, str(program), *map(str, passed)],
             cwd="/",
             env={"PATH": os.defpath, **environment},
-            pass_fds=[theirs.fileno()],
+            pass_fds=passed,
         )
-    return ours, process
+    write_stand_in(folder, PADDOCK, address)
+    return _Server(ours, process, folder)
 
 
 @atexit.register
 def _end_servers() -> None:
-    for requests, process in _servers.values():
-        requests.close()
-        process.wait()
+    for server in _servers.values():
+        server.requests.close()
+        server.process.wait()
+        shutil.rmtree(server.folder)

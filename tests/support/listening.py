@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from tests.support.postgres import find_listen_url
+
 from paddock.cluster.database import Database
 from paddock.cluster.listener import Listener
 from paddock.foundation.cancellation import cancel_all
@@ -12,7 +14,7 @@ from paddock.foundation.cancellation import cancel_all
 @asynccontextmanager
 async def open_listener(url: str) -> AsyncGenerator[Listener]:
     """Yield a listener that is known to hear, and that renews nothing."""
-    async with Listener(url, name="listening") as listener, Database(url) as database:
+    async with Listener(find_listen_url(url), name="listening") as listener, Database(url) as database:
 
         async def hear() -> None:
             while True:

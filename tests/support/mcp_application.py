@@ -108,6 +108,10 @@ class Server:
                 names += [answers[key].content["name"] for key in ("first", "second")]
             return ToolAnswer([text_block(" ".join(names))])
 
+        async def long(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+            await self.go.wait()
+            return ToolAnswer([text_block("x" * 350)])
+
         async def fail(_arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
             await self.go.wait()
             raise MCPError(code=INTERNAL_ERROR, message="it broke")
@@ -116,6 +120,7 @@ class Server:
             McpTool("ask", "Ask", "Asks.", object_schema([]), ask),
             McpTool("fail", "Fail", "Fails.", object_schema([]), fail),
             McpTool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
+            McpTool("long", "Long", "Returns much.", object_schema([]), long),
             McpTool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
         self.rounds = rounds = ElicitationRounds(
@@ -123,7 +128,7 @@ class Server:
         )
         nothing: Any = Nothing()
         offers = PromptsAndResources(nothing, nothing)
-        self.tasks = Tasks(rounds, lambda _tool: 0.0, kept_s=kept_s)
+        self.tasks = Tasks(rounds, lambda _tool: 0.0, kept_s=kept_s, in_flight=self.requests.in_flight)
         server = build_protocol_server(Toolbox(tools), offers, rounds, ChangeNotifier(), tasks=self.tasks)
         server.middleware.append(self.requests.handle_message)
         self.app: App = build_application(server, self.requests)

@@ -9,13 +9,19 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.support.processes import PATIENCE_S
+
+_BEHIND: dict[int, int] = {}
+"""Port of the server behind each pooler of all tests, by the port of the pooler."""
+MIN_MEMORY_BYTES = 2 * 1024**3
+"""Minimum free space of a file system in memory on which servers keep their files; each needs some 60 MB."""
 
 
 def find_free_port() -> int:
@@ -25,10 +31,24 @@ def find_free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def find_listen_url(url: str) -> str:
+    """Return what is `cluster.listen_url` for a `cluster.url`: the address without the pooler of all tests."""
+    head, _, tail = url.rpartition(":")
+    port, _, database = tail.partition("/")
+    return f"{head}:{_BEHIND.get(int(port), port)}/{database}"
+
+
+def make_directory() -> Path:
+    """Make a directory for the files of a server: in memory if that has room, since a disk takes seconds to remove them."""
+    memory = Path("/dev/shm")
+    has_room = memory.is_dir() and shutil.disk_usage(memory).free >= MIN_MEMORY_BYTES
+    return Path(tempfile.mkdtemp(prefix="paddock-pg-", dir=memory if has_room else None))
+
+
 @cache
 def make_template(programs: Path, user: str | None) -> Path:
     """Return the files of a new server. They are made once for all servers of this process: that takes a second."""
-    folder = Path(tempfile.mkdtemp(prefix="paddock-pg-"))
+    folder = make_directory()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if user is not None:
         shutil.chown(folder, user)
@@ -59,7 +79,7 @@ class Postgres:
         self._programs = found
         # PostgreSQL does not run as root.
         self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
-        self._root = Path(tempfile.mkdtemp(prefix="paddock-pg-"))
+        self._root = make_directory()
         self._archives = archives
         self.port = find_free_port()
         self._tls = tls
@@ -76,6 +96,15 @@ class Postgres:
         port = self._pooler.port if self._pooler else self.port
         return f"postgresql://postgres@127.0.0.1:{port}/{database}"
 
+    @contextmanager
+    def without_pooler(self) -> Iterator[None]:
+        """Return addresses of the server itself meanwhile."""
+        pooler, self._pooler = self._pooler, None
+        try:
+            yield
+        finally:
+            self._pooler = pooler
+
     def __enter__(self) -> Self:
         if self._user is not None:
             shutil.chown(self._root, self._user)
@@ -86,6 +115,7 @@ class Postgres:
         self.start()
         if self._pooler is not None:
             self._pooler.__enter__()
+            _BEHIND[self._pooler.port] = self.port
         return self
 
     def __exit__(
@@ -144,6 +174,15 @@ class Postgres:
             assert self._process.poll() is None, "PostgreSQL ended"
             assert time.monotonic() < deadline, "PostgreSQL does not start"
             time.sleep(0.05)
+        # The pooler refuses for a moment what it could not connect.
+        while self._pooler is not None and self._pooler.runs and not self._answers_behind(self._pooler):
+            assert time.monotonic() < deadline, "the pooler does not reach PostgreSQL"
+            time.sleep(0.05)
+
+    def _answers_behind(self, pooler: "PgBouncer") -> bool:
+        """Return whether a pooler has a connection for the database `postgres`."""
+        command = [str(self._programs / "psql"), "-c", "select 1", pooler.find_url("postgres")]
+        return subprocess.run(command, cwd="/", capture_output=True, check=False).returncode == 0
 
     def kill(self) -> None:
         """Kill it as a power failure would."""
@@ -283,7 +322,7 @@ class PgBouncer:
         self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
         self._root.chmod(0o755)
         users = self._root / "users"
-        users.write_text("".join(f'"{name}" ""\n' for name in ("postgres", "guest", "stranger")))
+        users.write_text("".join(f'"{name}" ""\n' for name in ("postgres", "guest", "stranger", "tenant")))
         self._file = self._root / "pgbouncer.ini"
         self._file.write_text(
             f"""\
@@ -302,6 +341,11 @@ server_login_retry = 0.1
 """
         )
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started."""
+        return self._process is not None
 
     def find_url(self, database: str) -> str:
         """Return the address of a database behind it."""

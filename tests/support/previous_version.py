@@ -1,5 +1,9 @@
 """The version before this one, built from the history of the project: it must run with the tables of this one."""
 
+import fcntl
+import hashlib
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -31,24 +35,40 @@ def read_files(commit: str, folder: str, repository: Path = ROOT) -> dict[str, b
     return {name: _git(repository, commit, "show", f"{commit}:{folder}/{name}") for name in names}
 
 
-def build_previous_version(directory: Path) -> str:
-    """Write the version before this one to a directory, and return its command. Raises LookupError."""
-    commit = read_previous_version().commit
-    archive = _git(ROOT, commit, "archive", commit, "src/paddock")
-    subprocess.run(["tar", "-x", "-C", directory], input=archive, check=True)
-    package, own = directory / "src/paddock", Path(paddock.__file__).parent
-    lock = _VENDORED / "package-lock.json"
-    assert (package / lock).read_bytes() == (own / lock).read_bytes(), (
-        f"{lock} was changed since {commit}, so the libraries of this version are not those of that one. "
-        "Build them with hatch_build.py of that commit."
+def build_previous_version() -> str:
+    """Write the version before this one, once, below the user's cache directory; return its command. Raises LookupError.
+
+    Several processes may ask at the same time. Python compiles its modules once, which takes seconds.
+    """
+    commit, own = read_previous_version().commit, Path(paddock.__file__).parent
+    name = hashlib.sha256(f"{commit} {sys.executable} {sys.version}".encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = cache / "paddock-tests" / f"previous-{name}"
+    directory.mkdir(parents=True, exist_ok=True)
+    package, command, lock = (
+        directory / "src/paddock",
+        directory / "paddock-before",
+        _VENDORED / "package-lock.json",
     )
-    (package / _VENDORED / "vendor").symlink_to(own / _VENDORED / "vendor")
-    command = directory / "paddock-before"
-    command.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(directory / 'src')!r})\n"
-        "from paddock.surfaces.cli import main\nsys.exit(main())\n"
-    )
-    command.chmod(0o755)
+    with (directory / "lock").open("w") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        complete = (directory / "complete").exists()
+        if not complete:
+            archive = _git(ROOT, commit, "archive", commit, "src/paddock")
+            subprocess.run(["tar", "-x", "-C", directory], input=archive, check=True)
+        assert (package / lock).read_bytes() == (own / lock).read_bytes(), (
+            f"{lock} was changed since {commit}, so the libraries of this version are not those of that one. "
+            "Build them with hatch_build.py of that commit."
+        )
+        if not complete:
+            libraries = _VENDORED / "vendor"
+            shutil.copytree(own / libraries, package / libraries, dirs_exist_ok=True)
+            command.write_text(
+                f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(directory / 'src')!r})\n"
+                "from paddock.surfaces.cli import main\nsys.exit(main())\n"
+            )
+            command.chmod(0o755)
+            (directory / "complete").touch()
     return str(command)
 
 

@@ -1,14 +1,18 @@
 """Replicas of one server on loopback, with one database, and HAProxy before them."""
 
+import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support.command import PADDOCK, run_paddock
+from tests.support.command import PADDOCK
 from tests.support.http_api import ApiPlace, ApiServer
 from tests.support.leases import await_leases
 from tests.support.postgres import HaProxy, find_free_port
+
+from paddock.cluster.database import Database
+from paddock.cluster.migrate import migrate
 
 KEY = "k" * 32
 
@@ -19,6 +23,12 @@ def write_keys(directory: Path) -> Path:
     file.write_text(f"{KEY}\n")
     file.chmod(0o600)
     return file
+
+
+async def make_tables(url: str) -> None:
+    """Make the tables in an empty database."""
+    async with Database(url) as database:
+        await migrate(database)
 
 
 class ReplicaSet:
@@ -53,10 +63,7 @@ class ReplicaSet:
         self.balancer = HaProxy(self.ports)
         for number, port in enumerate(self.ports):
             self.places.append(self._make_place(number, port))
-        made = run_paddock(
-            self.places[0].workspace, "cluster", "migrate", environment=self.places[0].environment
-        )
-        assert made.returncode == 0, made.stderr
+        asyncio.run(make_tables(database))
 
     def _make_place(self, number: int, port: int) -> ApiPlace:
         root = self._root / f"r{number}"

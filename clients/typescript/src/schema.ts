@@ -1276,6 +1276,11 @@ export interface components {
              */
             in_flight?: number;
             /**
+             * Labels
+             * @default []
+             */
+            labels?: string[];
+            /**
              * Network
              * @default []
              */

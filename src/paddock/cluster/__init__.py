@@ -8,15 +8,18 @@ Read `database` and `migrate` (with `migrations/*.sql`) first, then by question:
     what has changed      listener: the connection of the lease, which hears announcements; cleaner: what is over
     which versions run    migrate: tables expand -> contract, once no older replica is alive
     what runs once        runs: claims -> postgres_runs: their rows; status: what became of one
-    what all share        kept (pins, definitions, schedules), json_row, questions, seals; blocking: for threads
+    a person's answer     gate/approvals asks -> questions: a row waits -> answered anywhere, by tenants/tenant or
+                          cli/approve -> announced, and heard by listener between two renewals of
+                          the lease -> the asker takes it
+    what all share        kept (pins, definitions, schedules), json_row, seals; blocking: for threads
     the record of all     ship: lines to the database -> merkle, checkpoint, sign, signed_note, bucket
                           -> read_record, ledger_lines, verify_chain, verify
 
 A *replica* is a server that shares the store. It, or any other Paddock that uses the store, is a *node* there. The
 lines of a ledger travel in *chunks*. Not here: the way of a request to the replica that owns a session
-(`surfaces/http_api/forwarding.py`), the drivers, workers and batches of programs on Ray
-(`surfaces/client/ray`), settings (`policy/settings/cluster.py`), and what opens the others for a server
-(`gate/cluster.py`).
+(`elsewhere` and `forwarding` of `surfaces/http_api`, `surfaces/mcp_server/http/inbound.py`), the drivers, workers and
+batches of programs on Ray (`surfaces/client/ray`), settings (`policy/settings/cluster.py`), and what opens the others
+for a server (`gate/cluster.py`).
 
 A machine that has no `cluster.url` imports nothing of this room.
 """

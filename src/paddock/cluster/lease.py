@@ -7,7 +7,8 @@
       10      other machines may call its requests lost
 
 A renewal counts from the time when it was sent, and the database's lease from when it arrived, which is later. The last
-step is a timer of the kernel, which also ends a process that is stopped, or whose event loop hangs.
+step is a timer of the kernel, which also ends a process that is stopped, or whose event loop hangs. Between two
+renewals their connection hears what others announce: the `pause` is `Listener.wait` (`gate/cluster.py`).
 """
 
 import asyncio

@@ -8,8 +8,9 @@
 Such a pooler passes an announcement to the next user of the connection to the database, which may be the next renewal.
 Therefore only what arrives between two statements shows that this process hears (`test_hearing`).
 
-Triggers of the tables announce (`migrations/0005_versions.sql`), so that changes by any version or person are heard.
-An announcement has no content and is not trusted: it only makes its readers read.
+Triggers announce changes of replicas and tokens (`migrations/0005_versions.sql`), also those by a person; an answer is
+announced by the statement that gives it (`questions`). An announcement has no content and is not trusted: it only makes
+its readers read.
 """
 
 import asyncio

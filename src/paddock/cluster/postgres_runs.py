@@ -16,24 +16,21 @@ _NAME = "tenant = %s and key = %s and attempt = %s"
 # It makes no row for a process that another one of the same name has replaced, for a key that a ledger knows to have
 # run, and in a database that was restored, or was not compared yet: the check must be in the same statement.
 _INSERT = f"""
-insert into run (tenant, key, attempt, request, digest, pure, node, boot, state)
-select %s, %s, %s, %s, %s, %s, node.id, node.boot, 'started' from node where id = %s and boot = %s and beat >= %s
+insert into run (tenant, key, attempt, request, digest, node, boot, state)
+select %s, %s, %s, %s, %s, node.id, node.boot, 'started' from node where id = %s and boot = %s and beat >= %s
     and (%s::text is null or exists (select from generation where id = %s and fence is null and {INSTANCE} = %s))
     and not exists (select from run where tenant = %s and key = %s)
 on conflict do nothing returning 1"""
 _READ = f"""
-select attempt, request, digest, epoch, coalesce(node, ''), pure, state, status, outcome, {ALIVE} from run
+select attempt, request, digest, coalesce(node, ''), state, status, outcome, {ALIVE} from run
 where tenant = %s and ((key = %s and (%s::int is null or attempt = %s::int)) or key = %s)
 order by key = %s desc, attempt desc limit 1"""
-_TAKE_OVER = f"""
-update run set epoch = epoch + 1, request = %s, node = %s, boot = %s, started = now()
-where {_NAME} and epoch = %s and state = 'started' and pure and not {ALIVE} returning epoch"""
 _LOSE = f"""
 update run set state = 'lost', ended = now()
-where {_NAME} and epoch = %s and state = 'started' and not pure and not {ALIVE} returning 1"""
+where {_NAME} and state = 'started' and not {ALIVE} returning 1"""
 _FINISH = f"""
 update run set state = 'finished', status = %s, outcome = %s, ended = now()
-where {_NAME} and epoch = %s and node = %s and boot = %s
+where {_NAME} and node = %s and boot = %s
     and (state = 'started' or (state = 'finished' and status = %s and outcome is not distinct from %s)) returning 1"""
 _FENCE = """
 insert into run (tenant, key, attempt, request, digest, state, ended) values (%s, %s, %s, %s, %s, 'fenced', now())
@@ -59,7 +56,7 @@ class PostgresRunStore:
             (0, None, None) if known is None else (known.beat, known.id, known.instance)
         )
         values = (
-            *(claim.tenant, claim.key, attempt, claim.request, claim.digest, claim.pure),
+            *(claim.tenant, claim.key, attempt, claim.request, claim.digest),
             *(self._node.id, self._node.boot, beat, generation, generation, instance),
             *(claim.tenant, KEY_PREFIX + claim.sha256),
         )
@@ -71,23 +68,17 @@ class PostgresRunStore:
         rows = await self._send(_READ, (tenant, key, attempt, attempt, entered, entered))
         if not rows:
             return None
-        [(number, request, digest, epoch, node, pure, state, status, outcome, alive)] = rows
+        [(number, request, digest, node, state, status, outcome, alive)] = rows
         told = None if outcome is None else outcome.encode()
-        return RunRow(number, request, bytes(digest), epoch, node, pure, state, status, told, alive)
-
-    async def take_over(self, claim: Claim, row: RunRow, on_send: OnSend) -> int | None:
-        """Follow `RunStore`."""
-        name = (claim.tenant, claim.key, row.attempt, row.epoch)
-        rows = await self._send(_TAKE_OVER, (claim.request, self._node.id, self._node.boot, *name), on_send)
-        return rows[0][0] if rows else None
+        return RunRow(number, request, bytes(digest), node, state, status, told, alive)
 
     async def lose(self, claim: Claim, row: RunRow) -> bool:
         """Follow `RunStore`."""
-        return bool(await self._send(_LOSE, (claim.tenant, claim.key, row.attempt, row.epoch)))
+        return bool(await self._send(_LOSE, (claim.tenant, claim.key, row.attempt)))
 
     async def finish(self, run: Started, end: StoredEnd) -> bool:
         """Follow `RunStore`."""
-        name = (run.claim.tenant, run.claim.key, run.attempt, run.epoch)
+        name = (run.claim.tenant, run.claim.key, run.attempt)
         outcome = None if end.outcome is None else end.outcome.decode()
         told, own = (end.status, outcome), (self._node.id, self._node.boot)
         return bool(await self._send(_FINISH, (*told, *name, *own, *told)))

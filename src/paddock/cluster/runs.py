@@ -3,11 +3,11 @@
     take    key is new                                  -> Started: run it
             same digest, finished                       -> Finished: its stored outcome
             same digest, started, lease alive           -> wait
-            same digest, started, lease expired         -> without effects: a new epoch, run it; otherwise Lost
+            same digest, started, lease expired         -> marked as lost: Lost
             same digest, lost                           -> Lost
             other digest                                -> KeyReused
             fenced                                      -> the next attempt; Fenced if the caller named the attempt
-    end     stores the outcome, if the epoch is still the current one
+    end     stores the outcome, unless the request was taken for lost
     fence   succeeds if nothing has started, and then nothing can
 
 A store keeps the rows: in PostgreSQL, or, in tests, in a file. Each of its methods is one atomic step.
@@ -51,8 +51,6 @@ class Claim(NamedTuple):
     """Id of the request in the record of its node."""
     digest: bytes
     """SHA-256 over what is requested. A key belongs to one digest."""
-    pure: bool = False
-    """Whether it may run twice."""
     attempt: int | None = None
     """The attempt, from 1; None for the first one that is not fenced."""
 
@@ -69,9 +67,7 @@ class RunRow(NamedTuple):
     request: str
     digest: bytes
     """Empty if it was entered from a ledger, which does not have it."""
-    epoch: int
     node: str
-    pure: bool
     state: State
     status: str | None
     outcome: bytes | None
@@ -84,7 +80,6 @@ class Started(NamedTuple):
 
     claim: Claim
     attempt: int
-    epoch: int
 
 
 class Finished(NamedTuple):
@@ -151,12 +146,8 @@ class RunStore(Protocol):
         """Return an attempt; the newest one for None."""
         ...
 
-    async def take_over(self, claim: Claim, row: RunRow, on_send: OnSend) -> int | None:
-        """Begin the next epoch of a pure row whose lease has expired, and return it; None if it changed meanwhile."""
-        ...
-
     async def lose(self, claim: Claim, row: RunRow) -> bool:
-        """Mark a row with effects as lost if its lease has expired, and return whether it was this call."""
+        """Mark a row as lost if its lease has expired, and return whether it was this call."""
         ...
 
     async def finish(self, run: Started, end: StoredEnd) -> bool:
@@ -212,7 +203,7 @@ class StoredRuns:
         attempt = claim.attempt or 1
         while True:
             if await self._send_claim(partial(self.store.insert, claim, attempt), claim, attempt):
-                return Started(claim, attempt, 1)
+                return Started(claim, attempt)
             row = await self._wait_for_end(claim, stop, on_wait)
             if row is None:
                 return None
@@ -228,8 +219,8 @@ class StoredRuns:
                 return Finished(row.request, row.status or "", row.outcome)
             elif row.state == "lost":
                 return Lost(row.request, row.node)
-            elif (taken := await self._take_expired(claim, row)) is not None:
-                return taken
+            else:  # the row is read again: it may have ended meanwhile
+                await self.store.lose(claim, row)
 
     async def _wait_for_end(
         self, claim: Claim, stop: asyncio.Event | None, on_wait: Callable[[], None]
@@ -267,14 +258,6 @@ class StoredRuns:
             if sent.is_set():
                 self._unsettled[claim.tenant, claim.key, attempt] = claim
             raise
-
-    async def _take_expired(self, claim: Claim, row: RunRow) -> Taken | None:
-        """Take a request over that may run twice, or mark it as lost; None if the row must be read again."""
-        if not row.pure:
-            await self.store.lose(claim, row)
-            return None
-        epoch = await self._send_claim(partial(self.store.take_over, claim, row), claim, row.attempt)
-        return None if epoch is None else Started(claim, row.attempt, epoch)
 
     async def end(self, run: Started, end: StoredEnd | None) -> bool:
         """Store the end of a request, None if it never started; return False if it was superseded or taken for lost.

@@ -3,8 +3,10 @@
 `gate` is the heart: `Gate.execute` decides, asks, claims, runs and records. `open_paddock` builds it with engines and
 mechanisms; read these two first.
 
-    on the way        work: one file for each kind; approvals; questions, and question_directory, their files; watchers;
-                      audit_facts; cluster_claims: one of several machines starts a request (the ledger's claims are in
+    on the way        work: one file for each kind; approvals: asks, and lists who can be asked; questions: where one
+                      waits for a person, in files of one machine (question_directory) or in rows of all
+                      (`cluster/questions`); watchers; audit_facts;
+                      cluster_claims: one of several machines starts a request (the ledger's claims are in
                       `record`); database_queue: who waits for their database keeps no slot
     flows of data     flow: what a run has read, and which of its calls could send it away
     what programs do  program_calls: calls of servers and of the SDK, by V8 programs; host_access: connections to

@@ -7,10 +7,11 @@ This module does not know how to reach people. A request brings an `Asker` with 
     a terminal        `surfaces/cli/terminal.py`
     an MCP client     `surfaces/mcp_server/client_questions.py`, `pending_calls.py` if the client cannot ask
     the HTTP API      `surfaces/http_api/running.py`
-    the library       `surfaces/client/askers.py`: a function of the caller
+    a server's users  `surfaces/tenants/tenant.py`, unless the surface has its own
+    the library       `surfaces/client/function_askers.py`: a function of the caller
 
-Those of the HTTP API, and of clients that cannot ask, keep the question in `gate/questions.py`, where `paddock approve`
-or another user answers it.
+Those of a server's users, and of clients that cannot ask, keep the question where `paddock approve` or another user
+answers it (`gate/questions.py`): in files of this machine, or in rows of all (`cluster/questions`).
 
 Without an asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer
 holds for one question, which contains the hash of everything that would be done.

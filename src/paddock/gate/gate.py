@@ -53,6 +53,7 @@ from paddock.gate.work import KINDS, kind_of
 from paddock.gate.work.ends import CANCELLED
 from paddock.gate.work.kind import Context, Engines
 from paddock.model.approval import ERROR_NAMES
+from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import EngineError, PaddockError
 from paddock.model.host_names import Authority
@@ -67,6 +68,8 @@ from paddock.record.ledger.sink import AuditSink, Field
 from paddock.record.ledger.sink_wrappers import BestEffortSink, RedactedSink
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paddock.engines.servers.person import Person
     from paddock.gate.cluster_claims import PaddockClaims
     from paddock.gate.flow.tracker import FlowMemory, FlowTracker
@@ -148,7 +151,8 @@ class Gate:
         from paddock.gate.flow.tracker import FlowTracker  # most settings have no flow rules
         from paddock.policy.decisions.flow import FlowPolicy
 
-        return FlowTracker(FlowPolicy(settings, KINDS), self._policy, engines.servers, self._outgoing)
+        rules, artifacts = FlowPolicy(settings, KINDS), engines.results.artifacts
+        return FlowTracker(rules, self._policy, engines.servers, self._outgoing, artifacts)
 
     @property
     def engines(self) -> Engines:
@@ -169,6 +173,16 @@ class Gate:
         """Continue with the memory of an earlier gate with these settings, before the first request."""
         if self._flow is not None and memory is not None:
             self._flow.restore(memory)
+
+    async def note_output(self, client: str, handle: str, workspace: "Path", shown: Json) -> None:
+        """Note that a client reads stored output, for flow rules. `client` is that of `execute`."""
+        if self._flow is not None and client:
+            await self._flow.note_output(client, handle, workspace, shown)
+
+    def note_fetch(self, client: str, run: str) -> None:
+        """Note that a client gets the result of a run that another client may have sent, for flow rules."""
+        if self._flow is not None and client:
+            self._flow.note_fetch(client, run)
 
     def replace_engines(self, **engines: object) -> None:
         """Let other engines run requests from now on, given by their names in `Engines`. For benchmarks and tests."""
@@ -238,8 +252,13 @@ class Gate:
 
     def _make_outcome(self, request: ExecutionRequest, end: _RequestEnd) -> Outcome:
         if isinstance(end.result, Outcome):
+            if self._flow is not None:
+                self._flow.note_outcome(request, end.result)
             return end.result
-        outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
+        labels = () if self._flow is None else self._flow.list_labels(request)
+        outcome = Outcome(
+            id=request.id, decision=end.decision, audit=end.audit, labels=labels, **vars(end.result)
+        )
         if end.written is None:
             return outcome if request.parent else self._outgoing.refusal(outcome)
         if self.on_end is not None:
@@ -381,6 +400,8 @@ class Gate:
         kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
         waits: dict[str, float] = {} if watchers.waits is None else watchers.waits
         watchers = watchers._replace(waits=waits)
+        if self._flow is not None:
+            watchers = watchers._replace(list_labels=partial(self._flow.list_labels, request))
         if watchers.claim is not None:
             claiming, queued_ms = time.perf_counter(), waits.get("queue_ms", 0)
             known = await watchers.claim.take(request, decision, watchers)

@@ -243,6 +243,7 @@ class ProgramService:
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
+            facts = facts.replace(flow_labels=watchers.list_labels())
             handle = await recording.finish(facts)
             if result.results and work.output.persist:
                 numbered = enumerate(result.results, 1)

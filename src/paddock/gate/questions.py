@@ -4,8 +4,9 @@
     AnswerableQuestions   those that one person may see and answer
     QuestionStore         those of all users of a server
 
-Each is kept in files of a directory (`FileQuestions`, `surfaces/tenants/questions.py`), or in rows of the database that
-several machines share (`paddock.cluster.questions`). `tests/contract/test_questions.py` holds for both.
+On one machine they are files: `FileQuestions` by `question_directory`; those of a server's users in
+`surfaces/tenants/question_directories.py`. Several machines share rows of the database: `paddock.cluster.questions`.
+`open_local_questions` and `tenants.open_stores` choose. `tests/contract/test_questions.py` holds for both.
 """
 
 import asyncio

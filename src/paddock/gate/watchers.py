@@ -60,3 +60,5 @@ class Watchers(NamedTuple):
     on_workdir: "Callable[[Path], None] | None" = None
     """Receives the separate working directory of a program that has ended, in a thread, before it is removed. The
     program may have left anything in it. Then no files are listed."""
+    list_labels: "Callable[[], tuple[str, ...]]" = tuple
+    """Returns what its run has read so far, as flow rules label it, for what is stored of it."""

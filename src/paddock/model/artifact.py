@@ -105,6 +105,8 @@ class RunFacts(CamelCaseModel):
     """Of a stored file: its path in the working directory. It is stored as if it were standard output."""
     media_type: str = ""
     """Of a stored file: its media type."""
+    flow_labels: tuple[str, ...] = ()
+    """What its run had read by then, as flow rules label it."""
 
 
 class ArtifactManifest(RunFacts):

@@ -255,6 +255,8 @@ class Outcome(RawResult):
     """The decision of policy."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
+    labels: tuple[str, ...] = ()
+    """What its run had read by its end, as flow rules label it: `private`, `untrusted`."""
 
     @property
     def text(self) -> str:
@@ -321,8 +323,7 @@ def write_outcome(outcome: Outcome) -> str:
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
     absent: dict[str, Any] = {"value": True, "decision": outcome.decision.list_absent()}
-    if outcome.recording is None:
-        absent["recording"] = True
+    absent |= {name: True for name in ("recording", "labels") if not getattr(outcome, name)}
     fields = outcome.model_dump(mode="json", exclude=absent)
     # It also turns all numbers into doubles.
     if outcome.tool is not None:

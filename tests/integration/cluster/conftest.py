@@ -6,15 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.postgres import Postgres
-
-from paddock.cluster.database import Database
-from paddock.cluster.migrate import migrate
+from tests.support.replicas import make_tables
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
     with Postgres() as server:
         yield server
+
+
+@pytest.fixture
+def direct(postgres: Postgres) -> Iterator[None]:
+    """Leave the pooler out: such a test is about what the server itself tells its clients. Use it by a mark."""
+    with postgres.without_pooler():
+        yield
 
 
 @pytest.fixture
@@ -26,10 +31,5 @@ def url(postgres: Postgres) -> str:
 @pytest.fixture
 def tables_url(url: str) -> str:
     """Return the address of a database with the tables."""
-
-    async def run() -> None:
-        async with Database(url) as database:
-            await migrate(database)
-
-    asyncio.run(run())
+    asyncio.run(make_tables(url))
     return url

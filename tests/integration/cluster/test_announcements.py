@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable
 
@@ -19,9 +18,7 @@ from paddock.cluster.node import ClusterNode, NodeLease
 from paddock.model.errors import StoreUnavailable
 from paddock.model.ids import new_id
 
-pytestmark = pytest.mark.skipif(
-    "TEST_CLUSTER_POOLER" in os.environ, reason="no announcement passes a transaction pooler"
-)
+pytestmark = pytest.mark.usefixtures("direct")  # no announcement passes a pooler of transactions
 TOKEN = "insert into kept (kind, name, body) values ('token', 'a', '{}')"
 QUIET = [
     "insert into kept (kind, name, body) values ('rate', 'a', '{}')",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK
 from tests.support.postgres import Postgres, find_free_port
 
 from paddock.cluster.database import Database, describe_failure
@@ -23,7 +24,7 @@ CONTRACTS = [each.name for each in list_migrations() if each.is_contract]
 def run_paddock(*arguments: str, url: str | None) -> subprocess.CompletedProcess[str]:
     given = {} if url is None else {"PADDOCK_CLUSTER_URL": url}
     return subprocess.run(
-        [sys.executable, "-m", "paddock", *arguments],
+        [PADDOCK, *arguments],
         env={**os.environ, **given},
         capture_output=True,
         text=True,
@@ -132,6 +133,7 @@ def test_no_text_tells_where_the_database_is(said: str, why: str) -> None:
     )
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("name", ["database", "role"])
 def test_a_refused_connection_says_why(postgres: Postgres, name: str) -> None:
     """The pool alone reports a timeout."""

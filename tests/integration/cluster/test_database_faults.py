@@ -92,6 +92,7 @@ def test_a_statement_that_has_ended_is_not_broken_off_later(tables_url: str) -> 
     assert [each for each in timers if each.function is shut_down and not each.finished.is_set()] == []
 
 
+@pytest.mark.usefixtures("direct")
 def test_a_connection_to_a_standby_is_given_up(tables_url: str) -> None:
     """The address led to it during a failover. The primary is reached without a restart of the server."""
     name = tables_url.rpartition("/")[2]

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -45,6 +46,7 @@ def make_key() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
+@pytest.mark.usefixtures("direct")
 def test_the_commands_of_the_base_make_the_tables_and_serve(
     kubernetes_tools: Path, postgres: Postgres, url: str, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ def test_one_replica_without_space_starts_nothing_and_the_others_go_on(url: str,
         replicas.front.client() as front,
     ):
         disk = SmallDisk(full, replicas.servers[0])
-        while_it_runs = write_program(1, "until [ -e go ]; do :; done")
+        while_it_runs = write_program(1, "until [ -e go ]; do sleep 0.02; done")
         running = Background(
             lambda: client.post("/v1/executions", json=while_it_runs, headers={"Idempotency-Key": "1"})
         )

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psycopg
+import pytest
 from tests.support.postgres import Postgres
 from tests.support.replicas import ReplicaSet
 
@@ -49,6 +50,7 @@ class Watch:
         return (last - first - RARE) / (time.monotonic() - began)
 
 
+@pytest.mark.usefixtures("direct")  # behind a pooler of transactions, a replica reads every second
 def test_an_idle_replica_commits_rarely_and_has_three_connections(
     url: str, tmp_path: Path, postgres: Postgres
 ) -> None:

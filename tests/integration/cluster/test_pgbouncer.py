@@ -1,6 +1,6 @@
 """A cluster whose database is behind PgBouncer, which gives each transaction another connection.
 
-`TEST_CLUSTER_POOLER=1` runs every test of this folder through PgBouncer, except the one that waits for a notification.
+`TEST_CLUSTER_POOLER=1` runs the tests of this folder through PgBouncer, except those with the fixture `direct`.
 """
 
 import asyncio

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -260,7 +259,6 @@ def test_an_answer_arrives_without_notifications(url: str) -> None:
     run(url, work)
 
 
-@pytest.mark.skipif("TEST_CLUSTER_POOLER" in os.environ, reason="no notification passes a transaction pooler")
 def test_an_answer_arrives_without_polls(url: str) -> None:
     """The notification finds it, also for a question that was asked while another one waited."""
 

@@ -14,6 +14,8 @@ from tests.support.replicas import ReplicaSet
 
 OF_THE_PAGE = os.environ.get("PADDOCK_BALANCER_TIMES") == "page"
 INTER, DRAIN_MS = ("1s", 5000) if OF_THE_PAGE else ("200ms", 3000)
+PAUSE_S = 0.05
+"""Pause of a client between two requests, in seconds. Without it, they take the processors from the replicas that start."""
 
 
 class Load:
@@ -24,6 +26,7 @@ class Load:
         self.errors: list[BaseException] = []
         self._balancer = balancer
         self._over = threading.Event()
+        self._answered = threading.Condition()
         self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(4)]
         for thread in self._threads:
             thread.start()
@@ -31,10 +34,15 @@ class Load:
     def _send(self, number: int) -> None:
         try:
             with self._balancer.client(TOKEN) as client:
-                while not self._over.is_set():
-                    self.answers.append(self._call(client, number))
+                while not self._over.wait(PAUSE_S):
+                    answer = self._call(client, number)
+                    with self._answered:
+                        self.answers.append(answer)
+                        self._answered.notify_all()
         except BaseException as error:  # noqa: BLE001 - the test reports it
-            self.errors.append(error)
+            with self._answered:
+                self.errors.append(error)
+                self._answered.notify_all()
 
     def _call(self, client: ApiClient, number: int) -> object:
         code = f"return {number}"
@@ -45,9 +53,9 @@ class Load:
 
     def await_answers(self) -> None:
         """Wait for some more answers."""
-        before = len(self.answers)
-        while len(self.answers) < before + 8 and not self.errors:
-            pass
+        with self._answered:
+            wanted = len(self.answers) + 8
+            self._answered.wait_for(lambda: len(self.answers) >= wanted or self.errors)
 
     def end(self) -> None:
         """Wait for the last answers."""

@@ -1,7 +1,6 @@
 """Schedules of several machines: each due time runs once, also where a machine dies or lies about the time."""
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -174,7 +173,7 @@ class StepClock:
             raise TimeoutError
 
 
-@pytest.mark.skipif("TEST_CLUSTER_POOLER" in os.environ, reason="a pooler waits for the database")
+@pytest.mark.usefixtures("direct")  # a pooler waits for the database
 def test_a_database_that_was_away_does_not_end_the_schedules(
     workspace: Path, tables_url: str, tmp_path: Path, postgres: Postgres
 ) -> None:

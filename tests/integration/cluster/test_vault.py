@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
+from tests.support.command import PADDOCK
 from tests.support.leases import execute
 from tests.support.postgres import Postgres, find_free_port
 
@@ -40,7 +40,7 @@ def run_paddock(
     *arguments: str, url: str, given: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "paddock", *arguments],
+        [PADDOCK, *arguments],
         env={**os.environ, "PADDOCK_CLUSTER_URL": url, **variables},
         input=given,
         capture_output=True,

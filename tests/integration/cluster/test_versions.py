@@ -25,9 +25,9 @@ WAIT = "import threading\nprint('begun', flush=True)\nthreading.Event().wait()"
 
 
 @pytest.fixture(scope="module")
-def previous(tmp_path_factory: pytest.TempPathFactory) -> str:
+def previous() -> str:
     """Return the command of the version before this one."""
-    return build_previous_version(tmp_path_factory.mktemp("previous"))
+    return build_previous_version()
 
 
 def test_each_migration_names_the_version_before_it() -> None:

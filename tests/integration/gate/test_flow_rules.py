@@ -13,10 +13,18 @@ from tests.support.session import SessionRunner
 
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
-from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
+from paddock.model.work_files import InputFile
 from paddock.policy.settings.flow import FlowLabel, FlowRule, FlowSettings
+from paddock.policy.settings.profiles import ExecuteLimits, LimitSettings
 from paddock.policy.settings.rules import PolicySettings, Rule
-from paddock.policy.settings.schema import AuditSettings, GrantSettings, Settings
+from paddock.policy.settings.schema import (
+    ArtifactSettings,
+    AuditSettings,
+    GrantSettings,
+    RuntimeSettings,
+    Settings,
+)
 
 BANK = "const bank = await servers.mail.read({id: '1'});"
 BLOG = "const page = await servers.web.fetch({url: 'https://blog.example/post'});"
@@ -36,7 +44,9 @@ class Desk(SessionRunner):
         self.audit = directory / "audit"
         self.log = directory / "sent"
         write_trifecta(self.workspace, self.log)
-        self.start(Settings(audit=AuditSettings(directory=self.audit), flow=flow, **settings))
+        artifacts = ArtifactSettings(directory=directory / "artifacts")
+        audit = AuditSettings(directory=self.audit)
+        self.start(Settings(audit=audit, artifacts=artifacts, flow=flow, **settings))
 
     def run(self, source: str, *, session: str | None = None, **options: Any) -> Outcome:
         return self.send(GuestRun(source=source, session=session, check="off"), **options)
@@ -210,3 +220,62 @@ def test_a_rehearsal_lists_what_would_be_asked(open_desk: Open) -> None:
     assert [(call.tool, call.asks) for call in outcome.planned] == [
         ("post", (f"web/post needs a person's approval, says policy flow rule 1: this run {READ}",))
     ]
+
+
+LARGE = "return 'x'.repeat(2_000) + JSON.stringify([bank, page])"
+SMALL_RESULTS = LimitSettings(execute=ExecuteLimits(result_bytes=1000))
+STORED = "has read private data (stored output) and untrusted content (stored output)"
+
+
+def test_a_stored_result_keeps_the_labels_of_its_run(open_desk: Open) -> None:
+    """Another run, which has read nothing else, reads it and sends."""
+    desk = open_desk(make_rules("deny"), limits=SMALL_RESULTS)
+    stored = desk.run(BANK + BLOG + LARGE)
+    assert (stored.status, stored.labels) == ("output_limit", ("private", "untrusted"))
+    query = f"await paddock.output.query({json.dumps(stored.artifact)}, {{terms: ['account']}});"
+    outcome = desk.run(query + "const bank = {account: ''};" + POST)
+    assert outcome.error is not None
+    assert outcome.error.message == DENIED.replace(
+        READ, "has read private data (paddock.output.query) and untrusted content (paddock.output.query)"
+    )
+    assert outcome.labels == ("private", "untrusted")
+    unknown = "await paddock.output.query('runtime-ws-1-0123456789abcdef', {terms: ['a']}).catch(() => 0);"
+    assert desk.run(unknown + "const bank = {account: 'x'};" + POST).value == "done"
+
+
+def test_a_program_with_a_network_gets_no_stored_output_with_labels(open_desk: Open) -> None:
+    """It could send its input files. Without a network, what it prints has their labels."""
+    desk = open_desk(make_rules("deny"), runtimes=RuntimeSettings(network="full"))
+    code = "const run = await paddock.exec('shell', 'echo hi'); return run.artifact"
+    tainted, clean = desk.run(BANK + BLOG + code), desk.run(code)
+
+    def copy(outcome: Outcome, network: Any) -> Outcome:
+        files = (InputFile(path="in", artifact=str(outcome.value)),)
+        work = RuntimeRun(runtime="shell", code="cat in", files=files, network=network)
+        return desk.execute(ExecutionRequest(workspace=desk.workspace, work=work))
+
+    refused = copy(tainted, "full")
+    assert refused.error is not None
+    assert refused.error.message == (
+        f"running a shell program is denied by policy flow rule 1: this run {STORED}; {REMEDY}"
+    )
+    assert copy(clean, "full").text == "hi\n"
+    copied = copy(tainted, "none")
+    assert (copied.text, copied.labels) == ("hi\n", ("private", "untrusted"))
+    assert copied.program is not None
+    artifacts = desk.session.output.artifacts()
+    found = [artifacts.find(str(handle), desk.workspace) for handle in (copied.program.artifact, clean.value)]
+    assert [each.manifest and each.manifest.flow_labels for each in found] == [("private", "untrusted"), ()]
+
+
+def test_output_whose_manifest_is_damaged_counts_as_everything(open_desk: Open) -> None:
+    desk = open_desk(make_rules("deny"), limits=SMALL_RESULTS)
+    stored = desk.run("return 'x'.repeat(2_000)")
+    [manifest] = desk.workspace.parent.glob("artifacts/**/manifest.json")
+    manifest.write_text("{}")
+    query = f"await paddock.output.query({json.dumps(stored.artifact)}, {{terms: ['x']}}).catch(() => 0);"
+    outcome = desk.run(query + "const bank = {account: ''};" + POST)
+    assert outcome.error is not None
+    assert outcome.error.message.startswith(
+        "web/post is denied by policy flow rule 1: this run has read private data"
+    )

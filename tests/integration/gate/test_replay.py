@@ -7,6 +7,7 @@ import pytest
 from tests.support.recordings import RecordingRunner, make_settings
 from tests.support.servers import make_entry, write_servers
 
+from paddock.gate.replay.replies import RunReplies
 from paddock.model.limits import LimitOverrides
 
 SAME = {"same": True, "difference": None, "redacted": []}
@@ -92,7 +93,7 @@ def test_failed_calls_fail_again(runner):
     console.error(failures);
     await servers.odd.fail({});
     """
-    assert is_same(runner, source) == {**SAME, "calls": 4, "lines": 1}
+    assert is_same(runner, source) == {**SAME, "status": "failed", "calls": 4, "lines": 1}
 
 
 def test_methods_of_the_sdk_are_repeated(runner):
@@ -238,3 +239,98 @@ def test_a_request_cannot_record_itself_where_recordings_are_off(tmp_path: Path)
         'programs are not recorded; leave out `record`, or set `payloads = "asked"` under [record] in the paddock.toml '
         "of the user or the system",
     )
+
+
+def test_each_recorded_event_is_looked_at_once(runner, monkeypatch):
+    """A changed program leaves out the first calls: no wait looks at their events again."""
+    looked: list[int] = []
+
+    class Events(list):
+        def __getitem__(self, place):
+            looked.append(place)
+            return super().__getitem__(place)
+
+    def count(self, recorded, hide):
+        begin(self, recorded, hide)
+        self.events = Events(self.events)
+
+    begin = RunReplies.__init__
+    source = "for (let i = %d; i < 60; i++) await servers.odd.echo({text: String(i)}); return 1"
+    run = runner.record(source % 0).id
+    monkeypatch.setattr(RunReplies, "__init__", count)
+    assert runner.compare(run, source=source % 30)["difference"]["kind"] == "call"
+    assert len(looked) == len(set(looked)) == 30
+
+
+def test_resources_and_prompts_are_read_from_the_recording(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    write_servers(workspace, {"lib": make_entry("library")})
+    source = """
+    const [{ uri }] = await servers.lib.resources.list();
+    const [{ text }] = await servers.lib.resources.read("file:///notes.md");
+    const gone = await servers.lib.resources.read("x:gone").catch((error) => error.message);
+    return [uri, text, gone, await servers.lib.resources({})];
+    """
+    with RecordingRunner(workspace) as runner:
+        runner.start(make_settings(tmp_path / "own"))
+        recorded = runner.record(source)
+        assert recorded.value[:2] == ["file:///notes.md", "# Notes"]
+        write_servers(workspace, {"lib": {"command": "/does/not/exist"}})
+        assert runner.compare(recorded.id) == {**SAME, "run": recorded.id, "calls": 4, "lines": 0}
+        tool = source.replace('resources.read("file:///notes.md")', 'resources({ uri: "file:///notes.md" })')
+        assert runner.compare(recorded.id, source=tool)["difference"] == {
+            "kind": "call",
+            "number": 2,
+            "at": "",
+            "recorded": "servers.lib.resources.read",
+            "replayed": "servers.lib.resources",
+            "nearest": 4,
+        }
+
+
+def test_a_recording_of_ten_megabytes_repeats(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    write_servers(workspace, {"odd": make_entry("odd")})
+    source = """
+    let size = 0;
+    for (let n = 0; n < input; n++) size += (await servers.odd.echo({ text: `${n}`.repeat(5_000_000) })).length;
+    return size;
+    """
+    with RecordingRunner(workspace) as runner:
+        runner.start(make_settings(tmp_path / "own", payload_bytes=12_000_000))
+        recorded, larger = runner.record(source, 1), runner.record(source, 2)
+        report = runner.compare(recorded.id)
+        changed = runner.compare(recorded.id, source=source.replace(".length;", ".length - 1;"))
+    assert (recorded.value, report["same"], report["calls"]) == (5_000_000, True, 1)
+    assert changed["difference"] == {
+        "kind": "value",
+        "number": None,
+        "at": "value",
+        "recorded": 5_000_000,
+        "replayed": 4_999_999,
+    }
+    assert (larger.value, larger.recording, [line.text for line in larger.console]) == (
+        10_000_000,
+        None,
+        [
+            "this run was not recorded: its recording would have more than record.payload_bytes = 12000000 bytes"
+        ],
+    )
+
+
+def test_the_report_says_how_a_program_failed(runner):
+    source = "const found = { a: 'x' }; console.log(found.a.length); return 1"
+    run = runner.record(source).id
+    report = runner.compare(run, source=source.replace("found.a", "found.b"))
+    assert report["difference"] == {
+        "kind": "console",
+        "number": 1,
+        "at": "",
+        "recorded": "1",
+        "replayed": None,
+        "error": "TypeError: Cannot read properties of undefined (reading 'length')",
+    }
+    failed = runner.record("throw new Error('no')").id
+    assert runner.compare(failed) == {**SAME, "run": failed, "status": "failed", "calls": 0, "lines": 0}

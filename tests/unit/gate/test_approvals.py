@@ -136,6 +136,10 @@ def test_a_yes_for_the_run_holds_for_one_tool_and_only_where_it_was_offered() ->
         "denied",
         "run",
     ]
+    assert [asked.what for asked in person.asked] == [
+        "call the method git/resources/read",
+        "call git/resources/read",
+    ]
     person = Person("run", "run")
     alone = call(parent=None)
     assert with_approvals(settling(alone, alone), person) == ["once", "once"]

@@ -67,7 +67,7 @@ class Runs:
     async def take(self, claim: Claim, _stop: asyncio.Event | None, _on_wait: object) -> Started:
         self.asked += 1
         await self.answers.wait()
-        return Started(claim, 1, 1)
+        return Started(claim, 1)
 
     async def end(self, _run: Started, end: StoredEnd | None) -> bool:
         self.ends.append(None if end is None else end.status)

@@ -9,7 +9,7 @@ import pytest
 
 from paddock.gate.flow.tracker import FlowTracker
 from paddock.gate.work import KINDS
-from paddock.model.outcome import Decision, RawResult, Status
+from paddock.model.outcome import Decision, Outcome, RawResult, Status
 from paddock.model.program import ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
 from paddock.model.session import SessionEnd, make_handle
@@ -44,7 +44,8 @@ class Desk:
         settings = Settings(flow=FLOW.model_copy(update={"label": labels or FLOW.label}))
         outgoing = OutgoingRedaction(RedactionSettings(), KnownSecrets())
         servers = cast("Any", None)  # no call depends on annotations
-        self.tracker = FlowTracker(FlowPolicy(settings, KINDS), Policy(settings, KINDS), servers, outgoing)
+        rules, policy = FlowPolicy(settings, KINDS), Policy(settings, KINDS)
+        self.tracker = FlowTracker(rules, policy, servers, outgoing, cast("Any", None))
 
     def begin(self, client: str = "", session: str | None = None) -> ExecutionRequest:
         request = ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="", session=session))
@@ -181,3 +182,27 @@ def test_sessions_and_clients_that_meet_share_what_they_have_read() -> None:
     assert not desk.call(desk.begin("c", handle), POST)
     assert not desk.call(desk.begin("c"), POST)
     assert desk.call(desk.begin("d"), POST)
+
+
+def test_a_stored_outcome_gives_its_labels_to_the_request_with_its_key() -> None:
+    desk = Desk()
+    run = desk.begin("client")
+    desk.tracker.note_outcome(run, Outcome(id="1", status=Status.OK))
+    assert desk.call(run, POST)
+    desk.tracker.note_outcome(run, Outcome(id="2", status=Status.OK, labels=("private",)))
+    denied = desk.judge(desk.begin("client"), POST)[1]
+    assert denied.reasons[0].startswith(
+        "web/post is denied by policy flow rule 1: this client has read private data (a stored outcome); "
+    )
+
+
+def test_a_client_that_fetches_a_run_has_its_labels() -> None:
+    desk = Desk()
+    run = desk.begin("first")
+    assert desk.call(run, MAIL)
+    desk.tracker.end_run(run)
+    desk.tracker.note_fetch("second", run.id)
+    assert not desk.call(desk.begin("second"), POST)
+    assert desk.call(desk.begin("third"), POST)
+    desk.tracker.note_fetch("third", "forgotten")
+    assert not desk.call(desk.begin("third"), POST)

@@ -1,9 +1,11 @@
 """Outcomes in a notebook: what a program made is shown, and can do nothing there."""
 
+import json
+
 import pytest
 
 from paddock import Outcome
-from paddock.model.outcome import ErrorInfo, Usage
+from paddock.model.outcome import ErrorInfo, Usage, read_outcome, write_outcome
 from paddock.model.session import Result
 from paddock.model.status import Status
 
@@ -63,3 +65,10 @@ def test_an_outcome_is_one_line() -> None:
 def test_a_value_is_written_as_one_line_whatever_its_size():
     figure = Result(data={"text/plain": "<Figure size 640x480>", "image/png": "iVBORw0KGgo" * 10_000})
     assert repr(figure) == "<Result text/plain, image/png · '<Figure size 640x480>'>"
+
+
+def test_what_the_version_before_does_not_know_is_left_out_where_it_is_empty() -> None:
+    plain = json.loads(write_outcome(Outcome(id="1", status=Status.OK)))
+    assert plain.keys() & {"recording", "labels"} == set()
+    labelled = Outcome(id="1", status=Status.OK, labels=("private",))
+    assert read_outcome(write_outcome(labelled).encode()) == labelled

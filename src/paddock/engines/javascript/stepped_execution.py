@@ -12,6 +12,7 @@ import math
 import time
 from collections import defaultdict, deque
 from functools import partial
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from paddock.engines.javascript import frames
@@ -144,13 +145,17 @@ class RepeatedExecution(SteppedExecution):
         super().__init__(*args, **options)
         assert self._task.replies is not None
         self._replies: RecordedReplies = self._task.replies
-        self._events = list(self._replies.events)
-        self._passed = 0
-        """Number of events that were sent, all of them at the beginning of the list."""
+        self._due: list[tuple[int, Callable[[], None] | None]] = []
+        """A heap of the recorded events that may be sent: their places in order, and what sends the reply to a call."""
+        self._places: defaultdict[int, deque[int]] = defaultdict(deque)
+        """The places of the events that answer a recorded call, by its number."""
+        for place, event in enumerate(self._replies.events):
+            if event.number:
+                self._places[event.number].append(place)
+            else:
+                self._due.append((place, None))
         self._unrecorded: deque[Callable[[], None]] = deque()
         """Sends the replies to calls that the recording does not have."""
-        self._ready: defaultdict[int, deque[Callable[[], None]]] = defaultdict(deque)
-        """Sends the reply to a call, by the number of the recorded call."""
 
     def _begin(self, call: ProgramCall) -> None:
         found = self._replies.find(call)
@@ -158,9 +163,14 @@ class RepeatedExecution(SteppedExecution):
             return
         send = partial(self._answer, call, found.reply)
         if found.number:
-            self._ready[found.number].append(send)
+            self._add_reply(found.number, send)
         else:
             self._unrecorded.append(send)
+
+    def _add_reply(self, number: int, send: "Callable[[], None]") -> None:
+        """Let the reply to a recorded call be sent in its place. The run has none if it was interrupted before."""
+        if places := self._places[number]:
+            heappush(self._due, (places.popleft(), send))
 
     def _answer(self, call: ProgramCall, reply: HostReply) -> None:
         self._pending_bytes -= call.size
@@ -169,23 +179,20 @@ class RepeatedExecution(SteppedExecution):
 
     def _reply_error(self, number: int, name: str, text: str) -> None:
         send = partial(self._send_error, number, name, text)
-        recorded = any(event.number == number for event in self._events)
-        (self._ready[number] if recorded else self._unrecorded).append(send)
+        if self._places[number]:
+            self._add_reply(number, send)
+        else:
+            self._unrecorded.append(send)
 
     def _wait(self, due: float | None) -> None:
         if self._unrecorded:
             self._unrecorded.popleft()()
             return
-        for index in range(self._passed, len(self._events)):
-            number, at = self._events[index]
-            if number == 0 or self._ready[number]:
-                self._pass_event(index)
-                self._at = max(self._at, at)
-                if number:
-                    self._ready[number].popleft()()
-                else:
-                    self._tell_time()
-                return
+        if self._due:
+            place, send = heappop(self._due)
+            self._at = max(self._at, self._replies.events[place].at)
+            (send or self._tell_time)()
+            return
         if due is not None and self._replies.is_whole:
             self._move_clock(min(due, self._at + _MAX_WAIT_MS))
             self._tell_time()
@@ -196,13 +203,6 @@ class RepeatedExecution(SteppedExecution):
     def _tell_time(self) -> None:
         self._note_event(0)
         self._worker.send(frames.encode_time(self._at))
-
-    def _pass_event(self, index: int) -> None:
-        """Remove an event; usually it is the first one that is left."""
-        if index == self._passed:
-            self._passed += 1
-        else:
-            del self._events[index]
 
 
 def choose_execution(task: GuestTask) -> type[GuestExecution]:

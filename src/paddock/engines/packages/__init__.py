@@ -8,7 +8,8 @@ store         content-addressed environments, shared by all jobs of the user
 service       the one entrance: `Packages.provide`; `interface` has the values that it takes and returns
 
 Whether a program may have packages is decided by `policy/decisions/package_requests.py`; that is not about networks.
-The network of the installer is the setting `packages.network`, as `installation` grants it to each step. With `hosts`,
+The network of the installer is the setting `packages.network`: `Packages._check_reach` refuses what it does not
+allow, and `installation` grants the rest to each step. With `hosts`,
 `hosts.grant_registries` lists the hosts, and `service` opens them with an `OpenHosts`
 (`confinement/sandbox/protocol.py`), which the gate hands in.
 """

@@ -3,27 +3,44 @@
 A run has the labels of everything that one of these has read: the run itself, the interpreter session in which it runs,
 and the client that sent it, whose model has seen earlier results. Runs, sessions and clients that meet share one state
 from then on, so that labels only grow. A call counts as read when it is sent, whether or not it succeeds.
+
+What is stored of a run has the labels of the run: output in its manifest, the outcome of a request with a key in the
+outcome. Whoever reads it has them, too.
 """
 
+import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.gate.flow.evidence import Evidence, Match
 from paddock.gate.servers import ServerService
 from paddock.gate.work import kind_of
-from paddock.model.errors import ConfigurationError, ServerError
+from paddock.model.base import Json
+from paddock.model.errors import (
+    ArtifactError,
+    ConfigurationError,
+    InvalidHandle,
+    ServerError,
+    UnknownArtifact,
+)
 from paddock.model.flow import MAX_REFERENCES, FlowFinding
-from paddock.model.outcome import Decision, RawResult, Status
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
+from paddock.model.outcome import Decision, Outcome, RawResult, Status
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
 from paddock.model.session import NEW
 from paddock.model.texts import cut_middle
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.flow import FlowPolicy, NamedRule, ToolHints, is_program
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.record.ledger.sink import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paddock.record.output.artifacts import Artifacts
 
 Key = tuple[str, ...]
 """Names a run, a session or a client."""
@@ -37,6 +54,7 @@ _MAX_SHOWN_CHARS = 60
 _NOT_SENT = frozenset({Status.INVALID, Status.DENIED, Status.UNAVAILABLE})
 """Statuses of a call of which nothing was sent, and of a program that did not start or got too little CPU."""
 _TITLES = {"private": "private data", "untrusted": "untrusted content"}
+_STORED_OUTPUT, _STORED_OUTCOME = "stored output", "a stored outcome"
 
 
 class Read(NamedTuple):
@@ -79,6 +97,11 @@ class FlowState:
             if len(listed) < MAX_REFERENCES:
                 listed.append(read)
 
+    def mark_unknown(self) -> None:
+        """Count everything as read."""
+        for label in _TITLES:
+            self.reads.setdefault(label, [])
+
     @property
     def labels(self) -> frozenset[str]:
         """Everything that was read, and what is being read."""
@@ -100,8 +123,15 @@ class FlowTracker:
     """Keeps labels and decides with them. A gate with flow rules has one."""
 
     def __init__(
-        self, rules: FlowPolicy, policy: Policy, servers: ServerService, outgoing: OutgoingRedaction
+        self,
+        rules: FlowPolicy,
+        policy: Policy,
+        servers: ServerService,
+        outgoing: OutgoingRedaction,
+        artifacts: "Callable[[], Artifacts]",
     ) -> None:
+        """Use `artifacts` to find the labels of stored output."""
+        self._artifacts = artifacts
         self._rules = rules
         self._policy = policy
         self._servers = servers
@@ -149,10 +179,15 @@ class FlowTracker:
         if not decision.allowed and not decision.asks:
             return decision
         labels = self._rules.find_labels(request, decision, await self._find_hints(request))
-        if not labels.sources and not labels.sinks:
+        inputs = await self._find_labels_of_inputs(request)
+        sources = labels.sources | inputs
+        if not sources and not labels.sinks:
             return decision
-        finding = FlowFinding(reads=tuple(sorted(labels.sources)), sinks=tuple(sorted(labels.sinks)))
+        finding = FlowFinding(reads=tuple(sorted(sources)), sinks=tuple(sorted(labels.sinks)))
         state = self._find_state(request)
+        if inputs and labels.sinks:  # a program that can send them has them from its start
+            run = request.root or request.id
+            state.add(Read(request.id, run, _STORED_OUTPUT, tuple(sorted(inputs))))
         rule = self._rules.find_rule(state.labels, finding.sinks)
         if rule is None:
             return decision.replace(flow=finding)
@@ -203,10 +238,37 @@ class FlowTracker:
         if result.session is not None and _run_key(request) in self._states:
             self._join([_run_key(request), ("session", request.actor, result.session.id)])
 
+    def note_outcome(self, request: ExecutionRequest, outcome: Outcome) -> None:
+        """Note that a request gets the stored outcome of an earlier one."""
+        self._find_state(request).add(Read(outcome.id, outcome.id, _STORED_OUTCOME, outcome.labels))
+
+    async def note_output(self, client: str, handle: str, workspace: Path, shown: Json) -> None:
+        """Note that a client reads stored output, which shows `shown`."""
+        run, labels = await self._find_labels_of_output(handle, workspace)
+        if labels:
+            state = self._join([("client", client)])
+            state.add(Read(run, run, _STORED_OUTPUT, labels))
+            self._evidence.keep(run, _STORED_OUTPUT, state, shown)
+
+    def note_fetch(self, client: str, run: str) -> None:
+        """Note that a client gets the result of a run that another client may have sent."""
+        own, key = self._join([("client", client)]), ("run", run)
+        state = self._states.get(key)
+        if state is None and key in self._ended:
+            state = _follow(self._ended[key])
+        if state is None:
+            own.mark_unknown()
+        elif state is not own:
+            self._unite(own, state)
+
+    def list_labels(self, request: ExecutionRequest) -> tuple[str, ...]:
+        """Return what a run has read so far."""
+        return tuple(sorted(self._find_state(request).labels))
+
     def list_facts(self, request: ExecutionRequest) -> dict[str, Field]:
         """Return what a run has read, for the record of its end."""
-        labels = sorted(self._find_state(request).labels)
-        return {"labels": labels} if labels else {}
+        labels = self.list_labels(request)
+        return {"labels": [*labels]} if labels else {}
 
     def explain(self, request: ExecutionRequest, rule: NamedRule) -> str:
         """Return why a rule that `enter` found refuses a call."""
@@ -257,7 +319,8 @@ class FlowTracker:
                 where = "this session" if sessions else "this client"
             names = [*dict.fromkeys(read.name for read in reads)]
             more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-            parts.append(f"{_TITLES[label]} ({', '.join(names[:_MAX_NAMES])}{more})")
+            by = f" ({', '.join(names[:_MAX_NAMES])}{more})" if names else ""
+            parts.append(f"{_TITLES[label]}{by}")
         return f"{where} has read {' and '.join(parts)}"
 
     def _show_matches(self, matches: Iterable[Match]) -> tuple[str, ...]:
@@ -283,6 +346,33 @@ class FlowTracker:
         except (ServerError, ConfigurationError):  # the call itself reports it
             return ToolHints()
 
+    async def _find_labels_of_inputs(self, request: ExecutionRequest) -> frozenset[str]:
+        """Return the labels of the stored output that a request reads."""
+        work, handles = request.work, list[Json]()
+        if isinstance(work, RuntimeRun):
+            handles = [file.artifact for file in work.files]
+        elif isinstance(work, SdkCall) and work.method == "output.query":
+            handles = [*work.arguments[:1]]
+        labels = set[str]()
+        for handle in handles:
+            if isinstance(handle, str):
+                labels.update((await self._find_labels_of_output(handle, request.workspace))[1])
+        return frozenset(labels)
+
+    async def _find_labels_of_output(self, handle: str, workspace: Path) -> tuple[str, tuple[str, ...]]:
+        """Return the request that stored output, and its labels: all of them if its manifest cannot be read."""
+        try:
+            found = await asyncio.to_thread(self._artifacts().find, handle, workspace)
+        except (InvalidHandle, UnknownArtifact):  # nothing can be read
+            return "", ()
+        except ArtifactError:
+            return "", (*_TITLES,)
+        return (
+            ("", (*_TITLES,))
+            if found.manifest is None
+            else (found.manifest.request, found.manifest.flow_labels)
+        )
+
     def _find_state(self, request: ExecutionRequest) -> FlowState:
         """Return the state of a request's run. A call of a forgotten run counts as one that has read everything."""
         key = _run_key(request)
@@ -292,7 +382,7 @@ class FlowTracker:
         if state is None:
             state = FlowState(set())
             if request.root is not None:
-                state.reads = {label: [] for label in _TITLES}
+                state.mark_unknown()
         return state
 
     def _join(self, keys: list[Key]) -> FlowState:

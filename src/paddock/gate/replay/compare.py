@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from paddock.engines.servers.methods import name_method
 from paddock.model.numbers import are_equal, dumps
 from paddock.model.outcome import Status
 from paddock.model.texts import ellipsis
@@ -128,6 +129,8 @@ def _join(place: str, name: str) -> str:
 
 def name_call(call: RecordedCall) -> str:
     """Return the name of a call as programs write it."""
+    if call.method:
+        return f"servers.{name_method(call.server, call.tool)}"
     return f"paddock.{call.tool}" if call.sdk else f"servers.{call.server}.{call.tool}"
 
 

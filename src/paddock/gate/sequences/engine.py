@@ -226,7 +226,7 @@ class _Run:
         try:
             text = value if isinstance(value, str) else dumps(value, ensure_ascii=False, indent=1)
             await asyncio.to_thread(sink.take, text)
-            handle = await sink.store(request, outcome.decision, outcome)
+            handle = await sink.store(request, outcome.decision, outcome, outcome.labels)
         finally:
             await sink.discard()
         stored = {"artifact": handle} if handle else {"not_kept": sink.refusal}

@@ -204,7 +204,7 @@ class GuestPrograms(Kind[GuestRun]):
                 notes = await _list_notes(result, work, calls, check)
                 result = _add_notes(result, [*filter(None, [unrecorded]), *notes], console)
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
-                result = await sink.finish(request, decision, result)
+                result = await sink.finish(request, decision, result, watchers.list_labels())
         finally:
             if check is not None:
                 check.cancel()

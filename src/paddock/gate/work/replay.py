@@ -184,9 +184,13 @@ def _report(
     if shown is not None and replies is not None and replies.unrecorded and shown["kind"] == "call":
         nearest = replies.unrecorded[0].nearest
         shown["nearest"] = None if nearest is None else nearest.number
+    error = replayed.error if recorded.error is None else None
+    if shown is not None and error is not None and {"status", "nearest"}.isdisjoint({*shown, shown["kind"]}):
+        shown["error"] = f"{error.name}: {error.message}"  # why the program did not go on
     return {
         "run": recorded.run,
         "same": difference is None,
+        **({} if recorded.status is Status.OK else {"status": recorded.status.value}),
         "difference": shown,
         "calls": len(recorded.calls),
         "lines": sum(action.line is not None for action in recorded.actions),

@@ -84,7 +84,9 @@ class ServerCalls(Kind[ServerCall]):
         return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
 
     def describe(self, request: ExecutionRequest, work: ServerCall) -> tuple[str, dict[str, Json]]:
-        return f"call {work.server}/{work.tool}", work.arguments
+        # A server may list a tool with the name of a method: the text must not be that of the other.
+        what = "call the method" if work.is_method else "call"
+        return f"{what} {work.server}/{work.tool}", work.arguments
 
     def repeatable_name(self, work: ServerCall) -> tuple[str, ...]:
         # A server may list a tool with the name of a method: an answer for one holds for the other one in no way.

@@ -6,6 +6,8 @@
     programs       programs in other languages, with `environment`, `network`, `package_requests` and `workdir`
     script_tools   script tools
 
+Calls of servers have no file here: `server_call` of `gate/work` judges them by `guests` and `rules`.
+
 `rules` matches `[[policy.rule]]`, and `flow` labels requests for `[[flow.rule]]`. `question_texts` shows a request to
 a person, `effects` lists what a decision permits to change.
 """

@@ -37,7 +37,7 @@ _INLINE_BYTES = 256 * KIB
 _CHUNK_BYTES = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
 _SMALL_BYTES = 64 * KIB
-_FILE_FACTS = frozenset({"file_path", "media_type"})
+_OPTIONAL_FACTS = frozenset({"file_path", "media_type", "flow_labels"})
 _UNREDACTED = Scanner(RedactionSettings(enabled=False))
 _ORPHAN_AGE = timedelta(days=1)
 _SWEEP_EVERY = timedelta(minutes=5)
@@ -312,7 +312,7 @@ class Artifacts:
         """Return the JSON that `ArtifactManifest` reads. A model takes three times as long."""
         now, names = self._clock(), ArtifactManifest.names()
         fields: dict[str, object] = {
-            **{name: value for name, value in vars(facts).items() if value or name not in _FILE_FACTS},
+            **{name: value for name, value in vars(facts).items() if value or name not in _OPTIONAL_FACTS},
             "artifact_id": str(handle),
             "repo_id": os.path.basename(facts.workspace),
             "stdout_bytes": tracks["stdout"].written,

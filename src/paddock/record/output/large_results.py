@@ -18,11 +18,12 @@ class Results:
 
     def __init__(self, settings: ArtifactSettings, artifacts: "Callable[[], Artifacts]") -> None:
         self._limit = settings.max_read_bytes if settings.enabled else 0
-        self._artifacts = artifacts
+        self.artifacts = artifacts
+        """Returns the store."""
 
     def sink(self) -> "LargeResult":
         """Return a sink for the result of one program, in case it is over its limit."""
-        return LargeResult(self._limit, self._artifacts)
+        return LargeResult(self._limit, self.artifacts)
 
 
 class LargeResult:
@@ -40,8 +41,13 @@ class LargeResult:
             self._recording = self._artifacts().record_result()
         self._recording.stdout(text.encode("utf-8", "replace"))
 
-    async def store(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> str | None:
-        """Return the handle of the stored result and console; None if it cannot be stored (`refusal`)."""
+    async def store(
+        self, request: ExecutionRequest, decision: Decision, result: RawResult, labels: tuple[str, ...]
+    ) -> str | None:
+        """Return the handle of the stored result and console; None if it cannot be stored (`refusal`).
+
+        `labels` are those of its run, for flow rules.
+        """
         if self._recording is None:
             return None
         for line in result.console:
@@ -55,13 +61,16 @@ class LargeResult:
             status=result.status.value,
             duration_ms=result.usage.wall_ms,
             policy_audit_hash=decision.audit_hash,
+            flow_labels=labels,
         )
         return await self._recording.finish(facts)
 
-    async def finish(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> RawResult:
-        """Store the parts, and return `result` with their handle and a hint."""
+    async def finish(
+        self, request: ExecutionRequest, decision: Decision, result: RawResult, labels: tuple[str, ...]
+    ) -> RawResult:
+        """Store the parts as `store` does, and return `result` with their handle and a hint."""
         assert result.error is not None
-        handle = await self.store(request, decision, result)
+        handle = await self.store(request, decision, result, labels)
         advice = "Return less of it" + (
             f": {self.refusal}" if handle is None else f", or read it with: paddock output show {handle}"
         )

@@ -114,7 +114,7 @@ async def _open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQue
         return
     from paddock.gate.question_directory import QuestionDirectory
     from paddock.gate.questions import FileQuestions
-    from paddock.surfaces.tenants.questions import ManyQuestions, QuestionDirectories
+    from paddock.surfaces.tenants.question_directories import ManyQuestions, QuestionDirectories
 
     own = FileQuestions(QuestionDirectory(settings.approvals.directory))
     yield ManyQuestions(QuestionDirectories(settings.serve.directory).list_all, own)

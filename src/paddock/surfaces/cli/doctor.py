@@ -142,6 +142,14 @@ def _list_servers(settings: Settings, workspace: Path) -> "Sequence[str]":
 def _describe_flow(settings: Settings, dangers: "Mapping[str, Sequence[str]]") -> tuple[str, str, str]:
     """Return whether rules watch the flow of data, what is granted together, and a remedy."""
     if settings.flow.rule:
+        labelled = {kind for label in settings.flow.label for kind in (*label.source, label.sink)}
+        wanted = {kind: None for rule in settings.flow.rule for kind in (*rule.source, rule.sink)}
+        if missing := [kind for kind in wanted if kind not in labelled]:
+            return (
+                "no label",
+                f"no label names a tool that is {' or '.join(missing)}, so that the flow rules wait for it in vain",
+                "label such tools, if there are any; `paddock policy flows` proposes labels",
+            )
         return "watched", "flow rules decide about calls that could send what a run has read", ""
     if not all(dangers.values()):
         return (

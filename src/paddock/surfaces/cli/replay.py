@@ -98,7 +98,8 @@ def _render_verdict(report: Json) -> str:
     did = f"{count(report['calls'], 'call')}, {count(report['lines'], 'line')} on the console"
     difference = cast("dict[str, Any] | None", report["difference"])
     if difference is None:
-        return f"same: {did}"
+        ended = f", and both ended as {report['status']}" if "status" in report else ""
+        return f"same: {did}{ended}"
     place = " ".join(str(part) for part in (difference["kind"], difference["number"]) if part is not None)
     at = f", {difference['at']}" if difference["at"] else ""
     lines = [f"different: {place}{at}"]
@@ -107,4 +108,6 @@ def _render_verdict(report: Json) -> str:
         lines.append(f"  {side}: {'nothing' if value is None else dumps(value, ensure_ascii=False)}")
     if difference.get("nearest") is not None:
         lines.append(f"  the nearest recorded call is call {difference['nearest']}")
+    if "error" in difference:
+        lines.append(f"  the replayed program failed: {difference['error']}")
     return "\n".join(lines)

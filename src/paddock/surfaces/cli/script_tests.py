@@ -5,13 +5,14 @@ what a script gets that calls nothing.
 """
 
 import asyncio
+import errno
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from paddock.engines.saved_scripts import find, read
-from paddock.foundation.files import read_bounded
+from paddock.foundation.files import read_bounded, write_below
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError, RecordingError, ScriptNotFound
 from paddock.model.request import ExecutionRequest, ReplayRun
@@ -132,9 +133,12 @@ async def _run_tests(files: list[Path], workspace: Path, settings: Settings) -> 
 def _read_test(file: Path, workspace: Path, settings: Settings) -> ExecutionRequest:
     """Return the request of a test. Raises RecordingError and ScriptNotFound."""
     try:
-        text = read_bounded(file, settings.record.payload_bytes).decode("utf-8", "surrogatepass")
+        text = read_bounded(file, settings.record.payload_bytes, within=workspace.resolve()).decode(
+            "utf-8", "surrogatepass"
+        )
     except OSError as problem:
-        raise RecordingError(f"{file}: cannot be read: {problem.strerror}") from None
+        why = "it leads out of the workspace" if problem.errno == errno.EXDEV else problem.strerror
+        raise RecordingError(f"{file}: cannot be read: {why}") from None
     except UnicodeDecodeError:
         raise RecordingError(f"{file}: is not UTF-8") from None
     name = read_run(text).program.name
@@ -159,15 +163,22 @@ async def _make_test(name: str, run: str, actor: str, workspace: Path, settings:
         recorded = await opened.gate.recordings.load(request, work)
     if recorded.program.name != script.name:
         raise CommandFailure(f"the run {run} is one of {recorded.program.name}, not of {script.name}")
-    path = workspace / _FOLDER / f"{script.stem}-{run[-_ID_CHARS:].lower()}{_SUFFIX}"
+    place = _FOLDER / f"{script.stem}-{run[-_ID_CHARS:].lower()}{_SUFFIX}"
+    await asyncio.to_thread(
+        _write_test, workspace, place, write_run(_without_program(recorded), indent=2) + "\n"
+    )
+    return workspace / place
+
+
+def _write_test(workspace: Path, place: Path, text: str) -> None:
+    """Write a new file below a workspace whose author may have placed links. Raises CommandFailure."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            write_run(_without_program(recorded), indent=2) + "\n", encoding="utf-8", errors="surrogatepass"
-        )
+        write_below(workspace.resolve(), str(place), text.encode("utf-8", "surrogatepass"))
     except OSError as problem:
-        raise CommandFailure(f"{path}: cannot be written: {problem.strerror}") from None
-    return path
+        why = problem.strerror
+        if problem.errno in {errno.ENOTDIR, errno.ELOOP}:
+            why = f"{place.parent} must be directories and no links, because a link may lead out of the workspace"
+        raise CommandFailure(f"{workspace / place}: cannot be written: {why}") from None
 
 
 def _without_program(recorded: RecordedRun) -> RecordedRun:

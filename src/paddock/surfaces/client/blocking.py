@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from paddock.gate.batch.program import Program, ProgramResult
     from paddock.record.ledger.sink import AuditSink
     from paddock.record.output.backends import ArtifactStore
-    from paddock.surfaces.client.askers import Asking
+    from paddock.surfaces.client.function_askers import Asking
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -38,8 +38,8 @@ from paddock.surfaces.client.arguments import (
     read_value,
     read_whole_number,
 )
-from paddock.surfaces.client.askers import adapt_asking
 from paddock.surfaces.client.found_tools import FoundTools, find_tools
+from paddock.surfaces.client.function_askers import adapt_asking
 from paddock.surfaces.client.local_tools import add_function, make_local_server
 from paddock.surfaces.client.records import find_output, find_records
 from paddock.surfaces.client.requests import LibraryCaller, RunningPaddock, attach_readers, read_language
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from paddock.record.ledger.sink import AuditRecord, AuditSink
     from paddock.record.output.backends import ArtifactStore
     from paddock.record.output.recording import OnOutput
-    from paddock.surfaces.client.askers import Asking
+    from paddock.surfaces.client.function_askers import Asking
 
 F = TypeVar("F", bound=Callable[..., Any])
 

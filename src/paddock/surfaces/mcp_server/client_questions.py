@@ -126,7 +126,8 @@ def name_conversation(context: Context, actor: str) -> str:
     """
     if context.request is None:
         return "stdio"
-    session = read_session_id(context)
+    modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    session = "" if modern else read_session_id(context)
     return f"session {session}" if session else f"actor {actor}"
 
 
@@ -246,7 +247,7 @@ class ElicitationRounds:
     ) -> ToolAnswer | dict[str, Json]:
         """Return a tool's answer, or a result that asks the client first. In 2026-07-28 `offer` may answer instead."""
         if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
-            return await self._pending.fetch_result(run, actor)
+            return await self._pending.fetch_result(run, actor, name_conversation(context, actor))
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._start_or_resume(context, params, actor, work)
             if offer is not None and not await current.wait_until_paused(on_console, seconds=offer.after_s):

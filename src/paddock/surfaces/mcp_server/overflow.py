@@ -74,6 +74,7 @@ class OverflowStore:
                 status=outcome.status.value,
                 duration_ms=outcome.usage.wall_ms,
                 policy_audit_hash=outcome.decision.audit_hash,
+                flow_labels=outcome.labels,
             )
             return await recording.finish(facts), recording.refusal
         finally:

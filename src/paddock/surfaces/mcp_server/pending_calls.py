@@ -154,12 +154,15 @@ class PendingCalls:
         patience_s: float = _WAIT_S,
         *,
         has_users: bool = False,
+        note_fetch: Callable[[str, str], None] | None = None,
     ) -> None:
         """Keep questions in `questions`. `fetching` is the tool that clients should come back with, and its argument.
 
         A client that comes back while its person decides waits up to `patience_s`. `has_users`: the server knows its
-        users by their tokens, and each can be answered by another one over the HTTP API.
+        users by their tokens, and each can be answered by another one over the HTTP API. `note_fetch` is called with
+        the conversation that gets a result, and the run.
         """
+        self._note_fetch = note_fetch
         self.questions = questions
         self._fetching = fetching
         self._patience_s = patience_s
@@ -204,8 +207,11 @@ class PendingCalls:
         call = self._calls.get(run)
         return call is not None and call.actor == actor
 
-    async def fetch_result(self, run: str, actor: str) -> ToolAnswer:
-        """Return the result of a waiting call and forget it, or return that it still waits."""
+    async def fetch_result(self, run: str, actor: str, conversation: str = "") -> ToolAnswer:
+        """Return the result of a waiting call and forget it, or return that it still waits.
+
+        `conversation` is what shares it, for flow rules.
+        """
         call = self._calls.get(run)
         if call is None or call.actor != actor:
             return _report_unknown_run(run)
@@ -222,6 +228,8 @@ class PendingCalls:
         answer = await asyncio.shield(call.task)
         if self._calls.pop(run, None) is None:  # another request fetched it in the meantime
             return _report_unknown_run(run)
+        if self._note_fetch is not None:
+            self._note_fetch(conversation, run)
         data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
         if answer.structured is not None:
             data["result"] = answer.structured

@@ -14,7 +14,12 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.model.base import Json
-from paddock.surfaces.mcp_server.client_questions import Context, ElicitationRounds, read_actor
+from paddock.surfaces.mcp_server.client_questions import (
+    Context,
+    ElicitationRounds,
+    name_conversation,
+    read_actor,
+)
 from paddock.surfaces.mcp_server.output_resources import UnknownResourceError
 from paddock.surfaces.mcp_server.prompts import Prompts, UnknownPromptError
 from paddock.surfaces.mcp_server.resources import Resources
@@ -68,8 +73,9 @@ def offer_prompts_and_resources(
         return build_page("resourceTemplates", resources.list_templates(), params)
 
     async def read_resource(context: Context, params: ReadResourceRequestParams) -> dict[str, Json]:
+        client = name_conversation(context, read_actor(context))
         try:
-            contents = await resources.read_resource(params.uri)
+            contents = await resources.read_resource(params.uri, client)
         except UnknownResourceError as error:
             modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND

@@ -15,7 +15,7 @@ from paddock.engines.servers.typescript import Described
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.model.texts import cut_text
-from paddock.surfaces.mcp_server.output_resources import StoredOutput, UnknownResourceError
+from paddock.surfaces.mcp_server.output_resources import StoredOutput, UnknownResourceError, read_address
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S, write_declaration
 from paddock.surfaces.rendering.terminal import make_encodable
 
@@ -171,6 +171,8 @@ class Resources:
 
     def __init__(self, opened: "OpenPaddock", workspace: Path, cap: int) -> None:
         self._redact = opened.outgoing.text
+        self._note_output = opened.gate.note_output
+        self._workspace = workspace
         self._outputs = StoredOutput(opened, workspace)
         self.scripts = SavedScripts(workspace)
         self._kinds: tuple[ResourceKind, ...] = (self._outputs, ToolTypes(opened.servers, cap), self.scripts)
@@ -190,12 +192,14 @@ class Resources:
             for kind in self._kinds
         ]
 
-    async def read_resource(self, uri: str) -> dict[str, Json]:
-        """Return the contents of a resource. Raises UnknownResourceError."""
+    async def read_resource(self, uri: str, client: str = "") -> dict[str, Json]:
+        """Return the contents of a resource. `client` shares what it has read. Raises UnknownResourceError."""
         if uri == GUIDE_URI:
             return {**_build_contents(uri, render_guide()), "mimeType": "text/markdown"}
         for kind in self._kinds:
             if (contents := await kind.read_contents(uri)) is not None:
+                if (stored := read_address(uri)) is not None:
+                    await self._note_output(client, stored[0], self._workspace, contents.get("text", ""))
                 return contents | {"text": self._redact(text)} if (text := contents.get("text")) else contents
         raise UnknownResourceError("no such resource; see resources/list and resources/templates/list")
 

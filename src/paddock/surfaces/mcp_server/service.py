@@ -119,10 +119,14 @@ class Service:
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._questions = questions or open_local_questions(settings, None)
-        pending = PendingCalls(self._questions, FETCH_TOOLS[tool_names], has_users=admit is not None)
+        fetching, note_fetch = FETCH_TOOLS[tool_names], opened.gate.note_fetch
+        pending = PendingCalls(self._questions, fetching, has_users=admit is not None, note_fetch=note_fetch)
         self._rounds = ElicitationRounds(settings.approvals.wait_ms, pending)
         after_s = settings.mcp.task_after_ms / 1000
-        self._tasks = Tasks(self._rounds, lambda _tool: after_s, mark) if self._changes else None
+        counted = self._requests.in_flight
+        self._tasks = (
+            Tasks(self._rounds, lambda _tool: after_s, mark, in_flight=counted) if self._changes else None
+        )
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over stdio until it closes its end, or `stop` is set."""

@@ -17,7 +17,8 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.foundation.cancellation import cancel_all
 from paddock.model.base import Json
+from paddock.model.status import Status
 from paddock.surfaces.mcp_server.client_questions import (
     Context,
     ElicitationRounds,
@@ -46,7 +48,7 @@ from paddock.surfaces.mcp_server.client_questions import (
     read_actor,
 )
 from paddock.surfaces.mcp_server.requests import LISTEN_METHOD
-from paddock.surfaces.mcp_server.toolbox import ToolAnswer
+from paddock.surfaces.mcp_server.toolbox import ToolAnswer, build_refusal
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
@@ -63,16 +65,25 @@ POLL_INTERVAL_MS = 1000
 MAX_TASKS = 64
 """Maximum number of tasks, running and kept. Beyond it calls are answered as without the extension."""
 MAX_RESULT_BYTES = 32 * 1024 * 1024
-"""Size of kept results beyond which calls are answered as without the extension, in bytes."""
+"""Size of kept results beyond which calls are answered as without the extension, in bytes. Of the tasks that run at
+that time, only small results are kept."""
+SMALL_RESULT_BYTES = MAX_RESULT_BYTES // MAX_TASKS
+"""Maximum size of a result that is kept in any case, in bytes."""
 _UNKNOWN_TASK = (
     f"Unknown task. A task is known to the caller that made it, until {RETENTION_S / 60:.0f} minutes after its end, "
     "and is lost when the server ends. If the call must not run twice, send it again with the same `paddock/key`."
+)
+_NOT_KEPT = (
+    "the call has ended and may have had effects, but its result is not kept: it has {size} bytes, and the results of "
+    "tasks have at most {limit} bytes together; return less, or fetch the results of ended tasks and wait ten minutes"
 )
 
 AfterS = Callable[[str], float | None]
 """Returns after how many seconds a call of a tool becomes a task; None: never."""
 Finish = Callable[[ToolAnswer], Awaitable[dict[str, Json]]]
 """Returns the result of `tools/call` for an answer."""
+InFlight = Callable[[Hashable], AbstractContextManager[None]]
+"""Marks the context as work that a server that ends waits for."""
 
 
 class _TaskParams(RequestParams):
@@ -93,9 +104,19 @@ class Tasks(Extension):
     identifier = EXTENSION
 
     def __init__(
-        self, rounds: ElicitationRounds, after_s: AfterS, mark: str = "", *, kept_s: float = RETENTION_S
+        self,
+        rounds: ElicitationRounds,
+        after_s: AfterS,
+        mark: str = "",
+        *,
+        kept_s: float = RETENTION_S,
+        in_flight: InFlight = nullcontext,
     ) -> None:
-        """Make tasks of the calls of `rounds` that last longer than `after_s`. `mark` names this replica."""
+        """Make tasks of the calls of `rounds` that last longer than `after_s`. `mark` names this replica.
+
+        `in_flight` counts the tasks that run, and are not waiting for a person, as requests.
+        """
+        self._in_flight = in_flight
         self._rounds = rounds
         self._after_s = after_s
         self._mark = mark
@@ -128,8 +149,7 @@ class Tasks(Extension):
 
     def _add_call(self, finish: Finish, call: Round[ToolAnswer]) -> dict[str, Json] | None:
         """Let a call continue as a task, and return the result that names it; None if there are too many."""
-        kept = sum(task.size for task in self._tasks.values())
-        if len(self._tasks) >= MAX_TASKS or kept >= MAX_RESULT_BYTES:
+        if len(self._tasks) >= MAX_TASKS or self._count_kept_bytes() >= MAX_RESULT_BYTES:
             return None
         task = _Task(f"{self._mark}{secrets.token_urlsafe(24)}", call, self._kept_s)
         self._tasks[task.id] = task
@@ -142,10 +162,13 @@ class Tasks(Extension):
         self._tasks.clear()
         await cancel_all(following)
 
+    def _count_kept_bytes(self) -> int:
+        return sum(task.size for task in self._tasks.values())
+
     async def _follow(self, task: "_Task", finish: Finish) -> None:
         """Note what happens to a task, and forget it some time after its end."""
-        await task.wait_for_end()
-        await task.note_end(self._rounds, finish)
+        await task.wait_for_end(self._in_flight)
+        await task.note_end(self._rounds, finish, MAX_RESULT_BYTES - self._count_kept_bytes())
         asyncio.get_running_loop().call_later(self._kept_s, self._tasks.pop, task.id, None)
 
     def _find(self, context: Context, params: _TaskParams) -> "_Task":
@@ -214,19 +237,26 @@ class _Task:
             self._cancelled = True
             self.call.end()
 
-    async def wait_for_end(self) -> None:
+    async def wait_for_end(self, in_flight: InFlight) -> None:
         """Wait until the call has ended, or waits for a person who is asked elsewhere."""
         call = self.call
         while not call.task.done() and call.question is None:
-            await call.wait_until_paused(None, ends=False)
+            with in_flight(self.id):
+                await call.wait_until_paused(None, ends=False)
             self._updated = datetime.now(UTC)
             if call.question is None and not call.task.done():
                 await call.answered.wait()
 
-    async def note_end(self, rounds: ElicitationRounds, finish: Finish) -> None:
-        """Keep the result of the call."""
-        self._end = await self._read_end(rounds, finish)
-        self.size = len(json.dumps(self._end[1], default=str))
+    async def note_end(self, rounds: ElicitationRounds, finish: Finish, room: int) -> None:
+        """Keep the result of the call, if it is small or has at most `room` bytes."""
+        end = await self._read_end(rounds, finish)
+        self.size = len(json.dumps(end[1], default=str))
+        if self.size > max(room, SMALL_RESULT_BYTES):
+            text = _NOT_KEPT.format(size=self.size, limit=MAX_RESULT_BYTES)
+            refusal = build_refusal(Status.OUTPUT_LIMIT, "ResultNotKept", text)
+            end = end[0], {"result": await finish(refusal)}
+            self.size = len(json.dumps(end[1], default=str))
+        self._end = end
         self._updated = datetime.now(UTC)
         self._lasted_s = time.monotonic() - self._begun_s
 

@@ -9,8 +9,9 @@ work, and each user a directory of its own for stored output, questions and sign
 chain proves more than many; a user reads only the records of its own actor.
 
 `tenants` and `tenant` are the heart. A request passes `tokens` and `rate`, and waits in `foundation.fair_slots`;
-`refusals` counts what does not pass. `narrowing` makes the settings of one token. What is stored:
-`token_store`, `token_file`, `questions`, `shared_rates`; `errors` is what a caller reads.
+`refusals` counts what does not pass. `narrowing` makes the settings of one token. `tenants.open_stores` chooses
+where tokens and questions are kept: in files (`token_file`, `question_directories`), or in rows of the database
+(`token_store`, `cluster/questions`), with `shared_rates`. `errors` is what a caller reads.
 """
 
 from importlib import import_module

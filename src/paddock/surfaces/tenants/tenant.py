@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
@@ -27,11 +28,14 @@ from paddock.surfaces.tenants.refusals import Refusals
 
 if TYPE_CHECKING:
     from paddock.gate.flow.tracker import FlowMemory
+    from paddock.gate.gate import Gate
     from paddock.gate.watchers import Listeners
 
 OpenSession = Callable[[Settings, str, Asker], AbstractAsyncContextManager[OpenPaddock]]
 """Opens a Paddock for an actor, whose questions go to an asker."""
 _MAX_RECORDS = 1000
+_MAX_MEMORIES = 10_000
+"""Maximum number of users whose flow labels are kept. The one whose Paddock was opened first is forgotten."""
 _log = logging.getLogger("paddock.surfaces.tenants")
 
 
@@ -58,6 +62,26 @@ class SlotNeeds(NamedTuple):
 
 
 NO_PROGRAM = SlotNeeds()
+
+
+class FlowMemories:
+    """What the clients of each user have read, as flow rules know it.
+
+    Connections outlive a Paddock, and a client that has none continues after its token was changed or replaced.
+    """
+
+    def __init__(self) -> None:
+        self._by_actor: OrderedDict[str, FlowMemory] = OrderedDict()
+
+    def share(self, actor: str, gate: "Gate") -> None:
+        """Let a gate continue with what earlier gates of a user remember, and those that are still open."""
+        gate.restore_flow(self._by_actor.get(actor))
+        if (memory := gate.flow_memory) is None:
+            return
+        self._by_actor[actor] = memory
+        self._by_actor.move_to_end(actor)
+        if len(self._by_actor) > _MAX_MEMORIES:
+            self._by_actor.popitem(last=False)
 
 
 class Admission:
@@ -96,10 +120,11 @@ class Tenant:
         opening: OpenSession,
         flush: Callable[[], object],
         refusals: Refusals,
+        flow_memories: "FlowMemories",
     ) -> None:
         """Use the narrowed `settings` of the token. `everybody` bounds the requests of all users.
 
-        `flush` writes the records that are still in memory.
+        `flush` writes the records that are still in memory. `flow_memories` outlive this tenant.
         """
         self._refusals = refusals
         self.token = token
@@ -115,8 +140,7 @@ class Tenant:
         """The questions of its own requests."""
         self._others = asked.of_others(self.actor)
         self._opened: OpenPaddock | None = None
-        self._flow_memory: FlowMemory | None = None
-        """What its clients have read: their connections may outlive its Paddock."""
+        self._flow_memories = flow_memories
         self._serving: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -313,7 +337,7 @@ class Tenant:
                 self._stop = asyncio.Event()
                 self._serving = asyncio.create_task(self._serve(ready, self._stop))
                 opened = await ready
-                opened.gate.restore_flow(self._flow_memory)
+                self._flow_memories.share(self.actor, opened.gate)
                 self._opened = opened
 
     async def close(self) -> None:
@@ -327,8 +351,6 @@ class Tenant:
         await self.close()
 
     async def _end_serving(self) -> None:
-        if self._opened is not None:
-            self._flow_memory = self._opened.gate.flow_memory
         self._opened = None
         self._stop.set()
         if self._serving is not None:

@@ -28,10 +28,10 @@ from paddock.record.ledger.record_watch import RecordWatch
 from paddock.record.ledger.sink import REVOKED, Field
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY, narrow_settings
-from paddock.surfaces.tenants.questions import QuestionDirectories
+from paddock.surfaces.tenants.question_directories import QuestionDirectories
 from paddock.surfaces.tenants.rate import RateLimit
 from paddock.surfaces.tenants.refusals import Refusals
-from paddock.surfaces.tenants.tenant import Tenant
+from paddock.surfaces.tenants.tenant import FlowMemories, Tenant
 from paddock.surfaces.tenants.token_file import TokenFile
 from paddock.surfaces.tenants.token_store import FileTokens, TokenStore, open_shared_tokens
 from paddock.surfaces.tenants.tokens import find_token, hash_token
@@ -101,6 +101,7 @@ class Tenants:
         self._bound = Bound(settings.serve.max_jobs)
         self._tenants: dict[str, Tenant] = {}
         """By the hash of the token."""
+        self._flow_memories = FlowMemories()
         self._rates: dict[str, RateLimit] = {}
         self._refused: set[str] = set()
         """Hashes of tokens whose policy cannot be used, which the log has been told."""
@@ -239,6 +240,7 @@ class Tenants:
             self._open_paddock,
             self._flush,
             self.refusals,
+            self._flow_memories,
         )
         before = self._tenants.get(entry.sha256)
         if before is not None:  # its limits were changed

@@ -5,7 +5,9 @@ import tomllib
 
 import pytest
 from tests.conftest import ROOT, Guest
+from tests.support.processes import PATIENCE_S
 
+from paddock.engines.javascript import parse
 from paddock.model.limits import MIB
 from paddock.policy.settings.profiles import ExecuteLimits, LimitSettings
 from paddock.policy.settings.schema import AuditSettings, Settings
@@ -34,11 +36,12 @@ def bundles(npm_modules, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def roomy(tmp_path_factory):
-    """A guest that takes programs of two megabytes."""
+    """A guest that takes programs of two megabytes, and parses them on a busy machine too."""
     folder = tmp_path_factory.mktemp("roomy")
     limits = LimitSettings(execute=ExecuteLimits(code_bytes=2 * MIB))
     settings = Settings(audit=AuditSettings(directory=folder / "audit"), limits=limits)
-    with Guest(folder) as guest:
+    with pytest.MonkeyPatch.context() as patch, Guest(folder) as guest:
+        patch.setattr(parse, "_PARSE_TIMEOUT_S", PATIENCE_S)
         guest.start(settings)
         yield guest
 

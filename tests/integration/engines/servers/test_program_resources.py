@@ -106,7 +106,7 @@ def test_a_person_is_asked_about_the_uri(library):
     with BlockingPaddock(library, asker=asker) as paddock:
         assert paddock.execute(READ).value == "# Notes"
         unsent = paddock.execute("return servers.lib.resources.read('notes.md')")
-    assert asked == [("call lib/resources/read", '{"uri": "file:///notes.md"}')]
+    assert asked == [("call the method lib/resources/read", '{"uri": "file:///notes.md"}')]
     assert unsent.error.message == (
         'lib.resources.read was not called: "notes.md" is not a URI, such as file:///notes.md.'
     )

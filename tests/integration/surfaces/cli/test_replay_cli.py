@@ -107,6 +107,8 @@ def test_a_recorded_run_becomes_a_test_of_its_script(person, run):
     assert document["actions"] == [{"line": {"level": "log", "text": "hello Ada"}}]
     assert person.type_in("script", "test", "greet") == Ended(0, f"passed: {path.stem}\n", "")
     person.save("greet.js", SCRIPT.replace("hello", "good day"))
+    again = person.type_in("script", "test", "greet", "--from", run)
+    assert again == Ended(1, "", f"{path}: cannot be written: File exists\n")
     failed = person.type_in("script", "test", "--json")
     person.save("greet.js", SCRIPT)
     path.with_name("broken.json").write_text("{}")
@@ -137,6 +139,31 @@ def test_a_test_is_made_of_runs_of_its_script_only(person, run):
     assert (done.returncode, done.stderr) == (
         1,
         f"the run {run} is one of greet.js, not of third.js\n",
+    )
+
+
+def test_a_link_in_a_strange_workspace_leads_no_test_out_of_it(tmp_path):
+    """Its author chose where the link leads."""
+    person = Person(tmp_path)
+    person.save("greet.js", SCRIPT)
+    run = person.record("greet")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "greet-1.json").write_text("secret")
+    tests = person.workspace / ".paddock" / "tests"
+    tests.symlink_to(outside)
+    name = f"greet-{run[-6:].lower()}.json"
+    assert person.type_in("script", "test", "greet", "--from", run) == Ended(
+        1,
+        "",
+        f"{tests / name}: cannot be written: .paddock/tests must be directories and no links, because a link "
+        "may lead out of the workspace\n",
+    )
+    assert [file.name for file in outside.iterdir()] == ["greet-1.json"]
+    assert person.type_in("script", "test") == Ended(
+        1,
+        f"failed: greet-1\n  {tests / 'greet-1.json'}: cannot be read: it leads out of the workspace\n",
+        "",
     )
 
 

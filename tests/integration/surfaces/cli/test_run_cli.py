@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.command import PADDOCK, Ended, make_environment, run_command, run_paddock
+from tests.support.command import PADDOCK, Ended, make_environment, run_paddock
 from tests.support.processes import PATIENCE_S
 
 CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -37,7 +37,7 @@ def environment(ws: Path) -> dict[str, str]:
 def run(ws: Path, environment: dict[str, str]) -> Run:
     def run(*args: str, stdin: str = "", **variables: str) -> Ended:
         where = {**environment, **variables}
-        return run_command(ws, *CONTAINED, PADDOCK, "run", *args, stdin=stdin, environment=where)
+        return run_paddock(ws, "run", *args, stdin=stdin, environment=where)
 
     return run
 

@@ -66,7 +66,7 @@ def broken(_question: Question) -> Answer:
         (lambda _: True, "ApprovalUnavailable", "asking failed (TypeError)"),
         (lambda _: "once", "ApprovalUnavailable", "asking failed (TypeError)"),
         (broken, "ApprovalUnavailable", "asking failed (ValueError)"),
-        (lambda _: sys.exit(1), "ApprovalUnavailable", "asking failed (AskerEnded)"),
+        (lambda _: sys.exit(1), "ApprovalUnavailable", "asking failed (AskerExited)"),
     ],
 )
 def test_whatever_is_no_yes_is_a_no(

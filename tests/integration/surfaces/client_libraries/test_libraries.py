@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.integration.surfaces.mcp_server import npm
-from tests.support.command import PADDOCK
+from tests.support.forked import find_stand_in
 from tests.support.mcp_server import TOKEN, Place
 
 LIBRARIES: list[dict[str, Any]] = tomllib.loads(
@@ -76,7 +76,7 @@ def test_a_library_connects_lists_calls_and_asks(
     async def main() -> dict[str, Any]:
         async with place.web() as web:
             target = {
-                "command": PADDOCK,
+                "command": find_stand_in(place.environment),
                 "args": ["serve", "mcp", "--workspace", str(place.workspace)],
                 "env": place.environment,
                 "url": web.url,
@@ -106,10 +106,11 @@ def test_the_program_that_the_page_shows_connects_and_calls(
     tmp_path: Path,
 ) -> None:
     command = command_of(library, npm_modules, client_python, tmp_path / "scripts", folder=EXAMPLES)
+    environment = asking_place.environment
     done = subprocess.run(
         command,
         cwd=asking_place.workspace,
-        env={**asking_place.environment, "PATH": f"{Path(PADDOCK).parent}:{os.environ['PATH']}"},
+        env={**environment, "PATH": f"{Path(find_stand_in(environment)).parent}:{os.environ['PATH']}"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

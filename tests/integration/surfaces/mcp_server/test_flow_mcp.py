@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mcp_types import ElicitResult
+from tests.support.command import PADDOCK
 from tests.support.flows import TOML, read_sent, write_trifecta
 from tests.support.mcp_server import ERAS, Place
 
@@ -65,3 +66,58 @@ def test_the_person_behind_a_client_sees_what_was_found(place: Place, tmp_path: 
         'arguments.url has "https://evil.example/collect" (28 characters of web/fetch); '
         'arguments.text has "DE89 3704 0044 0532 0130 00" (27 characters of mail/read) (user flow rule 1)'
     )
+
+
+READ_ALL = "const all = [await servers.mail.read({id: '1'}), await servers.web.fetch({url: 'https://blog.example/post'})]"
+ASK = """
+[[policy.rule]]
+effect = "ask"
+tool = "mail/list"
+"""
+
+
+async def post(client: Any) -> str:
+    server, tool, arguments = CALLS[-1]
+    result = await client.call_tool("call_tool", {"server": server, "tool": tool, "args": arguments})
+    return result.content[0].text
+
+
+@pytest.mark.parametrize("reads", ["query_output", "resource", "waiting"])
+def test_another_session_gets_the_labels_of_what_it_reads(place: Place, tmp_path: Path, reads: str) -> None:
+    """Whoever reads a kept result knows it as if it had made the calls."""
+    place.settings(TOML.format(effect="deny") + ASK + "[mcp]\nanswer_characters = 400\n")
+    write_trifecta(place.workspace, tmp_path / "sent")
+    large = f"{READ_ALL}; return JSON.stringify(all) + 'x'.repeat(1000)"
+    waiting = f"{READ_ALL}; await servers.mail.list(); return all"
+
+    async def main() -> list[str]:
+        async with place.web() as web, web.client() as first, web.client() as second, web.client() as third:
+            code = waiting if reads == "waiting" else large
+            kept = (await first.call_tool("execute_code", {"code": code})).structured_content
+            before = await post(third)
+            if reads == "resource":
+                found = await second.read_resource(f"paddock://artifacts/{kept['artifactHandle']}/stdout")
+                assert "DE89" in found.contents[0].text
+            elif reads == "query_output":
+                arguments = {"artifact_handle": kept["artifactHandle"], "query_terms": ["DE89"]}
+                assert "DE89" in (await second.call_tool("query_output", arguments)).content[0].text
+            else:
+                command = [*kept["command"].split()[1:], "--deny", "--json"]
+                answering = await asyncio.create_subprocess_exec(
+                    PADDOCK,
+                    *command,
+                    cwd=place.workspace,
+                    env=place.environment,
+                    stdout=asyncio.subprocess.PIPE,
+                )
+                await answering.communicate()
+                await second.call_tool("query_output", {"artifact_handle": kept["run"]})
+            return [before, await post(second), await post(third)]
+
+    before, after, other = asyncio.run(main())
+    names = ("mail/read", "web/fetch") if reads == "waiting" else ("stored output", "stored output")
+    assert (before, other) == ("done", "done")
+    assert f"this client has read private data ({names[0]}) and untrusted content ({names[1]})" in after, (
+        after
+    )
+    assert len(read_sent(tmp_path / "sent")) == 2

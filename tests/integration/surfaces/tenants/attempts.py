@@ -9,7 +9,7 @@ from tests.support.tenants import TenantsRunner
 
 from paddock.gate.question_directory import QuestionDirectory
 from paddock.model.artifact import Handle
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun
+from paddock.model.request import ExecutionRequest, GuestRun, ReplayRun, RuntimeRun
 from paddock.model.work_files import InputFile
 from paddock.surfaces.tenants import Tenant
 from paddock.surfaces.tenants.narrowing import make_user_key
@@ -40,6 +40,8 @@ class Belongings(NamedTuple):
     """A text that is in everything below, and that nobody else may see."""
     session: str
     artifact: str
+    recorded: str
+    """Id of the run that was recorded."""
     question: str
     asking: str
     """Id of the request that waits for a person."""
@@ -51,7 +53,7 @@ class Belongings(NamedTuple):
 
 
 def prepare(runner: TenantsRunner, owner: Tenant, port: int) -> Belongings:
-    """Let a user open a session, store output, record a signal, ask a person and run a program."""
+    """Let a user open a session, store output, record a run and a signal, ask a person and run a program."""
     mark = f"mark-{secrets.token_hex(8)}"
     opened = runner.execute(
         owner,
@@ -67,6 +69,8 @@ def prepare(runner: TenantsRunner, owner: Tenant, port: int) -> Belongings:
     assert printed.program.artifact is not None
     noted = runner.execute(owner, GuestRun(source=f"return paddock.cir.capture({mark!r})"))
     assert noted.status == "ok", noted
+    recorded = runner.execute(owner, GuestRun(source=f"return {mark!r}", record=True))
+    assert recorded.recording is not None, recorded
     wanted = RuntimeRun(runtime="python", code=f"print({mark!r})", access="workspace-write")
     asking, started = runner.make_request(wanted), asyncio.Event()
     program = RuntimeRun(runtime="python", code=SERVER_PROGRAM, args=(mark, str(port)), network="loopback")
@@ -82,6 +86,7 @@ def prepare(runner: TenantsRunner, owner: Tenant, port: int) -> Belongings:
         mark,
         opened.session.id,
         printed.program.artifact,
+        recorded.id,
         waiting.question.id,
         asking.id,
         running.id,
@@ -119,6 +124,8 @@ def run_python(code: str, **fields: Any) -> Attempt:
             "user": serve / "users" / key,
             "artifacts": own.tenant.settings.artifacts.directory,
             "audit": own.tenant.settings.audit.directory,
+            "recordings": own.tenant.settings.record.directory,
+            "recorded": own.recorded,
             "port": own.port,
         }
         filled = code
@@ -151,6 +158,16 @@ def claim_to_be(work: Callable[[Belongings], Any], *, direct: bool = False) -> A
         if direct:
             return (await tenant.opened.gate.execute(request)).model_dump_json()
         return (await tenant.execute(request)).model_dump_json()
+
+    return attempt
+
+
+def replay(owner: Callable[[Belongings], str] = lambda _own: "") -> Attempt:
+    """Repeat the recorded run with another program. The report has the recorded value, which is different."""
+
+    async def attempt(tenant: Tenant, own: Belongings) -> object:
+        work = ReplayRun(run=own.recorded, owner=owner(own), source="return 1")
+        return (await tenant.execute(_request(tenant, work))).model_dump_json()
 
     return attempt
 
@@ -244,6 +261,12 @@ ATTEMPTS: Mapping[str, Attempt] = {
     "query the artifact from a program": run_guest(
         lambda own: f"return paddock.output.query({own.artifact!r}, {{lines: [1, 9]}})"
     ),
+    "replay the recorded run": replay(),
+    "name its owner in the replay": replay(lambda own: own.tenant.actor),
+    "replay it in the name of its owner": claim_to_be(
+        lambda own: ReplayRun(run=own.recorded, source="return 1"), direct=True
+    ),
+    "read the recording": run_python("print(open('{recordings}/{recorded}.recording', 'rb').read())"),
     "list questions": now(lambda t, _own: t.list_questions()),
     "list own questions": now(lambda t, _own: t.list_own_questions()),
     "allow the question": now(lambda t, own: t.answer_question(own.question, "once")),
@@ -308,6 +331,8 @@ OWNER_SEES = (
     "read the artifact",
     "take the artifact as a file",
     "query the artifact from a program",
+    "replay the recorded run",
+    "replay it in the name of its owner",
     "list own questions",
     "find the question in a directory",
     "query signals",

@@ -15,7 +15,7 @@ from tests.support.tenants import TenantsRunner, make_settings
 
 from paddock.model.errors import PaddockError
 from paddock.policy.settings.rules import PolicySettings, Rule
-from paddock.policy.settings.schema import RuntimeSettings
+from paddock.policy.settings.schema import RecordSettings, RuntimeSettings, VaultSettings
 from paddock.surfaces.tenants import Tenant
 
 ASKS = PolicySettings(rule=(Rule(effect="ask", runtime="*", access="workspace-write"),))
@@ -25,7 +25,11 @@ ASKS = PolicySettings(rule=(Rule(effect="ask", runtime="*", access="workspace-wr
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantsRunner]:
     root = tmp_path_factory.mktemp("tenants")
     runtimes = RuntimeSettings(access="workspace-write", timeout_ms=600_000)
-    settings = make_settings(root, policy=ASKS, runtimes=runtimes, serve={"max_jobs": 4})
+    own = {
+        "record": RecordSettings(directory=root / "recordings", payloads="asked"),
+        "vault": VaultSettings(directory=root / "vault", backend="file"),
+    }
+    settings = make_settings(root, policy=ASKS, runtimes=runtimes, serve={"max_jobs": 4}, **own)
     with TenantsRunner(root, settings) as opened:
         yield opened
 

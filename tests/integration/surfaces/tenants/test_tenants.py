@@ -375,6 +375,31 @@ def test_what_a_client_has_read_outlives_an_idle_paddock(tmp_path: Path) -> None
         assert [call("shell", client) for client in ("session 1", "session 2")] == ["denied", "ok"]
 
 
+def test_what_a_client_has_read_outlives_a_changed_and_a_replaced_token(tmp_path: Path) -> None:
+    """A client without sessions is known by its user alone."""
+    flow = FlowSettings(
+        label=(
+            FlowLabel(runtime="python", source=("private",)),
+            FlowLabel(runtime="shell", sink="external"),
+        ),
+        rule=(FlowRule(source=("private",), sink="external", effect="deny"),),
+    )
+    with TenantsRunner(tmp_path, make_settings(tmp_path, flow=flow)) as runner:
+
+        def call(tenant: Tenant, runtime: Literal["python", "shell"]) -> str:
+            request = runner.make_request(RuntimeRun(runtime=runtime, code=""), actor=tenant.actor)
+            return runner.run(tenant.opened.gate.execute(request, client=f"actor {tenant.actor}")).status
+
+        first, phone = runner.enter("laptop", actor="alice"), runner.enter("phone", actor="alice")
+        assert call(first, "python") == "ok"
+        assert call(phone, "shell") == "denied"
+        runner.file.remove("laptop")
+        runner.run(runner.tenants.refresh())
+        second = runner.enter("laptop", actor="alice", max_jobs=1)
+        assert second is not first
+        assert [call(second, "shell"), call(runner.enter("bob"), "shell")] == ["denied", "ok"]
+
+
 def test_tokens_of_one_user_share_stored_output_and_no_interpreter(runner: TenantsRunner) -> None:
     laptop, phone = runner.enter("laptop", actor="alice"), runner.enter("phone", actor="alice")
     printed = runner.execute(laptop, COUNT)

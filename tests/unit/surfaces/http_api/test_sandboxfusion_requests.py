@@ -12,7 +12,7 @@ from paddock.model.request import RuntimeRun
 from paddock.model.work_files import InputFile
 from paddock.surfaces.http_api.sandboxfusion.errors import InvalidRequest, answer_problem, explain_validation
 from paddock.surfaces.http_api.sandboxfusion.files import PaddingError, check_fetched_paths, decode_files
-from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES
+from paddock.surfaces.http_api.sandboxfusion.language_table import LANGUAGES
 from paddock.surfaces.http_api.sandboxfusion.models import Language, RunCodeRequest, RunJupyterRequest
 from paddock.surfaces.http_api.sandboxfusion.programs import make_limits, make_program
 from paddock.surfaces.http_server.problems import (

@@ -7,7 +7,7 @@ import pytest
 from paddock.model.outcome import ErrorInfo, Outcome, Status, Usage
 from paddock.model.program import ProgramEnd
 from paddock.surfaces.http_api.sandboxfusion.errors import InvalidRequest, Refused
-from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES
+from paddock.surfaces.http_api.sandboxfusion.language_table import LANGUAGES
 from paddock.surfaces.http_api.sandboxfusion.models import Language
 from paddock.surfaces.http_api.sandboxfusion.responses import ProgramOutput, render_outcome
 

@@ -15,6 +15,7 @@ from paddock.surfaces.mcp_server.http.resumption import (
     MAX_BYTES,
     MAX_EVENTS,
     MAX_STREAMS,
+    MAX_TOTAL_BYTES,
     CurrentSessionStore,
     SessionEvents,
 )
@@ -132,8 +133,8 @@ def test_events_go_with_their_session(tmp_path: Path, monkeypatch: pytest.Monkey
     made: list[SessionEvents] = []
 
     class Noted(SessionEvents):
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, *sessions: Any) -> None:
+            super().__init__(*sessions)
             made.append(self)
 
     monkeypatch.setattr(resumption, "SessionEvents", Noted)
@@ -179,6 +180,26 @@ def test_what_one_session_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(resumption, "RETENTION_S", -1.0)
     events.add("late", JSONRPCResponse(jsonrpc="2.0", id=1, result={"n": 10**30}))
     assert [each.ended_s for each in events._streams.values()] == [None] * len(events._streams)
+
+
+def test_all_sessions_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old answers of other sessions make room. Otherwise the session that adds something gives way."""
+    sessions: list[SessionEvents] = []
+    quarter = MAX_TOTAL_BYTES // 4
+
+    def answer(number: int) -> JSONRPCResponse:
+        return JSONRPCResponse(jsonrpc="2.0", id=number, result={"a": "a" * (quarter - 100)})
+
+    monkeypatch.setattr(resumption, "MAX_BYTES", quarter)
+    for _ in range(5):
+        sessions.append(SessionEvents(lambda: sessions))
+        sessions[-1].add("1", answer(1))
+    assert [each.size > 0 for each in sessions] == [True] * 4 + [False]
+    monkeypatch.setattr(resumption, "RETENTION_S", -1.0)
+    sessions[-1].add("2", None)
+    monkeypatch.setattr(resumption, "RETENTION_S", 60.0)
+    sessions[-1].add("2", answer(2))
+    assert [each.size > 0 for each in sessions] == [False] * 4 + [True]
 
 
 def test_events_that_came_between_the_old_and_the_new_ones_are_sent_once() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.mcp_application import ACCEPT, JSON_TYPE, META, VERSION, Reply, Server
+from tests.support.processes import PATIENCE_S
 
 from paddock.surfaces.mcp_server import tasks
 from paddock.surfaces.mcp_server.tasks import EXTENSION, RETENTION_S, TASK_METHODS
@@ -196,6 +197,52 @@ def test_a_flood_of_calls_is_answered_without_further_tasks(
             assert {each["resultType"] for each in await asyncio.gather(*flood)} == {"complete"}
             for task in first:
                 assert (await poll(server, task, status="completed"))["resultType"] == "complete"
+
+    run(main)
+
+
+def test_results_of_tasks_that_ran_together_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The protocol forbids to drop a result that was kept. One that is not kept says so."""
+    monkeypatch.setattr(tasks, "MAX_RESULT_BYTES", 1000)
+    monkeypatch.setattr(tasks, "SMALL_RESULT_BYTES", 200)
+
+    async def main() -> list[Any]:
+        async with Server(tmp_path).running() as server:
+            made = [await begin(server, "long") for _ in range(3)]
+            server.go.set()
+            ended = [await poll(server, each, status="completed") for each in made]
+            return sorted((each["result"] for each in ended), key=lambda each: each["isError"])
+
+    *kept, refused = asyncio.run(main())
+    assert [each["content"][0]["text"] for each in kept] == ["x" * 350] * 2
+    data = refused["structuredContent"]
+    assert (refused["isError"], data["status"], data["error"]["name"]) == (
+        True,
+        "output_limit",
+        "ResultNotKept",
+    )
+    assert data["error"]["message"].startswith(
+        "the call has ended and may have had effects, but its result is not kept: it has "
+    )
+
+
+def test_a_server_that_ends_waits_for_running_tasks(tmp_path: Path) -> None:
+    """A task that asks its client is not waited for: the client cannot answer any more."""
+
+    async def main() -> None:
+        async with Server(tmp_path).running() as server:
+            task = await begin(server)
+            assert not await server.requests.wait_until_drained(0)
+            server.requests.ending = server.requests.leaving = False
+            server.go.set()
+            await poll(server, task, status="completed")
+            server.go.clear()
+            asking = await begin(server, "ask")
+            server.go.set()
+            await poll(server, asking, status="input_required")
+            assert await server.requests.wait_until_drained(PATIENCE_S)
 
     run(main)
 

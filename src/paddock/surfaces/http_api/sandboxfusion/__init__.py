@@ -5,6 +5,6 @@
 Only pure programs run here: no workspace, no network except the program's own `127.0.0.1`, no packages, no variables.
 Nothing in this contract keeps a client from sending a request again, and running a pure program again changes nothing.
 
-`routes` is the heart; `run_code`, `run_jupyter` and `program_tests` answer, by `running`, `programs`, `languages` and
-`files`. `errors` is for the rest of the server, too.
+`routes` is the heart; `run_code`, `run_jupyter` and `program_tests` answer, by `running`, `programs`,
+`language_table` and `files`. `errors` is for the rest of the server, too.
 """

@@ -11,7 +11,7 @@ from paddock.model.program import MIN_TIMEOUT_MS
 from paddock.model.request import RuntimeRun
 from paddock.model.work_files import InputFile
 from paddock.surfaces.http_api.sandboxfusion.errors import reject_value
-from paddock.surfaces.http_api.sandboxfusion.languages import LanguageEntry
+from paddock.surfaces.http_api.sandboxfusion.language_table import LanguageEntry
 from paddock.surfaces.http_api.sandboxfusion.models import RunCodeRequest
 
 OUTPUT_BYTES = 8 * MIB

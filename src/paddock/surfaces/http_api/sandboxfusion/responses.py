@@ -16,7 +16,11 @@ from paddock.model.base import count
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ProgramEnd
 from paddock.surfaces.http_api.sandboxfusion.errors import Refused, reject_value
-from paddock.surfaces.http_api.sandboxfusion.languages import MISSING_EXIT_CODE, LanguageEntry, render_missing
+from paddock.surfaces.http_api.sandboxfusion.language_table import (
+    MISSING_EXIT_CODE,
+    LanguageEntry,
+    render_missing,
+)
 from paddock.surfaces.http_api.sandboxfusion.models import CommandResult, RunCodeResponse, RunStatus
 
 _ENDED = frozenset(

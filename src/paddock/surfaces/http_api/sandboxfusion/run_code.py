@@ -6,7 +6,7 @@ from paddock.surfaces.http_api.sandboxfusion.files import (
     check_fetched_paths,
     decode_files,
 )
-from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES, LanguageEntry
+from paddock.surfaces.http_api.sandboxfusion.language_table import LANGUAGES, LanguageEntry
 from paddock.surfaces.http_api.sandboxfusion.models import RunCodeRequest, RunCodeResponse
 from paddock.surfaces.http_api.sandboxfusion.programs import make_limits, make_program
 from paddock.surfaces.http_api.sandboxfusion.responses import (

@@ -24,7 +24,7 @@ from paddock.surfaces.http_api.sandboxfusion.files import (
     check_fetched_paths,
     decode_files,
 )
-from paddock.surfaces.http_api.sandboxfusion.languages import LANGUAGES
+from paddock.surfaces.http_api.sandboxfusion.language_table import LANGUAGES
 from paddock.surfaces.http_api.sandboxfusion.models import (
     DEFAULT_TOTAL_TIMEOUT,
     CellError,

@@ -85,28 +85,27 @@ class CompatPrograms:
             return build_error(render.explain_outcome(outcome))
         return _build_response(build_compat_response(outcome, work))
 
-    async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+    async def query_output(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Search stored output and return the compat response."""
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
         asked = {name: value for name, value in arguments.items() if name != "repoId"}
         roots = self._repositories.list_roots(arguments.get("repoId"))
         try:
-            return _build_response(
-                (await self._find_output(OutputQuery.model_validate(asked), roots)).to_wire()
-            )
+            found = await self._find_output(OutputQuery.model_validate(asked), caller, roots)
+            return _build_response(found.to_wire())
         except ValidationError as problem:
             return reject_compat_arguments(QUERY_TOOL, problem)
         except PaddockError as error:
             return build_error(str(error))
 
-    async def _find_output(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
+    async def _find_output(self, asked: OutputQuery, caller: McpCaller, roots: list[Path]) -> "OutputFound":
         """Return the result of a query, searched in each workspace until one has the output."""
         own, *others = roots
         for root in others:
             with suppress(UnknownArtifact):
-                return await self._programs.find_output(asked, root)
-        return await self._programs.find_output(asked, own)
+                return await self._programs.find_output(asked, caller, root)
+        return await self._programs.find_output(asked, caller, own)
 
     def _reject_unknown_repository(self, arguments: Arguments) -> ToolAnswer | None:
         """Return the error for an unknown repository; None for a known one."""

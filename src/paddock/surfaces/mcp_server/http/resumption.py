@@ -15,7 +15,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -38,6 +38,8 @@ MAX_EVENTS = 256
 """Maximum number of events of one stream that are kept."""
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum size of the events of one session, in bytes."""
+MAX_TOTAL_BYTES = 32 * 1024 * 1024
+"""Maximum size of the events of all sessions of a server, or of one of its users, in bytes."""
 RETENTION_S = 60.0
 """Time for which the events of a stream are kept after its answer, in seconds."""
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
@@ -91,7 +93,9 @@ class _Stream:
 class SessionEvents:
     """The events of one session."""
 
-    def __init__(self) -> None:
+    def __init__(self, sessions: "Callable[[], Iterable[SessionEvents]]" = tuple) -> None:
+        """Share the room for all events with the other `sessions`."""
+        self._sessions = sessions
         self._streams: dict[int, _Stream] = {}
         """The oldest first."""
         self._open: dict[str, _Stream] = {}
@@ -146,19 +150,39 @@ class SessionEvents:
         self._streams.clear()
         self._open.clear()
 
+    @property
+    def size(self) -> int:
+        """Size of the events, in bytes."""
+        return sum(each.size for each in self._streams.values())
+
+    def forget_old_streams(self) -> None:
+        """Forget the streams whose answer was added some time ago."""
+        until = time.monotonic() - RETENTION_S
+        for stream in [*self._streams.values()]:
+            if stream.ended_s is not None and stream.ended_s < until:
+                self._drop(stream)
+
+    def _find_room(self) -> int:
+        """Return how many bytes this session may keep."""
+        others = [each for each in self._sessions() if each is not self]
+        if sum(each.size for each in others) + MAX_BYTES > MAX_TOTAL_BYTES:
+            for each in others:
+                each.forget_old_streams()
+        return min(MAX_BYTES, MAX_TOTAL_BYTES - sum(each.size for each in others))
+
     def _forget(self) -> None:
         """Keep to the limits: without ended streams first, then without the oldest messages, but never an answer."""
-        until = time.monotonic() - RETENTION_S
+        self.forget_old_streams()
         ended = [each for each in self._streams.values() if each.ended_s is not None]
-        size = sum(each.size for each in self._streams.values())
+        size, room = self.size, self._find_room()
         for stream in ended:
-            if len(self._streams) > MAX_STREAMS or size > MAX_BYTES or (stream.ended_s or 0) < until:
+            if len(self._streams) > MAX_STREAMS or size > room:
                 size -= stream.size
                 self._drop(stream)
         for stream in [*self._streams.values()]:
             if len(self._streams) > MAX_STREAMS:
                 self._drop(stream)
-            elif size > MAX_BYTES:
+            elif size > room:
                 size -= stream.size
                 stream.clear()
 
@@ -198,7 +222,7 @@ class ResumableSessions:
             return
         sessions = header_values(scope, SESSION_HEADER)
         known = self._sessions.get(sessions[0]) if sessions else None
-        events = known or SessionEvents()  # the library reports an unknown session
+        events = known or SessionEvents(self._sessions.values)  # the library reports an unknown session
         resumed = header_values(scope, RESUME_HEADER)
         if (
             known is not None

@@ -144,16 +144,20 @@ class ProgramTools:
         # Without one, nothing runs, and the answer says why.
         return {**arguments, "language": "python" if session is None else session.work.runtime}
 
-    async def find_output(self, asked: OutputQuery, workspace: Path | None = None) -> OutputFound:
+    async def find_output(
+        self, asked: OutputQuery, caller: McpCaller, workspace: Path | None = None
+    ) -> OutputFound:
         """Return the result of a query in the output of this workspace, or of another.
 
         Raises PaddockError for output that cannot be read.
         """
         from paddock.record.output.query import query
 
-        return await asyncio.to_thread(
-            query, self._opened.output.artifacts(), asked, workspace or self._workspace
-        )
+        where = workspace or self._workspace
+        found = await asyncio.to_thread(query, self._opened.output.artifacts(), asked, where)
+        shown: list[Json] = [each.content for each in found.excerpts]
+        await self._opened.gate.note_output(caller.conversation, found.artifact_handle, where, shown)
+        return found
 
     async def run_program(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Run a program and report it in its output mode."""
@@ -182,7 +186,7 @@ class ProgramTools:
     def _read_file(self, handle: str) -> bytes:
         return self._opened.output.artifacts().read(handle, self._workspace)
 
-    async def query_output(self, arguments: Arguments, _caller: McpCaller) -> ToolAnswer:
+    async def query_output(self, arguments: Arguments, caller: McpCaller) -> ToolAnswer:
         """Search stored output, or read lines of it; without terms and lines, from the start.
 
         The handle is never the id of a run: such a call fetches a result from `pending_calls`, and does not come here.
@@ -196,7 +200,7 @@ class ProgramTools:
             arguments = {**arguments, "cursor": start}
         try:
             asked = OutputQuery.model_validate(arguments)
-            found = await self.find_output(asked)
+            found = await self.find_output(asked, caller)
         except ValidationError as problem:
             return reject_arguments("query_output", problem)
         except PaddockError as error:

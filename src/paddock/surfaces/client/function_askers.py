@@ -14,7 +14,7 @@ Asking = Callable[[Question], Answer | Awaitable[Answer]]
 """Asks a person, and returns the answer. An exception or a result that is not an `Answer` means no."""
 
 
-class AskerEnded(Exception):
+class AskerExited(Exception):
     """The asker has called `sys.exit`, or the like."""
 
 
@@ -50,7 +50,7 @@ async def _call_in_thread(asking: Asking, question: Question) -> Answer | Awaita
         except Exception as error:  # noqa: BLE001 - for the loop to raise
             answered.set_exception(error)
         except BaseException as error:  # noqa: BLE001 - likewise, but it would end the loop
-            answered.set_exception(AskerEnded(repr(error)))
+            answered.set_exception(AskerExited(repr(error)))
 
     threading.Thread(target=call_asking, name="paddock asker", daemon=True).start()
     return await asyncio.wrap_future(answered)
