@@ -97,7 +97,7 @@ class Processes:
         """
         self._given = sandbox
         self._settings = settings.sandbox
-        self._files_to_hide = settings.workspace
+        self._workspace = settings.workspace
         self._own = own
         self._files = files
         self._prepare = prepare
@@ -126,7 +126,7 @@ class Processes:
                         own=own,
                         installed=installed,
                         files=self._files(),
-                        hiding=read_hiding(self._files_to_hide),
+                        hiding=read_hiding(self._workspace),
                     )
                     return self._sandbox
                 chosen = await tiers.choose(
@@ -137,7 +137,8 @@ class Processes:
                     protection=spec.read_protection(
                         self._settings.protected, self._settings.unprotected, os.environ
                     ),
-                    hiding=read_hiding(self._files_to_hide),
+                    hiding=read_hiding(self._workspace),
+                    repositories=self._workspace.repository,
                     own=own,
                     installed=installed,
                     files=self._files(),
