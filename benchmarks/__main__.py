@@ -22,6 +22,7 @@ NAMES = (
     "sandbox",
     "supervised",
     "runtimes",
+    "overlay",
     "sessions",
     "batch",
     "ray",

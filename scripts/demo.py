@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -32,6 +33,14 @@ FROST = {"cities": {"Oslo": 2, "Rome": 0}, "total": 2}
 """What the script tool says of the same temperatures."""
 NOISY = "for n in range(20_000): print('reading', n, 'SENSOR FAULT' if n == 12_345 else 'fine')"
 """A program whose output nobody reads as a whole."""
+BEFORE = "def f(w, h):\n    return w * h\n\n\nprint(f(6, 7))\n"
+"""A file that a program refactors."""
+REFACTOR = """
+import pathlib, re
+file = pathlib.Path("areas.py")
+file.write_text(re.sub(r"\\bf\\(", "find_area(", file.read_text()))
+pathlib.Path("notes.txt").write_text("renamed f to find_area\\n")
+"""
 TEMPERATURES = "Oslo: 3 readings, mean -1.5, highest 2.25"
 """Part of what the computation emits."""
 
@@ -92,6 +101,7 @@ class Paddock:
             **own,
             "PADDOCK_ARTIFACTS_DIRECTORY": str(self.state / "artifacts"),
             "PADDOCK_AUDIT_DIRECTORY": str(self.audit),
+            "PADDOCK_OVERLAY_DIRECTORY": str(self.state / "changes"),
             "PADDOCK_SERVERS_CONFIG": str(EXAMPLES / "mcp.json"),
             "DEMO_STATE": str(self.state),
             "DEMO_REPOSITORY": str(self.repository),
@@ -111,7 +121,7 @@ def main() -> int:
     (paddock.state / "memory.jsonl").unlink(missing_ok=True)
 
     broken = friendly(paddock) + computed(paddock) + tools(paddock) + programs(paddock) + session(paddock)
-    broken += hostile(paddock) + record(paddock)
+    broken += reviewed(paddock) + hostile(paddock) + record(paddock)
     heading("Done" if not broken else "Not as promised")
     for text in broken:
         print(f"  {text}")
@@ -230,6 +240,34 @@ def summary(paddock: Paddock, outcome: Outcome) -> None:
     print()
     for name, text in rows.items():
         print(f"  {name:12} {text}")
+
+
+def reviewed(paddock: Paddock) -> list[str]:
+    """Let a program refactor a file in an overlay, accept one path, discard the other, and return what is wrong."""
+    heading("A program that refactors a file, and a person who accepts the difference")
+    workspace = paddock.state / "review"
+    shutil.rmtree(workspace, ignore_errors=True)
+    workspace.mkdir(parents=True)
+    (workspace / "areas.py").write_text(BEFORE)
+    place = os.path.relpath(workspace, ROOT)
+    ran = paddock(
+        "exec", "--access", "overlay", "python", "-c", REFACTOR, "-w", place, errors=subprocess.DEVNULL
+    )
+    untouched = (workspace / "areas.py").read_text() == BEFORE
+    sets = json.loads(paddock("changes", "list", "-w", place, "--json", quiet=True).stdout)
+    if ran.returncode or len(sets) != 1:
+        return [f"refactoring: exit {ran.returncode}, {len(sets)} change sets"]
+    made = sets[0]["id"]
+    print(paddock("changes", "diff", made, "-w", place).stdout, end="")
+    accepted = json.loads(paddock("changes", "accept", made, "areas.py", "-w", place, "--json").stdout)
+    paddock("changes", "discard", made, "-w", place, errors=subprocess.DEVNULL)
+    promises = {
+        "the workspace stayed as it was": untouched,
+        "the named path was accepted": accepted["paths"] == ["areas.py"],
+        "the program's version is in the workspace": "def find_area" in (workspace / "areas.py").read_text(),
+        "the other path was discarded": not (workspace / "notes.txt").exists(),
+    }
+    return [f"refactoring: not kept: {text}" for text, kept in promises.items() if not kept]
 
 
 def hostile(paddock: Paddock) -> list[str]:

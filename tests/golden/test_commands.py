@@ -52,6 +52,12 @@ COMMANDS = (
     ("replay", "01JD3W0ZV6N4YQ1R2X5T7B8C9D"),
     ("record", "purge"),
     ("script", "test"),
+    ("changes", "list"),
+    ("changes", "show", "changes-0"),
+    ("changes", "diff", "changes-0"),
+    ("changes", "accept", "changes-0"),
+    ("changes", "undo", "changes-0"),
+    ("changes", "discard", "changes-0"),
     ("nothing",),
 )
 

@@ -230,6 +230,126 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List change sets
+         * @description Return what programs of this caller with the access `overlay` changed.
+         */
+        get: operations["list_changes_v1_changes_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changes/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Look up a change set
+         * @description Return a change set with its paths.
+         */
+        get: operations["show_v1_changes__id__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changes/{id}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept changes
+         * @description Write changes to the workspace, all or nothing. A person is asked first, unless a rule allows it.
+         */
+        post: operations["accept_v1_changes__id__accept_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changes/{id}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the difference of a change set
+         * @description Return the unified difference of a change set, without secrets and with hidden characters escaped.
+         */
+        get: operations["diff_v1_changes__id__diff_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changes/{id}/discard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Discard changes
+         * @description Delete the contents of a change set.
+         */
+        post: operations["discard_v1_changes__id__discard_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changes/{id}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undo accepted changes
+         * @description Take back accepted changes, all or nothing. A person is asked first, unless a rule allows it.
+         */
+        post: operations["undo_v1_changes__id__undo_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/executions": {
         parameters: {
             query?: never;
@@ -550,6 +670,146 @@ export interface components {
             stdout: string;
         };
         /**
+         * ChangesBody
+         * @description Which changes to accept or to undo.
+         */
+        ChangesBody: {
+            /**
+             * Merge
+             * @default false
+             */
+            merge?: boolean;
+            /**
+             * Paths
+             * @default []
+             */
+            paths?: string[];
+        };
+        /**
+         * ChangesEntry
+         * @description A change set of the workspace.
+         */
+        ChangesEntry: {
+            /** Accepted */
+            accepted: string[];
+            /** Ended */
+            ended: string;
+            /** Id */
+            id: string;
+            /**
+             * Incomplete
+             * @default
+             */
+            incomplete?: string;
+            /**
+             * Method
+             * @enum {string}
+             */
+            method: "overlayfs" | "copy";
+            /** Paths */
+            paths: number;
+            /** Request */
+            request: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "open" | "partly accepted" | "accepted" | "discarded" | "undone";
+        };
+        /**
+         * ChangeSetDetails
+         * @description A change set with its paths.
+         */
+        ChangeSetDetails: {
+            /** Accepted */
+            accepted: string[];
+            /** Changes */
+            changes: {
+                [key: string]: unknown;
+            }[];
+            /** Ended */
+            ended: string;
+            /** Id */
+            id: string;
+            /**
+             * Incomplete
+             * @default
+             */
+            incomplete?: string;
+            /** Left Out */
+            left_out: string[];
+            /**
+             * Method
+             * @enum {string}
+             */
+            method: "overlayfs" | "copy";
+            /** Paths */
+            paths: number;
+            /** Request */
+            request: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "open" | "partly accepted" | "accepted" | "discarded" | "undone";
+        };
+        /**
+         * ChangesList
+         * @description The change sets of the workspace.
+         */
+        ChangesList: {
+            /** Changes */
+            changes: components["schemas"]["ChangesEntry"][];
+        };
+        /**
+         * ChangesSummary
+         * @description The changes of a program in its outcome.
+         */
+        ChangesSummary: {
+            /**
+             * Added
+             * @default 0
+             */
+            added?: number;
+            /**
+             * Deleted
+             * @default 0
+             */
+            deleted?: number;
+            /**
+             * Diff
+             * @default
+             */
+            diff?: string;
+            /** Id */
+            id: string;
+            /**
+             * Incomplete
+             * @default
+             */
+            incomplete?: string;
+            /**
+             * Left Out
+             * @default []
+             */
+            left_out?: string[];
+            /**
+             * Method
+             * @enum {string}
+             */
+            method: "overlayfs" | "copy";
+            /**
+             * Modified
+             * @default 0
+             */
+            modified?: number;
+            /**
+             * Protected
+             * @default []
+             */
+            protected?: string[];
+        };
+        /**
          * CommandResult
          * @description How a command ended: the compiler, or the program.
          */
@@ -767,7 +1027,7 @@ export interface components {
              * Access
              * @default null
              */
-            access?: ("none" | "read-only" | "workspace-write") | null;
+            access?: ("none" | "read-only" | "overlay" | "workspace-write") | null;
             /**
              * Args
              * @default null
@@ -1250,6 +1510,8 @@ export interface components {
              * @default []
              */
             calls?: components["schemas"]["CallRecord"][];
+            /** @default null */
+            changes?: components["schemas"]["ChangesSummary"] | null;
             /**
              * Console
              * @default []
@@ -1521,7 +1783,7 @@ export interface components {
              * @default read-only
              * @enum {string}
              */
-            access?: "none" | "read-only" | "workspace-write";
+            access?: "none" | "read-only" | "overlay" | "workspace-write";
             /**
              * Background
              * @default false
@@ -1845,7 +2107,7 @@ export interface components {
              * Access
              * @default null
              */
-            access?: ("none" | "read-only" | "workspace-write") | null;
+            access?: ("none" | "read-only" | "overlay" | "workspace-write") | null;
             /**
              * Background
              * @default null
@@ -1928,7 +2190,7 @@ export interface components {
              * Access
              * @default null
              */
-            access?: ("none" | "read-only" | "workspace-write") | null;
+            access?: ("none" | "read-only" | "overlay" | "workspace-write") | null;
             /**
              * Args
              * @default null
@@ -2170,7 +2432,7 @@ export interface components {
              * @default none
              * @enum {string}
              */
-            access?: "none" | "read-only" | "workspace-write";
+            access?: "none" | "read-only" | "overlay" | "workspace-write";
             /**
              * Environment
              * @default []
@@ -2260,6 +2522,11 @@ export type CallRecord = components['schemas']['CallRecord'];
 export type CapturedStream = components['schemas']['CapturedStream'];
 export type CellError = components['schemas']['CellError'];
 export type CellResult = components['schemas']['CellResult'];
+export type ChangesBody = components['schemas']['ChangesBody'];
+export type ChangesEntry = components['schemas']['ChangesEntry'];
+export type ChangeSetDetails = components['schemas']['ChangeSetDetails'];
+export type ChangesList = components['schemas']['ChangesList'];
+export type ChangesSummary = components['schemas']['ChangesSummary'];
 export type CommandResult = components['schemas']['CommandResult'];
 export type Connection = components['schemas']['Connection'];
 export type ConsoleLine = components['schemas']['ConsoleLine'];
@@ -3098,6 +3365,683 @@ export interface operations {
             };
             /** @description `not-found`: There is no such resource. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    list_changes_v1_changes_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The change sets of this caller, the newest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangesList"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    show_v1_changes__id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the change set, or the beginning of it. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The change set with its paths. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeSetDetails"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `not-found`: There is no such resource. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    accept_v1_changes__id__accept_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the change set, or the beginning of it. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ChangesBody"];
+            };
+        };
+        responses: {
+            /** @description The outcome; its value names the paths. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Outcome"];
+                };
+            };
+            /** @description `malformed-body`: The body cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `not-found`: There is no such resource. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `cancelled`: The execution was cancelled before it had an outcome. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `body-too-large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `unsupported-media-type`: The body has another media type. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    diff_v1_changes__id__diff_get: {
+        parameters: {
+            query?: {
+                /** @description Only these paths, with all below them. */
+                path?: string[] | null;
+            };
+            header?: never;
+            path: {
+                /** @description ID of the change set, or the beginning of it. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A unified difference. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `not-found`: There is no such resource. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    discard_v1_changes__id__discard_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the change set, or the beginning of it. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The outcome; its value names the paths. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Outcome"];
+                };
+            };
+            /** @description `malformed-body`: The body cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `not-found`: There is no such resource. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `cancelled`: The execution was cancelled before it had an outcome. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `body-too-large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `unsupported-media-type`: The body has another media type. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `wrong-host`: The server does not answer to this name. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `invalid-request`: The request is not valid; nothing ran. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `too-many-requests`: The limit of this caller is reached; nothing ran. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `internal-error`: Paddock failed. `record-failed`: The audit record cannot be written. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `server-busy`: The server has too many requests; nothing ran. `server-ending`: The server is ending; nothing ran. `unavailable`: Nothing started; it is safe to try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    undo_v1_changes__id__undo_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the change set, or the beginning of it. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ChangesBody"];
+            };
+        };
+        responses: {
+            /** @description The outcome; its value names the paths. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Outcome"];
+                };
+            };
+            /** @description `malformed-body`: The body cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `foreign-origin`: Web pages of other servers are not answered. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `not-found`: There is no such resource. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `cancelled`: The execution was cancelled before it had an outcome. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `body-too-large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description `unsupported-media-type`: The body has another media type. */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -99,6 +99,9 @@ def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int
         facts |= {"artifact": program.artifact, "cached": program.cached, "survivors": program.survivors}
         facts |= {"compile_ms": program.compile_ms}
         facts |= {"limit": program.limit, "violations": list(program.violations)}
+    if (changes := result.changes) is not None:
+        counts = (f"{changes.added} added", f"{changes.modified} modified", f"{changes.deleted} deleted")
+        facts |= {"changes": changes.id, "changes_method": changes.method, "changed": list(counts)}
     if (tool := result.tool) is not None:
         facts |= {"exit_code": tool.exit_code}
         facts |= {"stdout_bytes": len(tool.stdout.encode()), "stderr_bytes": len(tool.stderr.encode())}

@@ -21,6 +21,7 @@ from paddock.engines.sdk.service import Services, SessionFacts
 from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.fair_slots import FairSlots
 from paddock.foundation.forced_exit import do_before
+from paddock.gate.change_sets import ChangeSets
 from paddock.gate.gate import Engines, Gate
 from paddock.gate.guest_service import GuestService
 from paddock.gate.processes import Processes, own_directories, own_files
@@ -74,9 +75,11 @@ class OpenPaddock:
         outgoing: OutgoingRedaction,
         flowing: SequenceServices,
         record: RecordWatch,
+        changes: ChangeSets,
         metrics: "Metrics | None" = None,
     ) -> None:
         self.gate = gate
+        self.changes = changes
         self.events = events
         self.outgoing = outgoing
         self.servers = servers
@@ -283,10 +286,16 @@ async def open_paddock(
             mark = "" if cluster is None else cluster.node.mark
             sessions = partial(_make_sessions, settings, outgoing, mark)
             programs = ProgramService(
-                settings.runtimes, engine, output.artifacts, outgoing.text, sessions, slots=slots
+                *(settings.runtimes, engine, output.artifacts, outgoing.text, sessions),
+                slots=slots,
+                overlay=settings.overlay,
             )
             closing.append(programs.close)
-            scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
+            scripts = Scripts(
+                *(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes),
+                overlay=settings.overlay,
+                hide=outgoing.text,
+            )
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
             commands = partial(_make_commands, settings, processes)
             facts = SessionFacts(
@@ -295,7 +304,8 @@ async def open_paddock(
                 *(commands, outgoing.json, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
-            engines = Engines(guests, servers, programs, scripts, services, output.results)
+            changes = ChangeSets(settings, outgoing.text)
+            engines = Engines(guests, servers, programs, scripts, services, output.results, changes)
             watch = _watch_paddock(settings, servers, guests, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger
             claims = None
@@ -320,6 +330,7 @@ async def open_paddock(
                     outgoing=outgoing,
                     flowing=flowing,
                     record=record,
+                    changes=changes,
                     metrics=told,
                 )
         finally:

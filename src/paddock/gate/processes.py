@@ -25,6 +25,7 @@ def own_directories(settings: Settings) -> list[Path]:
     named = [
         settings.audit.directory,
         settings.artifacts.directory,
+        settings.overlay.directory,
         settings.record.directory,
         settings.approvals.directory,
         settings.vault.directory,
@@ -119,6 +120,9 @@ class Processes:
             if self._sandbox is None:
                 own = state_paths.list_own_directories(self._own)
                 installed = state_paths.list_own_directories(installation_paths())
+                protection = spec.read_protection(
+                    self._settings.protected, self._settings.unprotected, os.environ
+                )
                 if self._given is not None:
                     self._sandbox = await check_sandbox(
                         self._given,
@@ -127,6 +131,7 @@ class Processes:
                         installed=installed,
                         files=self._files(),
                         hiding=read_hiding(self._workspace),
+                        protection=protection,
                     )
                     return self._sandbox
                 chosen = await tiers.choose(
@@ -134,9 +139,7 @@ class Processes:
                     job_user=spec.read_configured_user(self._settings.job_user),
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
-                    protection=spec.read_protection(
-                        self._settings.protected, self._settings.unprotected, os.environ
-                    ),
+                    protection=protection,
                     hiding=read_hiding(self._workspace),
                     repositories=self._workspace.repository,
                     own=own,

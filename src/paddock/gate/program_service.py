@@ -23,6 +23,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import Result, SessionInfo
 from paddock.model.work_files import InputFile, OutputFile
 from paddock.policy.decisions.workdir import resolve_cwd
+from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class ProgramService:
         sessions: "Callable[[Callable[[], RuntimeEngine]], ProgramSessions]",
         *,
         slots: FairSlots,
+        overlay: OverlaySettings,
     ) -> None:
         """Use `hide` to remove secrets from texts of requests; `sessions` makes what keeps interpreters.
 
@@ -77,6 +79,7 @@ class ProgramService:
         self._make_sessions = sessions
         self._sessions: ProgramSessions | None = None
         self._slots = slots
+        self._overlay = overlay
         self._max_wait_ms = settings.max_wait_ms
         self.bound = Bound(settings.max_jobs, settings.max_waiting, MAX_WAITING_BYTES)
         """Bounds the programs that run and wait."""
@@ -229,11 +232,20 @@ class ProgramService:
             files = collector.read if collector else None
             stdout = _tee(recording.stdout, watchers.on_raw_stdout)
             shown: list[bytes] = []
-            sinks = Sinks(stdout, recording.stderr, files, shown.append, watchers.on_workdir)
+            overlay = None
+            session = self.find_session(request.actor, work.session or "")
+            if (terms if session is None else session).grants.access == "overlay":
+                from paddock.gate.overlays import OverlayChanges  # most programs have no overlay
+
+                overlay = OverlayChanges(self._overlay, request.id, self._hide)
+            sinks = Sinks(
+                *(stdout, recording.stderr, files, shown.append, watchers.on_workdir),
+                overlay=overlay.make_run() if overlay else None,
+            )
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, task, sinks, stop) if in_session else None
             result = await (running or self._engine.run(task, sinks, stop))
-            result = hosts.add_connections(result)
+            result = hosts.add_connections(overlay.add_summary(result) if overlay else result)
             if isinstance(task.hosts, HostTurn) and result.session is not None:
                 # Remember the access of an open session for its next execution.
                 kept = {name: each for name, each in self._session_hosts.items() if not each.is_closed}

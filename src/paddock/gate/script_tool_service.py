@@ -20,10 +20,11 @@ from paddock.model.network import NETWORKS, HostGrant
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, ToolRun
+from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import ToolSettings
 
 if TYPE_CHECKING:
-    from paddock.confinement.sandbox.protocol import Sandbox
+    from paddock.confinement.sandbox.protocol import GuardingSandbox, Sandbox
     from paddock.engines.programs.toolchain_cache import Toolchains
     from paddock.engines.script_tools.engine import NoCommand, ToolCommand, ToolEngine
     from paddock.engines.script_tools.library import ScriptTool, ToolLibrary
@@ -101,10 +102,15 @@ class Scripts:
         self,
         settings: ToolSettings,
         workspace: Path,
-        sandbox: "Callable[[], Awaitable[Sandbox]]",
+        sandbox: "Callable[[], Awaitable[GuardingSandbox]]",
         languages: "Mapping[str, Recipe] | None" = None,
+        *,
+        overlay: OverlaySettings,
+        hide: Callable[[str], str],
     ) -> None:
-        """Run tools in the `languages` that the settings add, too."""
+        """Run tools in the `languages` that the settings add, too; `hide` removes secrets from what is shown."""
+        self._overlay = overlay
+        self._hide = hide
         self._settings = settings
         self._languages = languages
         self._workspace = workspace
@@ -169,8 +175,14 @@ class Scripts:
                 grant = grant.replace(hosts=tuple(host for host in declared.hosts if host in known))
             own = hosts.open_for_program(HostAccess(grant))
         terms = terms.model_copy(update=narrowed)
-        task = ToolTask(tool, work, request.workspace.absolute(), terms, own)
-        return hosts.add_connections(await self._engine.run(task))
+        overlay = None
+        if terms.access == "overlay":
+            from paddock.gate.overlays import OverlayChanges  # most tools have no overlay
+
+            overlay = OverlayChanges(self._overlay, request.id, self._hide)
+        run = overlay.make_run() if overlay else None
+        result = await self._engine.run(ToolTask(tool, work, request.workspace.absolute(), terms, own, run))
+        return hosts.add_connections(overlay.add_summary(result) if overlay else result)
 
 
 def _refuse_tool(problem: Exception) -> RawResult:

@@ -13,6 +13,10 @@ PaddockError
 │   ├── UnknownArtifact
 │   ├── ArtifactStoreError  the store of output cannot be used now
 │   └── ArtifactTooLarge
+├── ChangesError          a change set cannot be stored, read or accepted
+│   ├── ChangesNotFound   there is no such change set
+│   ├── ChangesCorrupted  it is not what its ID says
+│   └── ChangesTooLarge
 ├── RecordingError        a recording cannot be read, or is not what the ledger says
 ├── ScriptNotFound        a named script does not exist
 ├── SdkError              a program's call of the SDK is not valid
@@ -196,6 +200,22 @@ class ArtifactStoreError(ArtifactError):
 
 class ArtifactTooLarge(ArtifactError):
     """An artifact exceeds the size that may be read."""
+
+
+class ChangesError(PaddockError):
+    """A change set cannot be stored, read or accepted; the text says why, and nothing was written."""
+
+
+class ChangesNotFound(ChangesError):
+    """The caller has no such change set: it was never made, was deleted, or belongs to another workspace."""
+
+
+class ChangesCorrupted(ChangesError):
+    """A change set in the store is not what its ID says."""
+
+
+class ChangesTooLarge(ChangesError):
+    """A program changed more than a change set may hold."""
 
 
 class RecordingError(PaddockError):

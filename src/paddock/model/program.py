@@ -27,9 +27,9 @@ def _read_runtime(value: object) -> object:
 Runtime = Annotated[str, Field(pattern=r"^[!-~]{1,64}$"), BeforeValidator(_read_runtime)]
 """The name of a runtime, or a name that no runtime has, which the gate rejects. An alias becomes the name."""
 
-Access = Literal["none", "read-only", "workspace-write"]
+Access = Literal["none", "read-only", "overlay", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)
-"""Access to the workspace, weakest first."""
+"""Access to the workspace, weakest first. With `overlay` a program writes to an overlay, and the workspace stays."""
 
 Phase = Literal["compile", "run"]
 OutputMode = Literal["minimal", "summary", "intent", "digest"]

@@ -354,8 +354,28 @@ class ReplayRun(Value):
         return self
 
 
+ChangesAction = Literal["accept", "discard", "undo"]
+
+
+class ChangeSetRun(Value):
+    """What becomes of the changes of a program with the access `overlay`."""
+
+    kind: Literal["changes"] = "changes"
+    action: ChangesAction
+    """Whether the changes are written to the workspace, removed from the store, or taken back."""
+    id: Annotated[str, Field(pattern=r"^changes-[0-9a-f]{32}$")]
+    """ID of the change set."""
+    paths: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
+    """Paths to accept or to undo, with all below them; empty for all that need no naming."""
+    merge: bool = False
+    """Whether text files that were changed since are merged."""
+    shown: tuple[str, ...] = ()
+    """The beginning of the difference, for the person who is asked. The gate reads it from the set."""
+
+
 Work = Annotated[
-    GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall | ReplayRun, Field(discriminator="kind")
+    GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall | ReplayRun | ChangeSetRun,
+    Field(discriminator="kind"),
 ]
 
 

@@ -23,6 +23,7 @@ from paddock.confinement.sandbox import spec, state_paths
 from paddock.confinement.sandbox.canary_run import CanaryError, run_canary
 from paddock.confinement.sandbox.child import canary, permissions
 from paddock.confinement.sandbox.child.hiding import NOTHING, HidingRules, find_hidden
+from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
 from paddock.confinement.sandbox.protocol import Sandbox, SandboxSlot, Streams
 from paddock.confinement.sandbox.state_paths import StateFile
 from paddock.foundation.files import SYSTEM_FOLDERS, make_temporary_directory
@@ -111,6 +112,7 @@ async def check_sandbox(
     installed: Sequence[str] = (),
     files: Sequence[StateFile] = (),
     hiding: HidingRules = NOTHING,
+    protection: ProtectionRules = BUILT_IN_RULES,
 ) -> "CheckedSandbox":
     """Return a sandbox that programs may use. Raises EngineError if it confines less than `minimum`."""
     name = name_of(sandbox)
@@ -138,6 +140,7 @@ async def check_sandbox(
         tuple(installed),
         tuple(files),
         hiding,
+        protection,
         hides=report.tier == "unconfined" or report.attempts.get(canary.READ_HIDDEN, False),
     )
 
@@ -159,6 +162,8 @@ class CheckedSandbox:
     files: tuple[StateFile, ...]
     hiding: HidingRules = NOTHING
     """Which files of granted folders no program can read."""
+    protection: ProtectionRules = BUILT_IN_RULES
+    """What is protected in a workspace whose changes a person accepts."""
     hides: bool = False
     """Whether it hides them. Otherwise no program runs in a folder that holds one."""
     broken: str = ""

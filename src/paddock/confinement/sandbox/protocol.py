@@ -15,6 +15,7 @@ from paddock.model.sandbox import Tier
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.child.hiding import HidingRules
+    from paddock.confinement.sandbox.child.protection import ProtectionRules
     from paddock.confinement.sandbox.state_paths import StateFile
 
 ByteSink = Callable[[bytes], None]
@@ -183,6 +184,16 @@ class GuardingSandbox(Sandbox, Protocol):
     @property
     def files(self) -> "tuple[StateFile, ...]":
         """Paddock's own files elsewhere."""
+        ...
+
+    @property
+    def installed(self) -> tuple[str, ...]:
+        """Directories of Paddock's installation."""
+        ...
+
+    @property
+    def protection(self) -> "ProtectionRules":
+        """What of a writable workspace is protected."""
         ...
 
     @property

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from paddock.confinement.sandbox import spec, state_paths
-from paddock.confinement.sandbox.child import landlock
+from paddock.confinement.sandbox.child import landlock, overlay
 from paddock.confinement.sandbox.child.cgroup import ControlGroup
 from paddock.confinement.sandbox.child.hiding import HidingRules
 from paddock.confinement.sandbox.child.messages import GuardedFolder, JobSpec
@@ -45,6 +45,8 @@ _MAX_SPECS = 16
 """Maximum number of jail specs that are kept for other jails."""
 _SPEC_AGE_S = 1.0
 """Maximum age of such a spec, in seconds. Building one takes a tenth of this process's time for a program."""
+_PREPARED_S, _LOOK_S = 10.0, 0.001
+"""Maximum time to wait for the preparation of a jail, and the time between two looks at it, in seconds."""
 MAX_PAUSE_S = 0.05
 """Programs come in a row if one starts within this time after the end of another, in seconds."""
 
@@ -159,6 +161,18 @@ class KernelSandbox:
                 await asyncio.wait({process.result}, timeout=GRACE_S)
                 raise
 
+    async def has_overlay(self, slot: Jail) -> bool:
+        """Return whether the overlay of a prepared slot is mounted, not refused by the kernel or a file system.
+
+        Waits until that is known. If the jail cannot be prepared for another reason, `run` reports it.
+        """
+        deadline = asyncio.get_running_loop().time() + _PREPARED_S
+        while (state := overlay.read_state(str(slot.scratch))) == "pending":
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(_LOOK_S)
+        return state != "refused"
+
     async def launch(
         self,
         argv: Sequence[str],
@@ -181,6 +195,7 @@ class KernelSandbox:
             spec.check(argv, grants, own)
             spec.check_reach(grants, self.job_user, self.tier)
             spec.check_network(grants, self.tier)
+            spec.check_overlay(grants, self.tier)
             spec.check_private(grants, own, self.tier, self.files, self.protection)
             repository = self._find_repository(grants)
         except spec.GrantError as error:

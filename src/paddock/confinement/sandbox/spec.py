@@ -188,6 +188,14 @@ def check_network(grants: ProcessGrants, tier: Tier) -> None:
         raise GrantError(_NO_OWN_NETWORK.format(network=grants.network, tier=tier))
 
 
+def check_overlay(grants: ProcessGrants, tier: Tier) -> None:
+    """Raise GrantError if the tier cannot mount an overlay. Engines let a program work in a copy there."""
+    if grants.access == "overlay" and tier != "namespaces":
+        raise GrantError(
+            f"access overlay needs the tier namespaces, which mounts it; this is the tier {tier}"
+        )
+
+
 def _check_reach_of_root(grants: ProcessGrants) -> None:
     """Raise GrantError if a job that stays root, without root's powers, cannot enter another user's workspace."""
     if os.geteuid() != 0 or grants.workspace is None or grants.access == "none":
@@ -206,7 +214,7 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
 
     `job_user` is the one that the job ran as, None for this process's.
     """
-    if os.geteuid() != 0 or grants.workspace is None or grants.access != "workspace-write":
+    if os.geteuid() != 0 or grants.workspace is None or grants.access not in {"overlay", "workspace-write"}:
         return ""
     try:
         number, facts = job_user or 0, grants.workspace.stat()
@@ -325,7 +333,9 @@ def build_jail_spec(
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     readable = list(_present(system := _system(grants.network), namespaces.identify_paths(system)))
-    given = [_real(path, grants) for path in grants.readable] + [workspace] * (grants.access == "read-only")
+    given = [_real(path, grants) for path in grants.readable] + [workspace] * (
+        grants.access in {"read-only", "overlay"}
+    )
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
     searched = () if tier == "unconfined" else list_searched(grants, [*given, *writable])
     guarded = list_guarded(grants, rules, repository)
@@ -334,7 +344,7 @@ def build_jail_spec(
         writable += repository.written
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
-    in_namespaces = tier == "namespaces"
+    in_namespaces, overlaid = tier == "namespaces", grants.access == "overlay"
     pieces = partial_grants.pieces(given, () if in_namespaces else hidden)
     readable += pieces.granted
     jail = ""
@@ -365,7 +375,13 @@ def build_jail_spec(
         supervised=_find_supervised(grants, job_user, tier, supervised=supervised),
         network=grants.network,
         readable=["/"] if in_namespaces else [*readable, *_existing(_READABLE_DEVICES)],
-        writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if in_namespaces else ())],  # noqa: S108
+        writable=[
+            *writable,
+            *([workspace] if overlaid else []),
+            str(scratch),
+            *(("/tmp", "/dev/shm") if in_namespaces else ()),  # noqa: S108
+        ],
+        overlay=workspace if overlaid else "",
         devices=_existing(_DEVICES),
         guarded=guarded,
         jail=jail,

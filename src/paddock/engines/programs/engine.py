@@ -54,6 +54,8 @@ from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import SandboxSlot
+    from paddock.engines.changes.capture import Overlaid
+    from paddock.engines.changes.opening import OverlayRun
     from paddock.engines.packages.service import Packages
 
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
@@ -88,6 +90,8 @@ class HeldProgram:
     conclude: Conclude
     used: AsyncExitStack
     """Its slot and its packages."""
+    overlaid: "Overlaid | None" = None
+    """Its overlay of the workspace."""
 
     async def end(self) -> None:
         """Kill its processes, and then give back what it used."""
@@ -197,6 +201,7 @@ class RuntimeEngine:
         lifetime_ms: int,
         disk_bytes: int,
         stop: asyncio.Event | None = None,
+        overlay: "OverlayRun | None" = None,
     ) -> "HeldProgram | RawResult":
         """Start the text of a `driver` with the grants of a program, for many turns, and return it.
 
@@ -222,12 +227,22 @@ class RuntimeEngine:
             limits = task.limit_run(lifetime_ms).replace(
                 cpu_ms=lifetime_ms * PROCESSORS, scratch_bytes=disk_bytes
             )
-            slot = await sandbox.take_slot(grants, limits)
+            if overlay is None:
+                slot = await sandbox.take_slot(grants, limits)
+            else:
+                grants, taken = await overlay.take_slot(sandbox, grants, limits)
+                assert isinstance(taken, Jail)
+                slot = taken
             used.callback(slot.release)
             try:
                 await asyncio.to_thread(make_workdir, task, sandbox, slot.scratch, {})
             except InputFileError as problem:
                 return _refuse(Status.INVALID, str(problem))
+            if overlay is not None:
+                overlaid = await overlay.open(sandbox, grants, slot.scratch)
+                if isinstance(overlaid, RawResult):
+                    return overlaid
+                running = replace(running, overlaid=overlaid)
             for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
             name = planned.file_name
@@ -237,6 +252,7 @@ class RuntimeEngine:
                 await _put_files(planned.written, slot.scratch)
             paths = replace(running.paths_in(slot), source=f"{slot.scratch}/{name}")
             command, environment = self._make_command(running, paths, has_workdir=True)
+            environment |= running.list_copy_variables()
             started = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True, on_proxy_socket=task.serve_proxy)
             process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
@@ -247,7 +263,7 @@ class RuntimeEngine:
 
             if isinstance(process, ProcessResult):
                 return conclude(process, task)
-            return HeldProgram(process, slot, sandbox, conclude, used.pop_all())
+            return HeldProgram(process, slot, sandbox, conclude, used.pop_all(), running.overlaid)
 
     async def _provide_driver(
         self, running: RunningTask, compiler: Sequence[str], slot: "SandboxSlot"
@@ -276,8 +292,17 @@ class RuntimeEngine:
     async def _carry_out(self, running: RunningTask) -> RawResult:
         grants = running.task.grants(running.toolchain)
         limits = running.task.limit_run(running.compute_remaining_ms(Compiled()))
-        slot = await running.sandbox.take_slot(grants, limits)
+        overlay = running.sinks.overlay
+        if overlay is None:
+            slot = await running.sandbox.take_slot(grants, limits)
+        else:
+            grants, slot = await overlay.take_slot(running.sandbox, grants, limits)
         try:
+            if overlay is not None:
+                overlaid = await overlay.open(running.sandbox, grants, slot.scratch)
+                if isinstance(overlaid, RawResult):
+                    return overlaid
+                running = replace(running, overlaid=overlaid)
             work, before = running.task.work, dict[str, str]()
             if work.has_workdir:
                 own = running.plan.program if running.source_folder else {}
@@ -301,7 +326,9 @@ class RuntimeEngine:
             if shows:
                 shown_values.write_hook(slot.scratch)
                 environment = shown_values.add_variable(environment, slot.scratch)
-            grants = grants.replace(folder=running.folder, environment=environment)
+            environment |= running.list_copy_variables()
+            folder = running.folder or running.find_copied_folder(slot.scratch)
+            grants = grants.replace(folder=folder, environment=environment)
             streams = running.streams(slot.scratch / running.source_folder, os.path.basename(paths.source))
             result = await running.sandbox.run(
                 command,
@@ -320,6 +347,8 @@ class RuntimeEngine:
                     await asyncio.to_thread(sinks.files, walk_files(workdir), before)
                 if work.has_workdir and sinks.workdir is not None:
                     await asyncio.to_thread(sinks.workdir, workdir)
+                if overlay is not None and running.overlaid is not None:
+                    await overlay.keep(running.sandbox, running.overlaid, result)
             return self._conclude(running, result, grants, compiled)
         finally:
             slot.release()

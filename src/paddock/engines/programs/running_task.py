@@ -34,6 +34,7 @@ from paddock.model.texts import ESCAPED_LINE_ENDS, FENCED, has_escaped_line_ends
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import SandboxSlot
+    from paddock.engines.changes.capture import Overlaid
     from paddock.model.requirements import PackageEnvironment
 
 MIN_RUN_MS = 1000
@@ -87,6 +88,8 @@ class RunningTask:
     """Links to make in scratch, by name: packages that the language searches beside the program."""
     held: ProcessLimits | None = None
     """Limits of the interpreter, if this is one of its turns."""
+    overlaid: "Overlaid | None" = None
+    """Its overlay of the workspace."""
 
     @property
     def combined(self) -> bool:
@@ -103,12 +106,26 @@ class RunningTask:
         """The directory in scratch that has the program's file when it is run."""
         return self.folder if self.plan.compile is None else ""
 
+    def find_copied_folder(self, scratch: Path) -> str:
+        """Return the directory in scratch that has the copy of its working directory; "" if there is no copy."""
+        here = self._locate(self.task.cwd)
+        return str(here.relative_to(scratch)) if here.is_relative_to(scratch) else ""
+
+    def list_copy_variables(self) -> dict[str, str]:
+        """Return the variable with the path of the copy of the workspace; nothing if there is none."""
+        is_copy = self.overlaid is not None and self.overlaid.method == "copy"
+        return {"PADDOCK_WORKSPACE": str(self._locate(self.task.workspace.resolve()))} if is_copy else {}
+
+    def _locate(self, path: Path) -> Path:
+        """Return where the program sees a real path of the workspace."""
+        return path if self.overlaid is None else self.overlaid.locate(path)
+
     def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
         scratch, name = str(slot.scratch), self.plan.file_name or "program"
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
         return StepPaths(
-            source=source if self.in_place is None else str(self.in_place),
+            source=source if self.in_place is None else str(self._locate(self.in_place)),
             output=f"{scratch}/{self.plan.output_name}",
             scratch=scratch,
             memory_bytes=self.task.terms.limits.memory_bytes,
@@ -157,6 +174,8 @@ class RunningTask:
             is_one_line = has_escaped_line_ends(work.code)
             if is_one_line and (phase == "compile" or _PARSE_ERROR_PATTERN.search(stderr)):
                 return ESCAPED_LINE_ENDS
+        if self.overlaid is not None:
+            grants = grants.replace(access="overlay")
         return withheld(
             ended,
             phase,

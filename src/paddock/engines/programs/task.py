@@ -13,6 +13,7 @@ from paddock.model.program import ProgramLimits, ProgramTerms
 from paddock.model.request import RuntimeRun
 
 if TYPE_CHECKING:
+    from paddock.engines.changes.opening import OverlayRun
     from paddock.engines.programs.toolchain import Toolchain
     from paddock.model.network import HostGrant
     from paddock.policy.settings.recipes import Recipe
@@ -134,3 +135,5 @@ class Sinks(NamedTuple):
     """Receives the frames of the values that a program without a session showed, if it showed any."""
     workdir: Callable[[Path], None] | None = None
     """Receives the path of that directory, in a thread, as the program left it."""
+    overlay: "OverlayRun | None" = None
+    """Keeps the changes of a program with the access `overlay`."""

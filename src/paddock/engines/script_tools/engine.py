@@ -16,10 +16,10 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.confinement.sandbox.hidden_files import explain_hidden
-from paddock.confinement.sandbox.protocol import HostProxy, Sandbox, Streams, open_hosts
+from paddock.confinement.sandbox.protocol import GuardingSandbox, HostProxy, Sandbox, Streams, open_hosts
 from paddock.engines.script_tools.inputs import check
 from paddock.engines.script_tools.library import ScriptTool, ScriptToolError, inside
 from paddock.model.base import Json, count
@@ -31,6 +31,10 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import CapturedStream
 from paddock.model.request import ToolRun
 from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
+
+if TYPE_CHECKING:
+    from paddock.engines.changes.capture import Overlaid
+    from paddock.engines.changes.opening import OverlayRun
 
 INHERITED = frozenset(
     {
@@ -96,6 +100,8 @@ class ToolTask:
     terms: ToolTerms
     hosts: HostProxy | None = None
     """What serves its proxy, with the network `hosts`."""
+    overlay: "OverlayRun | None" = None
+    """Keeps its changes, with the access `overlay`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ class ToolEngine:
 
     def __init__(
         self,
-        sandbox: Callable[[], Awaitable[Sandbox]],
+        sandbox: Callable[[], Awaitable[GuardingSandbox]],
         runtimes: Runtimes,
         environ: Mapping[str, str],
         *,
@@ -261,15 +267,31 @@ class ToolEngine:
             kept_bytes=terms.output_bytes,
             stdin_bytes=max(1, len(stdin)),
         )
-        slot = await sandbox.take_slot(grants, limits)
+        overlay = task.overlay
+        if overlay is None:
+            slot = await sandbox.take_slot(grants, limits)
+        else:
+            grants, slot = await overlay.take_slot(sandbox, grants, limits)
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
             variables = self._make_variables(task, given)
+            overlaid: Overlaid | None = None
+            if overlay is not None:
+                opened = await overlay.open(sandbox, grants, slot.scratch)
+                if isinstance(opened, RawResult):
+                    raise _ToolRefusedError(
+                        opened.error.message if opened.error else "", status=opened.status
+                    )
+                overlaid = opened
+                variables["PADDOCK_WORKSPACE"] = str(overlaid.locate(task.workspace.resolve()))
             async with open_hosts(task.hosts, slot.scratch) as (proxies, on_proxy_socket):
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
                 streams = Streams(stdin, on_proxy_socket=on_proxy_socket)
-                return await sandbox.run(argv, grants, limits, streams, slot=slot)
+                result = await sandbox.run(argv, grants, limits, streams, slot=slot)
+            if overlay is not None and overlaid is not None:
+                await overlay.keep(sandbox, overlaid, result)
+            return result
         finally:
             slot.release()
 

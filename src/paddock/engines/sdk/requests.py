@@ -96,6 +96,7 @@ def render_ended(work: Work, outcome: RawResult) -> Json:
         "durationMs": outcome.usage.wall_ms,
         **({"files": [file.to_wire() for file in end.files]} if end.files else {}),
         **({"violations": list(end.violations)} if end.violations else {}),
+        **({"changes": outcome.changes.model_dump(mode="json")} if outcome.changes is not None else {}),
     }
 
 

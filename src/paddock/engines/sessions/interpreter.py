@@ -33,6 +33,7 @@ from paddock.policy.settings.schema import SessionSettings
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.process import RunningProcess
+    from paddock.engines.changes.opening import OverlayRun
     from paddock.record.output.work_files import LeftFile
 
 GRACE_MS = 500
@@ -175,10 +176,11 @@ class Interpreter:
         read: Read,
         *,
         stop: asyncio.Event | None = None,
+        overlay: "OverlayRun | None" = None,
     ) -> "Interpreter | RawResult":
         """Start the interpreter of a program's language, or return why it cannot start. Raises EngineError.
 
-        Setting `stop` ends the start.
+        Setting `stop` ends the start. `overlay` opens the overlay of a session with that access.
         """
         channel = DriverChannel()
         held: HeldProgram | RawResult | None = None
@@ -194,6 +196,7 @@ class Interpreter:
                 lifetime_ms=settings.max_ms,
                 disk_bytes=settings.disk_bytes,
                 stop=stop,
+                overlay=overlay,
             )
             channel.theirs.close()
             if isinstance(held, RawResult):
@@ -255,6 +258,12 @@ class Interpreter:
             yield
         finally:
             self._background.begin_turn()
+
+    async def keep_changes(self, overlay: "OverlayRun | None") -> None:
+        """Keep all changes of the session to its overlay so far. Call it while nothing runs in it."""
+        if overlay is not None and self._held.overlaid is not None:
+            ended = self._process.result.result() if self._process.result.done() else None
+            await overlay.keep(self._held.sandbox, self._held.overlaid, ended)
 
     def add_files(self, task: ProgramTask) -> None:
         """Write the files of a program into the working directory. Raises InputFileError."""

@@ -100,7 +100,7 @@ class ProgramSessions(SessionTable):
             return why
         if session := self.find(actor, task.work.session or ""):
             return await self._run_in(session, task, sinks, stop)
-        opened = await self._open_session(actor, task, stop)
+        opened = await self._open_session(actor, task, sinks, stop)
         if isinstance(opened, RawResult):
             return opened
         known = False
@@ -128,7 +128,10 @@ class ProgramSessions(SessionTable):
             limits = task.terms.limits
             limits = limits.model_copy(update={"timeout_ms": min(limits.timeout_ms, left_ms)})
             limited = task._replace(terms=task.terms.model_copy(update={"limits": limits}))
-            return await session.interpreter.execute(limited, number, sinks, stop)
+            try:
+                return await session.interpreter.execute(limited, number, sinks, stop)
+            finally:
+                await run_shielded(session.interpreter.keep_changes(sinks.overlay))
 
         async with self.turn(session, covers=covers, stop=stop) as refused:
             if refused is not None:
@@ -147,14 +150,14 @@ class ProgramSessions(SessionTable):
             return await self.execute(session, execute, counts=bool((task.work.code or "").strip()))
 
     async def _open_session(
-        self, actor: str, task: ProgramTask, stop: asyncio.Event | None
+        self, actor: str, task: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
     ) -> ProgramSession | RawResult:
         driver = find_driver(task.work.runtime, task.work.kernel)
         assert driver is not None
 
         async def start() -> Interpreter | RawResult:
             return await Interpreter.start(
-                self._engine(), task, driver, self._settings, self._read, stop=stop
+                self._engine(), task, driver, self._settings, self._read, stop=stop, overlay=sinks.overlay
             )
 
         def make(handle: str, owner: str, ends_at: float, interpreter: Interpreter) -> ProgramSession:

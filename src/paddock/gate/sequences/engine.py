@@ -18,7 +18,7 @@ from paddock.model.fields import make_limits, make_work
 from paddock.model.numbers import dumps
 from paddock.model.outcome import OnConsole, Outcome, Status
 from paddock.model.path_privacy import hide_paths
-from paddock.model.request import Caller, ExecutionRequest, Profile, ServerCall, Work
+from paddock.model.request import Caller, ChangeSetRun, ExecutionRequest, Profile, ServerCall, Work
 from paddock.model.texts import explain
 from paddock.model.work_files import GivenFile, InputFile
 from paddock.policy.redaction.outgoing import OutgoingRedaction
@@ -27,7 +27,7 @@ from paddock.record.output.large_results import Results
 VALUE_BYTES = 1024 * 1024
 """Maximum size of a step's value as JSON; a larger value is stored, and no step can refer to it."""
 SKIPPED = "skipped"
-_METHODS = {"script": "script.run", "runtime": "exec", "tool": "tool"}
+_METHODS = {"script": "script.run", "runtime": "exec", "tool": "tool", "accept": "changes.accept"}
 """The SDK method that corresponds to each kind of step; servers are granted to all programs alike."""
 
 StepRecord = dict[str, Json]
@@ -133,6 +133,9 @@ class SequenceEngine:
                 assert step.server is not None
                 server, _, tool = step.server.rpartition("/")
                 return ServerCall(server=server, tool=tool, arguments=filling.value(step.arguments))
+            case "accept":
+                changes = filling.text(f"${{steps.{step.accept}.changes}}")
+                return ChangeSetRun(action="accept", id=changes, paths=step.paths, merge=step.merge)
 
 
 def listing(workspace: Path) -> Iterator[dict[str, Any]]:
@@ -173,7 +176,7 @@ class _Run:
                     {"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0}
                 )
                 return True
-            result = await self._run_step(step)
+            result = self._skip_empty(step) or await self._run_step(step)
         except SdkError as error:  # raised by a condition
             result = _invalid_record(str(error))
         ms = round((time.perf_counter() - started) * 1000, 3)
@@ -181,6 +184,20 @@ class _Run:
         self._results[step.name] = record
         self._keep_record(record)
         return bool(record["ok"])
+
+    def _skip_empty(self, step: Step) -> StepRecord | None:
+        """Return the result of a step that accepts the changes of one that changed nothing; None for any other.
+
+        Raises SdkError for a step that cannot have any.
+        """
+        if step.accept is None:
+            return None
+        record = self._results.get(step.accept, {})
+        if "changes" not in record:
+            raise SdkError(
+                f'step {step.accept} has no changes to accept: it did not run with `access = "overlay"`'
+            )
+        return None if record["changes"] else {"status": SKIPPED, "ok": True}
 
     async def _run_step(self, step: Step) -> StepRecord:
         """Run a step. In a program's sequence, a step may do no more than the program itself."""
@@ -214,6 +231,8 @@ class _Run:
             fields |= (
                 {"value": value} if size <= VALUE_BYTES else await self._store_value(request, outcome, value)
             )
+        if outcome.changes is not None:
+            fields["changes"] = outcome.changes.id
         if outcome.artifact is not None:
             fields["artifact"] = outcome.artifact
         if outcome.error is not None:

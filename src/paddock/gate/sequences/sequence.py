@@ -28,7 +28,7 @@ FILE_BYTES = 256 * 1024
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 Model = TypeVar("Model", bound=Value)
-Kind = Literal["script", "runtime", "tool", "server"]
+Kind = Literal["script", "runtime", "tool", "server", "accept"]
 
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _FIELDS_BY_KIND: dict[Kind, frozenset[str]] = {
@@ -36,6 +36,7 @@ _FIELDS_BY_KIND: dict[Kind, frozenset[str]] = {
     "runtime": frozenset({"runtime", "code", "hosts", *list_fields("sequence")}),
     "tool": frozenset({"tool", "inputs"}),
     "server": frozenset({"server", "arguments"}),
+    "accept": frozenset({"accept", "paths", "merge"}),
 }
 _COMMON_FIELDS = frozenset({"name", "when", "on_failure", "timeout_ms"})
 
@@ -47,7 +48,7 @@ class FailureSequence(Value):
 
 
 class Step(NetworkRequest):
-    """One step: a script, a program, a script tool, or a call of a server's tool."""
+    """One step: a script, a program, a script tool, a call of a server's tool, or the acceptance of changes."""
 
     name: Name
     when: str | tuple[str, ...] = ()
@@ -93,6 +94,12 @@ class Step(NetworkRequest):
     """`server/tool`."""
     arguments: dict[str, Json] = Field(default_factory=dict)
 
+    accept: str | None = None
+    """Name of an earlier step with the access `overlay`, whose changes are accepted."""
+    paths: tuple[str, ...] = ()
+    """Paths to accept; by default all that need no naming."""
+    merge: bool = False
+
     @field_validator("input", "inputs", "arguments")
     @classmethod
     def _is_json(cls, value: Json) -> Json:
@@ -124,7 +131,7 @@ class Step(NetworkRequest):
         if len(kinds) != 1:
             named = " and ".join(f"`{kind}`" for kind in kinds) or "none"
             raise ValueError(
-                f"a step has one of `script`, `runtime`, `tool` and `server`; step {self.name} has {named}"
+                f"a step has one of `script`, `runtime`, `tool`, `server` and `accept`; step {self.name} has {named}"
             )
         if foreign := self.model_fields_set - _FIELDS_BY_KIND[kinds[0]] - _COMMON_FIELDS:
             raise ValueError(f"step {self.name}: `{min(foreign)}` cannot be combined with `{kinds[0]}`")
@@ -169,6 +176,10 @@ class Sequence(Value):
                     f"step {step.name} runs when another step fails; it cannot have on_failure itself"
                 )
             known = ordinary if step.name in rescues else done
+            if step.accept is not None and step.accept not in known:
+                raise ValueError(
+                    f"step {step.name} accepts the changes of {step.accept}, which is no earlier step"
+                )
             conditions = (condition(text).path for text in step.conditions)
             for path in chain(conditions, chain.from_iterable(map(references, step.filled))):
                 _check_reference(step.name, path, variables, known)

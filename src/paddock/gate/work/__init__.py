@@ -1,6 +1,7 @@
 """The kinds of work, one file each.
 
-`kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call`, `sdk_call` and `replay` implement it.
+`kind` is the interface; `guest`, `runtime`, `script_tool`, `server_call`, `sdk_call`, `replay` and `changes`
+implement it.
 `ends` is shared by them. In requests and records, `tool` is a script tool, and `server` a tool of a server.
 """
 
@@ -18,6 +19,7 @@ _CLASSES = {
     "tool": "script_tool.ScriptToolRuns",
     "sdk": "sdk_call.SdkCalls",
     "replay": "replay.Replays",
+    "changes": "changes.ChangeSetRuns",
 }
 """File and class of all kinds, by the `kind` of their requests."""
 

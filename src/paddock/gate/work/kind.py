@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from paddock.engines.sdk.service import Services
     from paddock.engines.servers.person import Person
     from paddock.foundation.fair_slots import Slot
+    from paddock.gate.change_sets import ChangeSets
     from paddock.gate.guest_service import GuestService
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
@@ -50,6 +51,7 @@ class Engines(NamedTuple):
     scripts: "Scripts"
     sdk: "Services"
     results: "Results"
+    changes: "ChangeSets"
 
     @property
     def guest(self) -> "GuestEngine":

@@ -11,6 +11,7 @@ from paddock.model.network import Network
 from paddock.model.outcome import Decision
 from paddock.model.program import ProgramTerms
 from paddock.model.request import (
+    ChangeSetRun,
     ExecutionRequest,
     GuestRun,
     ReplayRun,
@@ -37,13 +38,15 @@ def has_effects(request: ExecutionRequest, decision: Decision, settings: Setting
 def list_effects(request: ExecutionRequest, decision: Decision, settings: Settings) -> Iterator[Effect]:
     """Yield each effect that a request may have, as policy decided it under these settings.
 
-    Entries of caches, stored output and the record do not count: a second run adds nothing that a caller sees. Tools
-    count as their servers mark them.
+    Entries of caches, stored output, change sets and the record do not count: a second run adds nothing that a caller
+    sees. Tools count as their servers mark them.
     """
     work = request.work
     if isinstance(work, GuestRun | RuntimeRun) and work.session is not None:
         yield "session"
-    if isinstance(work, RuntimeRun | ToolRun):
+    if isinstance(work, ChangeSetRun):
+        yield "workspace"
+    elif isinstance(work, RuntimeRun | ToolRun):
         program = (decision.program or ProgramTerms()).grants
         granted = decision.tool or program
         if granted.access == "workspace-write" or (decision.tool is None and program.writes_files):

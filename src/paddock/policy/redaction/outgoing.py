@@ -128,7 +128,7 @@ OnCall = Callable[[CallRecord], None]
 _Result = TypeVar("_Result", bound=RawResult)
 _Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
-_FOREIGN_LISTS = ("violations", "hosts", "requirements")
+_FOREIGN_LISTS = ("violations", "hosts", "requirements", "paths")
 _FOREIGN_FACTS = {"name", "executable", "cwd", "file", "prompt", "actor", "variables", *_FOREIGN_LISTS}
 """Facts for the ledger whose texts a program or a caller chose."""
 

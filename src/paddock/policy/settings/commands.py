@@ -12,7 +12,7 @@ from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.late_pattern import compile_late
 from paddock.model.limits import MIB
 from paddock.model.network import Network
-from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES, Access
+from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES
 
 Kind = Literal["text", "integer", "number", "boolean", "list"]
 
@@ -91,7 +91,7 @@ class SdkCommand(Value):
     """Maximum time, in milliseconds; at most `sdk.call_timeout_ms`."""
     output_bytes: PositiveInt = MIB
     """Maximum output, in bytes. A command that prints more fails."""
-    access: Access = "none"
+    access: Literal["none", "read-only", "workspace-write"] = "none"
     """Access to the workspace: none, reading, or reading and writing."""
     network: Network = "none"
     """Access to the network: `none`, its own network with only `127.0.0.1` (`loopback`), also the hosts that

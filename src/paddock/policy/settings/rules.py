@@ -45,10 +45,13 @@ class Rule(Value):
     """Glob over the path of the workspace, with links resolved."""
     script: str | None = None
     """Glob over the id of a script tool. Letter case is ignored."""
-    kind: Literal["guest", "server", "runtime", "tool", "sdk", "replay"] | None = None
-    """Kind of work: `guest` (JavaScript), `server` (upstream tools), `runtime` (programs), `tool` (script tools), `sdk`
-    or `replay` (recorded programs that run again). The field `tool` belongs to the kind `server`, and the field
-    `script` to the kind `tool`."""
+    changes: Literal["accept", "discard", "undo", "*"] | None = None
+    """What is done with the changes of a program with the access `overlay`. Agents are asked about `accept` and `undo`
+    by default; an `allow` rule of the system's or the user's file turns that off."""
+    kind: Literal["guest", "server", "runtime", "tool", "sdk", "replay", "changes"] | None = None
+    """Kind of work: `guest` (JavaScript), `server` (upstream tools), `runtime` (programs), `tool` (script tools),
+    `sdk`, `replay` (recorded programs that run again) or `changes` (change sets). The field `tool` belongs to the kind
+    `server`, and the field `script` to the kind `tool`."""
     reason: str = ""
     """Reason for the refused caller, and for the person who is asked."""
     origin: str = ""
@@ -83,6 +86,7 @@ _ABOUT = {
     "directory": "runtime",
     "jit": "guest",
     "script": "tool",
+    "changes": "changes",
 }
 """Fields of a rule that concern one kind of work.
 

@@ -35,6 +35,7 @@ from paddock.policy.settings.narrowing import (
     Safeguard,
     stricter,
 )
+from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.packages import PackageSettings
 from paddock.policy.settings.profiles import LimitSettings
 from paddock.policy.settings.rules import ApprovalSettings, PolicySettings
@@ -403,7 +404,8 @@ class RuntimeSettings(Value):
     environment: AllowedNames = ()
     """Environment variables of Paddock that programs get, in addition to those that runtimes need."""
     access: Annotated[Access, _STRICTER_ACCESS] = "read-only"
-    """Maximum access of programs to the workspace: none, reading, or reading and writing."""
+    """Maximum access of programs to the workspace: `none`, `read-only`, `overlay` (they write to an overlay, and a
+    person accepts the changes), or `workspace-write`."""
     network: Annotated[Network, _STRICTER_NETWORK] = "loopback"
     """Maximum access of programs to the network: `none`, their own network with only `127.0.0.1` (`loopback`), also
     the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
@@ -476,7 +478,8 @@ class ToolSettings(Value):
     environment: AllowedNames = ()
     """Environment variables of Paddock that `${NAME}` in a tool's `env` may name, in addition to harmless ones."""
     access: Annotated[Access, _STRICTER_ACCESS] = "read-only"
-    """Maximum access to the workspace that a tool may declare: none, reading, or reading and writing."""
+    """Maximum access to the workspace that a tool may declare: `none`, `read-only`, `overlay` (it writes to an overlay,
+    and a person accepts the changes), or `workspace-write`."""
     network: Annotated[Network, _STRICTER_NETWORK] = "loopback"
     """Maximum access to the network that a tool may declare: `none`, its own network with only `127.0.0.1`
     (`loopback`), also the hosts that `[[network.rule]]` allows (`hosts`), or all of it (`full`)."""
@@ -520,6 +523,8 @@ class Settings(Value):
     """Confinement."""
     workspace: WorkspaceSettings = Field(default_factory=WorkspaceSettings)
     """Files of the workspace."""
+    overlay: OverlaySettings = Field(default_factory=OverlaySettings)
+    """Changes of programs that a person accepts."""
     audit: AuditSettings = Field(default_factory=AuditSettings)
     """The ledger."""
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)

@@ -36,6 +36,16 @@ _JITLESS = (
 )
 
 
+_OVERLAYS = {
+    "overlayfs": ("overlayfs", "a program with the access overlay writes to an overlay of the workspace", ""),
+    "copy": (
+        "copy",
+        "a program with the access overlay works in a copy of the workspace, of limited size",
+        "make the tier namespaces available, and keep TMPDIR on a file system such as ext4 or tmpfs",
+    ),
+}
+
+
 @click.command("doctor", epilog=render_examples("paddock doctor", "paddock doctor --json"))
 @options.workspace
 @options.settings
@@ -50,6 +60,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     from paddock.confinement.sandbox.tiers import examine  # not needed for the help page
     from paddock.gate.flow.proposal import find_dangers
     from paddock.gate.network_check import check_network
+    from paddock.gate.overlay_check import find_overlay_method
     from paddock.gate.state_check import check_places
 
     settings = load(workspace, flags=flags).settings
@@ -58,6 +69,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     found = run_until_signal(examine(sandbox.minimum_tier, job_user))
     network = run_until_signal(check_network(found, job_user))
     found = found.model_copy(update={"layers": (*found.layers, network)})
+    overlay = run_until_signal(find_overlay_method(found, job_user, workspace.resolve()))
     toolchains = run_until_signal(_find_toolchains(settings, workspace, found, job_user))
     python = toolchains.pop("python")
     places = check_places(settings)
@@ -68,6 +80,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}
         facts["python"] = {"state": state, "executable": executable}
         facts["packages"] = dict(zip(("state", "installer"), _describe_installer(), strict=False))
+        facts["overlay"] = {"method": overlay}
         facts["jit"] = {"granted": settings.grants.jit}
         facts["types"] = {"state": _describe_compiler()[0]}
         facts["flow"] = {"state": flow[0], "rules": len(settings.flow.rule), **dangers}
@@ -78,7 +91,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
             }
         print_json({**facts, "files": [place.model_dump(mode="json") for place in places]})
     else:
-        _print_report(found, {"python": python, **toolchains}, places, jit=settings.grants.jit, flow=flow)
+        rows = [("overlay", *_OVERLAYS[overlay]), _JIT if settings.grants.jit else _JITLESS, ("flow", *flow)]
+        _print_report(found, {"python": python, **toolchains}, places, rows)
     if not found.sufficient:
         sys.exit(1)
 
@@ -169,9 +183,7 @@ def _print_report(
     found: Examination,
     toolchains: "Mapping[str, Toolchain | MissingToolchain]",
     places: "Sequence[PlaceReport]",
-    *,
-    jit: bool,
-    flow: tuple[str, str, str],
+    others: "Sequence[tuple[str, str, str, str]]",
 ) -> None:
     rows: list[tuple[str, str, str, str]] = []
     for layer in found.layers:
@@ -186,8 +198,7 @@ def _print_report(
     rows += [(name, *_describe_toolchain(each)) for name, each in toolchains.items()]
     rows.append(("packages", *_describe_installer()))
     rows.append(("types", *_describe_compiler()))
-    rows.append(_JIT if jit else _JITLESS)
-    rows.append(("flow", *flow))
+    rows += others
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective

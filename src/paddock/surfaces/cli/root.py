@@ -34,6 +34,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "replay": ("replay", "Run a recorded script again, and compare it with its recording."),
     "exec": ("exec", "Run a program in one of the language runtimes."),
     "batch": ("batch", "Run many programs from a file of JSON lines, and judge them by tests."),
+    "changes": ("changes", "Show, accept, discard and undo what programs changed in overlays."),
     "repl": ("repl", "Run programs one after another in one interpreter."),
     "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
     "script": ("scripts", "List, create, show and test scripts."),

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from paddock.gate.open_paddock import OpenPaddock
+from paddock.model.outcome import Outcome
+from paddock.model.request import ChangeSetRun
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.client.paddock import Paddock
 from paddock.surfaces.client.requests import LibraryCaller, RunningPaddock
@@ -18,3 +20,7 @@ class AttachedPaddock(Paddock):
         super().__init__(workspace, settings=settings, actor=caller.actor)
         self._caller = caller
         self._running = RunningPaddock(opened)
+
+    async def settle_changes(self, work: ChangeSetRun) -> Outcome:
+        """Accept, discard or undo changes of a program; the outcome's value says what was done with which paths."""
+        return await self._execute_work(work)

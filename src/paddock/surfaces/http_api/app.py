@@ -11,7 +11,7 @@ from starlette.routing import Match, Route
 
 from paddock._version import __version__
 from paddock.model.texts import suggest
-from paddock.surfaces.http_api import approvals, artifacts, executions, service_routes, sessions
+from paddock.surfaces.http_api import approvals, artifacts, changes, executions, service_routes, sessions
 from paddock.surfaces.http_api.context import ServerContext
 from paddock.surfaces.http_api.openapi import build_document
 from paddock.surfaces.http_api.running import explain_fault
@@ -36,6 +36,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     sessions.router,
     artifacts.router,
     approvals.router,
+    changes.router,
     service_routes.router,
     sandboxfusion_routes.router,
 )

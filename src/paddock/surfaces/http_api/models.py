@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from paddock.model.approval import Question
 from paddock.model.base import Json, Value
+from paddock.model.changes import OverlayMethod
 from paddock.model.fields import list_fields
 from paddock.model.languages import GUEST_LANGUAGE_PATTERN, read_guest_language
 from paddock.model.limits import Calls
@@ -15,6 +16,7 @@ from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, STDIN_BYTES, Access
 from paddock.model.request import Check
 from paddock.model.session import Kernel, SessionHandle, SessionInfo
 from paddock.model.work_files import GivenFiles, OutputFile
+from paddock.record.changes.state import ChangesStatus
 from paddock.surfaces.http_server.problems import ProblemDocument
 
 WorkKind = Literal["run", "exec", "compute", "call", "tool"]
@@ -338,3 +340,51 @@ class ServerInfo(Value):
     """Version of Paddock."""
     actor: str
     """The caller, as the record names it."""
+
+
+class ChangesBody(Value):
+    """Which changes to accept or to undo."""
+
+    model_config = ConfigDict(strict=True)
+
+    paths: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=10_000)] = []  # noqa: RUF012
+    """Paths with all below them; empty for all that need no naming."""
+    merge: bool = False
+    """Whether text files that were changed since are merged. Only for `accept`."""
+
+
+class ChangesEntry(Value):
+    """A change set of the workspace."""
+
+    id: str
+    """Its ID, which is made of the digest of what it contains."""
+    request: str
+    """Id of the request or session whose changes they are."""
+    ended: str
+    """When that ended (RFC 3339)."""
+    method: OverlayMethod
+    """How the workspace was overlaid."""
+    state: ChangesStatus
+    """What became of it."""
+    paths: int
+    """Number of changed paths."""
+    accepted: list[str]
+    """Paths whose changes are in the workspace."""
+    incomplete: str = ""
+    """Why it cannot be accepted; empty if it can."""
+
+
+class ChangesList(Value):
+    """The change sets of the workspace."""
+
+    changes: list[ChangesEntry]
+    """The newest first."""
+
+
+class ChangeSetDetails(ChangesEntry):
+    """A change set with its paths."""
+
+    changes: list[dict[str, Json]]
+    """What changed at each path: `path`, `kind`, `before`, `after`, and why it is accepted only by name."""
+    left_out: list[str]
+    """Paths that can never be accepted: devices, pipes and sockets."""

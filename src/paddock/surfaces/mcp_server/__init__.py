@@ -9,7 +9,7 @@ other transport.
     answers      replies, output_schemas, overflow, tool_results
     a person     client_questions: how a client and its person are asked; pending_calls: if a client cannot ask
     long calls   tasks: they continue without a connection; http/resumption: lost connections are resumed
-    resources    resources, output_resources, prompts, prompts_resources
+    resources    resources, output_resources, change_resources, prompts, prompts_resources
     sessions     those of MCP: requests, list_changes, progress, stdio
     guide.md     what agents read first
 """

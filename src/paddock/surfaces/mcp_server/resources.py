@@ -15,6 +15,7 @@ from paddock.engines.servers.typescript import Described
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.model.texts import cut_text
+from paddock.surfaces.mcp_server.change_resources import ChangeDifferences
 from paddock.surfaces.mcp_server.output_resources import StoredOutput, UnknownResourceError, read_address
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S, write_declaration
 from paddock.surfaces.rendering.terminal import make_encodable
@@ -175,7 +176,10 @@ class Resources:
         self._workspace = workspace
         self._outputs = StoredOutput(opened, workspace)
         self.scripts = SavedScripts(workspace)
-        self._kinds: tuple[ResourceKind, ...] = (self._outputs, ToolTypes(opened.servers, cap), self.scripts)
+        self._kinds: tuple[ResourceKind, ...] = (
+            *(self._outputs, ToolTypes(opened.servers, cap), self.scripts),
+            ChangeDifferences(opened, workspace),
+        )
 
     async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page: guide and scripts first, then stored output. Raises UnknownResourceError."""

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from paddock.model.artifact import Excerpt
 from paddock.model.base import Json
+from paddock.model.changes import ChangesSummary
 from paddock.model.network import Connection
 from paddock.model.outcome import Outcome, SandboxFacts, Status, Usage
 from paddock.model.program import CapturedStream, ProgramEnd, signal_name
@@ -107,6 +108,7 @@ class ProgramAnswer(answers.RunAnswer, TypedDict, total=False):
     truncation: Truncation
     limit: Annotated[str, "The limit that ended it: `wall`, `memory`, `processes`."]
     violations: Annotated[list[str], "Protected files that it changed; they were restored."]
+    changes: Annotated[dict[str, Json], ChangesSummary, "What it changed in its overlay of the workspace."]
     stdinBytes: int
     stdinSha256: str
     error: ProgramFailure
@@ -152,6 +154,8 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
             response["violations"] = list(program.violations)
         if program.stdin_sha256:
             response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
+    if outcome.changes is not None:
+        response["changes"] = outcome.changes.model_dump(mode="json")
     if outcome.network:
         response["network"] = [_describe_connection(each) for each in outcome.network]
     if outcome.session is not None:
@@ -213,7 +217,26 @@ def explain_connections(outcome: Outcome) -> str:
 
 def list_notes(outcome: Outcome) -> list[str]:
     """Return what a person should know of a program besides its output and its error."""
-    return [*filter(None, (explain_connections(outcome), put_back(outcome)))]
+    return [*filter(None, (explain_connections(outcome), put_back(outcome), describe_changes(outcome)))]
+
+
+def describe_changes(outcome: Outcome) -> str:
+    """Return, for people, what a program changed in its overlay of the workspace, or ""."""
+    changes = outcome.changes
+    if changes is None:
+        return ""
+    counts = (("added", changes.added), ("modified", changes.modified), ("deleted", changes.deleted))
+    listed = ", ".join(f"{number} {kind}" for kind, number in counts if number)
+    lines = [f"changes: {listed or 'none'}"]
+    if changes.id and not changes.incomplete:
+        lines[0] += f"; the workspace is as before: paddock changes show {changes.id}"
+    if changes.protected:
+        lines.append(f"changes: accepted only by name: {', '.join(changes.protected)}")
+    if changes.left_out:
+        lines.append(f"changes: cannot be accepted: {', '.join(changes.left_out)}")
+    if changes.incomplete:
+        lines.append(f"changes: incomplete, and cannot be accepted: {changes.incomplete}")
+    return "\n".join(lines)
 
 
 def put_back(outcome: Outcome) -> str:

@@ -39,6 +39,7 @@ def narrow_settings(settings: Settings, token: ServeToken) -> Settings:
     changes: dict[str, Any] = {
         "approvals.directory": find_approvals_directory(narrowed.serve.directory, key),
         "artifacts.directory": narrowed.artifacts.directory / USERS_DIRECTORY / key,
+        "overlay.directory": narrowed.overlay.directory / USERS_DIRECTORY / key,
         "record.directory": narrowed.record.directory / USERS_DIRECTORY / key,
         "sdk.signals": own / "signals.db",
         "sdk.webhooks": own / "webhooks.json",

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.sandbox import Tier
+from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
 PATIENT_MS = 120_000
@@ -61,7 +62,9 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
 
-        def open_(tier: Tier, *, job_user: int | None = None, **runtimes: Any) -> Programs:
+        def open_(
+            tier: Tier, *, job_user: int | None = None, overlay: Mapping[str, int] = {}, **runtimes: Any
+        ) -> Programs:
             folder = tmp_path_factory.mktemp("programs")
             patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
             workspace = Path(
@@ -74,6 +77,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
             settings = Settings(
                 audit=AuditSettings(directory=folder / "audit"),
                 artifacts=ArtifactSettings(directory=folder / "artifacts"),
+                overlay=OverlaySettings(directory=folder / "changes", **overlay),
                 runtimes=RuntimeSettings.model_validate({"timeout_ms": PATIENT_MS, **runtimes}),
             )
             programs = stack.enter_context(Programs(workspace))

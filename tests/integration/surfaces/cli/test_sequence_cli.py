@@ -86,3 +86,63 @@ def test_list_and_show(paddock, tmp_path):
     )
     shown = json.loads(paddock("show", "flow", "--json")[1])
     assert shown["step"][0] == {"name": "greet", "script": "greet", "vars": {"NAME": "${NAME}"}}
+
+
+GRANTING = '[runtimes]\naccess = "overlay"\n'
+ACCEPTING = """
+[[step]]
+name = "format"
+runtime = "shell"
+access = "overlay"
+code = "echo formatted > out.txt; echo other > other.txt"
+[[step]]
+name = "test"
+runtime = "shell"
+code = "exit ${CODE}"
+on_failure = "continue"
+[[step]]
+name = "keep"
+accept = "format"
+paths = ["out.txt"]
+when = "steps.test.ok"
+"""
+
+
+def test_a_step_accepts_what_an_earlier_one_changed_where_a_rule_allows_it(paddock, tmp_path):
+    settings = tmp_path / ".config/paddock/paddock.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(GRANTING)
+    for name, code in (("bad", 1), ("good", 0)):
+        (tmp_path / f".paddock/sequences/{name}.toml").write_text(ACCEPTING.replace("${CODE}", str(code)))
+    assert paddock("run", "bad")[2].splitlines()[-1] == "keep: skipped"
+    assert not (tmp_path / "out.txt").exists()
+    code, _, told = paddock("run", "good")  # there is nobody to ask
+    assert (code, (tmp_path / "out.txt").exists()) == (1, False), told
+    settings.write_text(f'{GRANTING}[[policy.rule]]\nchanges = "accept"\neffect = "allow"\n')
+    code, out, told = paddock("run", "good", "--json")
+    assert code == 0, told
+    assert json.loads(out)["steps"][2]["value"]["paths"] == ["out.txt"]
+    assert (tmp_path / "out.txt").read_text() == "formatted\n"
+    assert not (tmp_path / "other.txt").exists()
+
+
+def test_a_step_that_changed_nothing_leaves_nothing_to_accept(paddock, tmp_path):
+    text = ACCEPTING.replace("${CODE}", "0").replace(
+        "echo formatted > out.txt; echo other > other.txt", "true"
+    )
+    settings = tmp_path / ".config/paddock/paddock.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(GRANTING)
+    (tmp_path / ".paddock/sequences/empty.toml").write_text(text)
+    code, _, told = paddock("run", "empty")
+    assert (code, told.splitlines()[-1]) == (0, "keep: skipped")
+    (tmp_path / ".paddock/sequences/wrong.toml").write_text(text.replace('"format"\npaths', '"test"\npaths'))
+    code, _, told = paddock("run", "wrong")
+    assert code == 1
+    assert 'step test has no changes to accept: it did not run with `access = "overlay"`' in " ".join(
+        told.split()
+    )
+    (tmp_path / ".paddock/sequences/later.toml").write_text(text.replace('"format"\npaths', '"keep"\npaths'))
+    assert "step keep accepts the changes of keep, which is no earlier step" in " ".join(
+        paddock("run", "later")[2].split()
+    )

@@ -39,7 +39,7 @@ OF_MODE = {
     GenerationMode.POSITIVE: positive_data_acceptance,
     GenerationMode.NEGATIVE: negative_data_rejection,
 }
-OPERATIONS = 27
+OPERATIONS = 33
 OWN_HEADERS = {"authorization", "host", "origin", "content-length", "transfer-encoding"}
 """Headers that are checked elsewhere; other values end the connection, or the request."""
 

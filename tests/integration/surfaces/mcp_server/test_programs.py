@@ -371,3 +371,38 @@ def test_a_program_may_name_its_hosts_in_a_list(place: Place) -> None:
         "to the user's paddock.toml"
     ]
     assert '`network` names hosts in a list, such as ["api.example.com"]' in text.content[0].text
+
+
+def test_an_agent_reads_what_its_program_changed(place: Place) -> None:
+    place.settings('[runtimes]\naccess = "overlay"\n')
+    (place.workspace / "list").write_text("one\n")
+    asked = {"runtime": "shell", "code": "echo two >> list; mkdir -m 755 .vscode", "access": "overlay"}
+
+    async def main() -> tuple[Any, str, str]:
+        async with place.client() as client:
+            found = await client.call_tool("run_program", asked)
+            (uri,) = (block.uri for block in found.content[1:] if "changes" in str(block.uri))
+            (contents,) = (await client.read_resource(uri)).contents
+            return found, contents.text, contents.mime_type
+
+    found, text, kind = asyncio.run(main())
+    changes = found.structured_content["changes"]
+    diff = "diff a/.vscode b/.vscode\nprotected: accepted only by name\nnew directory, mode 0755\n"
+    diff += "diff a/list b/list\n--- a/list\n+++ b/list\n@@ -1 +1,2 @@\n one\n+two"
+    facts = {
+        "id": changes["id"],
+        "method": "overlayfs",
+        "added": 1,
+        "modified": 1,
+        "deleted": 0,
+        "diff": diff,
+    }
+    assert changes == facts | {"protected": [".vscode"], "left_out": [], "incomplete": ""}
+    assert (text, kind) == (diff, "text/x-diff")
+    assert found.content[0].text.split("\n", 1)[1].replace(
+        f"output: {found.structured_content['artifactHandle']}\n", ""
+    ) == (
+        f"changes: 1 added, 1 modified; the workspace is as before: paddock changes show {changes['id']}\n"
+        f"changes: accepted only by name: .vscode\n--- changes\n{diff}"
+    )
+    assert (place.workspace / "list").read_text() == "one\n"

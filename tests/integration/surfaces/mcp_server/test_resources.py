@@ -158,7 +158,12 @@ def test_types_scripts_and_guide_are_read_and_completed(place: Place, mode: str)
         async with place.client(mode=mode) as client:
             templates = (await client.list_resource_templates()).resource_templates
             types, script = "paddock://tools/{server}/{tool}", "paddock://scripts/{name}"
-            assert [each.uri_template for each in templates] == [OUTPUT, types, script]
+            assert [each.uri_template for each in templates] == [
+                OUTPUT,
+                types,
+                script,
+                "paddock://changes/{id}",
+            ]
 
             async def text(uri: str) -> str:
                 return (await client.read_resource(uri)).contents[0].text

@@ -193,3 +193,18 @@ def test_changes_are_announced_over_http(place: Place) -> None:
             await asyncio.wait_for(heard.wait(), PATIENCE_S)
 
     asyncio.run(main())
+
+
+def test_a_script_tool_changes_an_overlay(place: Place) -> None:
+    script = "import os; open(os.environ['PADDOCK_WORKSPACE'] + '/made', 'w').close(); print('hello')"
+    tool(place, "makes", script, workspace="overlay")
+    place.settings('[tools]\naccess = "overlay"\n')
+
+    async def main() -> list[str]:
+        async with place.client(mode=ERAS[0]) as client:
+            return [block.text for block in (await client.call_tool("makes", {})).content]
+
+    output, changed = asyncio.run(main())
+    assert output == '{"output":"hello"}'
+    assert changed.startswith("changes: 1 added; the workspace is as before: paddock changes show changes-")
+    assert not (place.workspace / "made").exists()

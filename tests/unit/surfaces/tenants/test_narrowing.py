@@ -18,6 +18,7 @@ from paddock.surfaces.tenants.narrowing import make_user_key, narrow_settings
 OWN_DIRECTORIES = (
     "approvals.directory",
     "artifacts.directory",
+    "overlay.directory",
     "record.directory",
     "sdk.signals",
     "sdk.webhooks",

@@ -93,15 +93,21 @@ def read_gauges(directory: str) -> AnonymousMemory:
 
 
 def measure_in_slices(
-    folders: Iterable[str], directory: str, *, moved: AnonymousMemory, limit: AnonymousMemory
+    folders: Iterable[str],
+    directory: str,
+    overlay: str = "",
+    *,
+    moved: AnonymousMemory,
+    limit: AnonymousMemory,
 ) -> Iterator[AnonymousMemory | None]:
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
     `folders` are their folders below /proc, or those of one of their threads. Of files, those below `directory` count,
-    and those in memory. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
+    and those in memory. Removed ones in an `overlay` may be of the lower directory: they count up to what has `moved`.
+    That is by how much the gauges have moved since the job began, and `limit` its maximum.
     """
     thorough = moved.memory > limit.memory or moved.disk > limit.disk
-    look = _ProcessScan(f"{directory}/", thorough=thorough)
+    look = _ProcessScan(f"{directory}/", f"{overlay}/" if overlay else "", thorough=thorough)
     for folder in folders:
         look.count_page_tables(folder)
         for thread in look.threads(folder):
@@ -118,8 +124,9 @@ def measure_in_slices(
 class _ProcessScan:
     """One scan of some processes."""
 
-    def __init__(self, below: str, *, thorough: bool) -> None:
+    def __init__(self, below: str, overlay: str, *, thorough: bool) -> None:
         self._below = below
+        self._overlay = overlay
         self._thorough = thorough
         self._open: dict[_File, AnonymousMemory] = {}
         self._mapped: dict[_File, AnonymousMemory] = {}
@@ -164,6 +171,11 @@ class _ProcessScan:
                     self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(
                         disk=facts.st_blocks * _BLOCK_BYTES
                     )
+            elif self._overlay and name.startswith(self._overlay) and name.endswith(_REMOVED_SUFFIX):
+                facts = os.stat(path)
+                self._mapped[facts.st_dev, facts.st_ino] = AnonymousMemory(
+                    disk=facts.st_blocks * _BLOCK_BYTES
+                )
 
     def at_mappings(self, folder: str) -> Iterator[None]:
         """Count mapped files, a few hundred at a time.
@@ -177,7 +189,8 @@ class _ProcessScan:
             first, end, offset, major, minor, inode, raw = line.groups()
             name = os.fsdecode(raw)
             in_memory = name.startswith(_MEMORY_FILE_PREFIXES)
-            if not in_memory and not (name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX)):
+            below = name.startswith(self._below) or (self._overlay and name.startswith(self._overlay))
+            if not in_memory and not (below and name.endswith(_REMOVED_SUFFIX)):
                 continue
             file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
             try:
@@ -250,9 +263,10 @@ class StorageMeter:
     It does so in short slices that delay no deadline.
     """
 
-    def __init__(self, folder: str) -> None:
-        """Measure a job whose scratch is `folder`."""
+    def __init__(self, folder: str, overlay: str = "") -> None:
+        """Measure a job whose scratch is `folder`, and which writes to an `overlay` of its workspace."""
         self._folder = folder
+        self._overlay = overlay
         self._scratch_walk = scratch.measure_in_slices(folder)
         self._scratch_due = 0.0
         self._scratch_bytes = 0
@@ -280,6 +294,7 @@ class StorageMeter:
             self._walk = measure_in_slices(
                 [process.folder for process in processes],
                 self._folder,
+                self._overlay,
                 moved=gauges.since(self._lowest_gauges),
                 limit=AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
             )

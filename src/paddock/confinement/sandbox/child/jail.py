@@ -1,7 +1,8 @@
 """Inside a jail: the first process sets it up, starts the program, reaps every orphan, and ends after the program.
 
 A jail begins as a copy of its root, which all jails of that root share. This module adds what each jail has for itself:
-/proc, empty directories over /tmp, /dev/shm and the folder of scratch, and masks over hidden files. The first process
+/proc, empty directories over /tmp, /dev/shm and the folder of scratch, an overlay over the workspace, and masks over
+hidden files. The first process
 is confined as the program is. The program can neither signal it nor read its memory. When it ends, the kernel ends all
 other processes of the jail.
 """
@@ -31,7 +32,8 @@ from paddock.confinement.sandbox.child.mounts import (
     mount_filesystem,
 )
 from paddock.confinement.sandbox.child.namespaces import PRIVATE_FOLDERS
-from paddock.confinement.sandbox.child.paths import list_above, open_itself
+from paddock.confinement.sandbox.child.overlay import overlay_workspace
+from paddock.confinement.sandbox.child.paths import is_below, list_above, open_itself
 from paddock.confinement.sandbox.child.post_mortem import has_full_file
 
 STARTED = b"{}"
@@ -114,6 +116,9 @@ def furnish_jail(spec: JobSpec) -> None:
         attach_mount(path, tree)
     if apart:
         mount_filesystem("", folder, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
+    if spec.overlay:
+        _verify_lower(spec)  # an overlay has other devices and inodes
+        overlay_workspace(spec.overlay, spec.scratch)
     _hide_files(spec, masks)
 
 
@@ -137,7 +142,8 @@ def _hide_files(spec: JobSpec, masks: tuple[int, int]) -> None:
     """
     if not spec.hidden:
         return
-    tops = [path for path in spec.searched if path in spec.writable]
+    # An overlay lets no program rename a directory of the workspace.
+    tops = [path for path in spec.searched if path in spec.writable and path != spec.overlay]
     above = {path: None for hidden in spec.hidden for top in tops for path in list_above(hidden[0], top)}
     for path in sorted(above):  # outer ones first
         folder = open_itself(path)
@@ -148,13 +154,28 @@ def _hide_files(spec: JobSpec, masks: tuple[int, int]) -> None:
             file = open_itself(path)
         except FileNotFoundError:
             continue
-        facts = os.fstat(file)
-        if (facts.st_dev, facts.st_ino) != (device, inode):
-            raise OSError(errno.ESTALE, "it was replaced while the program started; run it again", path)
+        if not (spec.overlay and is_below(path, spec.overlay)):
+            _verify_hidden(path, file, (device, inode))
         cover_file(file, clone_mount(masks[is_folder]))
         os.close(file)
     for mask in masks:
         os.close(mask)
+
+
+def _verify_lower(spec: JobSpec) -> None:
+    """Raise OSError if a hidden file of a workspace was replaced, before the overlay gives it another identity."""
+    for path, device, inode, _ in spec.hidden:
+        if is_below(path, spec.overlay):
+            with contextlib.suppress(FileNotFoundError):
+                file = open_itself(path)
+                _verify_hidden(path, file, (device, inode))
+                os.close(file)
+
+
+def _verify_hidden(path: str, file: int, identity: tuple[int, int]) -> None:
+    facts = os.fstat(file)
+    if (facts.st_dev, facts.st_ino) != identity:
+        raise OSError(errno.ESTALE, "it was replaced while the program started; run it again", path)
 
 
 def run_first_process(spec: JobSpec, channel: socket.socket) -> NoReturn:

@@ -8,7 +8,7 @@ from paddock.confinement.sandbox.child.system_calls import LIBC
 _OPENAT2 = 437
 """System call number, the same on every architecture."""
 _AT_FDCWD = -100
-_NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 0x02, 0x04, 0x08, 0x10
+_NO_XDEV, _NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 0x01, 0x02, 0x04, 0x08, 0x10
 _MAX_LINKS = 40
 """The kernel's limit."""
 
@@ -20,6 +20,14 @@ def open_itself(path: str, within: int | None = None, *, flags: int = 0) -> int:
     """
     resolve = _NO_SYMLINKS if within is None else _NO_SYMLINKS | _BENEATH
     return _open_path(os.fsencode(path), within, flags, resolve)
+
+
+def open_beneath(path: str, within: int, *, flags: int = 0) -> int:
+    """Return a descriptor (O_PATH) of a path, as `open_itself` does, on the file system of the directory `within`.
+
+    Raises OSError, with EXDEV for another file system.
+    """
+    return _open_path(os.fsencode(path), within, flags, _NO_XDEV | _NO_SYMLINKS | _BENEATH)
 
 
 def open_without_magic(path: bytes, within: int | None = None, *, follows: bool) -> int:

@@ -34,6 +34,7 @@ from paddock.confinement.sandbox.child import (
     lockdown,
     loopback,
     network_canary,
+    overlay,
     seccomp,
 )
 from paddock.confinement.sandbox.child.jail import JailReport
@@ -279,7 +280,12 @@ def _confine_process(
         os.close(handles["cgroup"])
     if jail_channel is not None:
         progress.append("namespaces")
-        jail.furnish_jail(spec)
+        try:
+            jail.furnish_jail(spec)
+        except OSError:
+            if spec.overlay:
+                overlay.mark_failure(spec.scratch)
+            raise
         if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it
             progress.append("network")
             with loopback.open_proxy_socket() as proxy_socket:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from paddock.confinement.sandbox.child import (
     freeze,
     hiding,
+    overlay,
     partial_grants,
     permissions,
     process_tree,
@@ -104,7 +105,7 @@ class Supervisor:
         self._leaf: JobCgroup | None = None
         self._shares = Shares()
         self._before: list[protected_paths.ProtectedPaths] = []
-        self._meter = StorageMeter(spec.scratch)
+        self._meter = StorageMeter(spec.scratch, spec.overlay)
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()
@@ -124,6 +125,8 @@ class Supervisor:
             self._confine_shim(file, root)
         except (OSError, StartError) as error:
             self._failure = error
+            if self._spec.overlay:
+                overlay.mark_failure(self._spec.scratch)
         finally:
             os.close(file)
 

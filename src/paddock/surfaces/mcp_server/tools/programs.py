@@ -24,6 +24,7 @@ from paddock.model.work_files import GivenFile
 from paddock.policy.settings.schema import RuntimeSettings
 from paddock.record.output.text import CUT_MARK, excerpt
 from paddock.surfaces.mcp_server.argument_errors import reject_arguments
+from paddock.surfaces.mcp_server.change_resources import build_changes_links
 from paddock.surfaces.mcp_server.output_resources import (
     build_file_blocks,
     build_links,
@@ -179,6 +180,7 @@ class ProgramTools:
         if isinstance(handle, str) and program is not None:
             written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
             pointers = build_links(handle, written, work.runtime)
+        pointers += build_changes_links(outcome.changes)
         pointers += build_result_blocks(outcome.results)
         pointers += await asyncio.to_thread(build_file_blocks, outcome.files, self._read_file)
         return ToolAnswer([text_block(text), *pointers], data, is_error=not outcome.ok)
@@ -340,6 +342,8 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
     for name, title in (("stdoutSummary", both), ("stderrSummary", "stderr")):
         if shown := response.get(name):  # excerpts are rendered below
             lines += [f"--- {title}", shown]
+    if outcome.changes is not None and outcome.changes.diff:
+        lines += ["--- changes", outcome.changes.diff]
     if "digest" in response:
         lines += ["--- digest", compact(response["digest"])]
     for part in response.get("excerpts", []):

@@ -1,0 +1,258 @@
+"""The change sets of an opened Paddock: list and show them, and do what the gate has allowed."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from paddock.model.base import Json, count
+from paddock.model.changes import Change
+from paddock.model.errors import ChangesCorrupted, ChangesError
+from paddock.model.printable import make_printable
+from paddock.model.request import ChangesAction, ChangeSetRun
+from paddock.policy.settings.overlay import OverlaySettings
+from paddock.policy.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.engines.changes.accept import Acceptor, AcceptReport, Recovery
+    from paddock.engines.changes.differ import FileDiff
+    from paddock.engines.changes.plan import PathNote
+    from paddock.record.changes.store import ChangeStore, StoredChanges
+
+MAX_PATH_CHARS = 4096
+_SHOWN_LINES = 60
+_SHOWN_CHARS = 2400
+
+
+def open_store(settings: OverlaySettings) -> "ChangeStore":
+    """Return the store of change sets; nothing is created before the first one."""
+    from paddock.record.changes.store import ChangeStore
+
+    return ChangeStore(settings.directory, max_bytes=settings.bytes, undo_bytes=settings.undo_bytes)
+
+
+class ChangesReport(NamedTuple):
+    """What was done with a change set."""
+
+    id: str
+    action: ChangesAction
+    report: "AcceptReport | None"
+    recovery: "Recovery | None"
+
+    def describe(self) -> dict[str, Json]:
+        """Return the report as JSON, with printable paths."""
+        given = self.report
+        fields: dict[str, Json] = {"id": self.id, "action": self.action}
+        if given is not None:
+            fields |= {
+                "paths": _print_paths(given.accepted),
+                "unchanged": _print_paths(given.unchanged),
+                "merged": _print_paths(given.merged),
+                "left": _print_notes(given.left),
+                "conflicts": _print_notes(given.conflicts),
+            }
+        if self.recovery is not None:
+            fields["recovered"] = describe_recovery(self.recovery)
+        return fields
+
+
+class ChangeSets:
+    """The change sets of one directory of state, that of a tenant or of the user. `hide` removes secrets from a text.
+
+    All methods may block for as long as files are read or written.
+    """
+
+    def __init__(self, settings: Settings, hide: Callable[[str], str]) -> None:
+        self._settings = settings
+        self._hide = hide
+
+    @property
+    def store(self) -> "ChangeStore":
+        """Return the store."""
+        return open_store(self._settings.overlay)
+
+    def recover(self, workspace: Path) -> "Recovery | None":
+        """Finish or undo what a killed process left in a workspace, and return what was done. Raises ChangesError."""
+        if not self.store.find_journal(workspace).exists():
+            return None
+        with self._make_acceptor(workspace).open() as recovery:
+            return recovery
+
+    def list_sets(self, workspace: Path) -> "list[StoredChanges]":
+        """Return the sets of a workspace, the newest first. Raises ChangesError."""
+        return self.store.list_sets(workspace)
+
+    def find(self, prefix: str, workspace: Path) -> "StoredChanges":
+        """Return the only set of a workspace whose ID begins so. Raises ChangesError."""
+        return self.store.find(prefix, workspace)
+
+    def find_id(self, prefix: str, workspace: Path, action: ChangesAction) -> str:
+        """Return the ID of the only set of a workspace that begins so. One that was damaged can still be discarded.
+
+        Raises ChangesError.
+        """
+        try:
+            return self.find(prefix, workspace).id
+        except ChangesCorrupted:
+            if action != "discard":
+                raise
+            return self.store.find_damaged(prefix)
+
+    def compare(self, stored: "StoredChanges", paths: Sequence[str] = ()) -> "Iterator[FileDiff]":
+        """Yield the differences at the paths of a set, or all. Raises ChangesError."""
+        from paddock.engines.changes.differ import Differ
+        from paddock.engines.changes.plan import select_changes
+
+        changes = select_changes(stored.change_set.changes, paths, guards=False).changes if paths else None
+        yield from Differ(self.store, stored.id, self._hide).compare(changes or stored.change_set.changes)
+
+    def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
+        """Return the beginning of what work would change, as lines for the person who is asked. Raises ChangesError."""
+        stored = self._load(work, workspace)
+        lines = [self._summarize(stored, work)]
+        left = _SHOWN_CHARS
+        for diff in self.compare(stored, work.paths):
+            for line in diff.lines:
+                left -= len(line)
+                if left < 0 or len(lines) > _SHOWN_LINES:
+                    return (*lines, f"... (more: paddock changes diff {stored.id})")
+                lines.append(line)
+        return tuple(lines)
+
+    def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
+        """Accept, discard or undo. Raises ChangesError; then nothing was changed."""
+        acceptor = self._make_acceptor(workspace)
+        with acceptor.open() as recovery:
+            if work.action == "discard":
+                self._discard(work, workspace)
+                return ChangesReport(work.id, work.action, None, recovery)
+            report = (
+                acceptor.accept(work.id, work.paths, merge=work.merge)
+                if work.action == "accept"
+                else acceptor.undo(work.id, work.paths)
+            )
+        return ChangesReport(work.id, work.action, report, recovery)
+
+    def _discard(self, work: ChangeSetRun, workspace: Path) -> None:
+        try:
+            self._load(work, workspace)
+            self.store.discard(work.id)
+        except ChangesCorrupted:
+            self.store.remove(work.id)
+
+    def _load(self, work: ChangeSetRun, workspace: Path) -> "StoredChanges":
+        return self.store.find(work.id, workspace)
+
+    def _summarize(self, stored: "StoredChanges", work: ChangeSetRun) -> str:
+        kinds = [each.kind for each in stored.change_set.changes]
+        counts = {"added": kinds.count("added"), "deleted": kinds.count("deleted")}
+        counts["modified"] = len(kinds) - sum(counts.values())
+        listed = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()) if number)
+        named = f"; only {', '.join(_print_paths(work.paths))}" if work.paths else ""
+        return f"{count(len(kinds), 'path')}: {listed}{named}"
+
+    def _make_acceptor(self, workspace: Path) -> "Acceptor":
+        from paddock.engines.changes.accept import Acceptor
+
+        def hidden() -> list[str]:
+            return find_hidden_paths(self._settings, workspace)
+
+        def protected() -> list[str]:
+            return find_protected_paths(self._settings, workspace)
+
+        return Acceptor(self.store, workspace, hidden, protected)
+
+
+def find_hidden_paths(settings: Settings, workspace: Path) -> list[str]:
+    """Return what `workspace.hide` hides now, relative to the workspace. Raises ChangesError."""
+    from paddock.confinement.sandbox.child.hiding import find_hidden
+    from paddock.gate.processes import read_hiding
+
+    try:
+        found = find_hidden([str(workspace)], read_hiding(settings.workspace))
+    except OSError as error:
+        raise ChangesError(
+            f"The hidden files of the workspace cannot be listed: {error.strerror or error}"
+        ) from error
+    return [os.path.relpath(each.path, workspace) for each in found]
+
+
+def find_protected_paths(settings: Settings, workspace: Path) -> list[str]:
+    """Return the protected paths of the workspace, relative to it. Raises OSError."""
+    from paddock.confinement.sandbox.child.protection import list_protected_paths
+    from paddock.confinement.sandbox.spec import read_protection
+
+    rules = read_protection(settings.sandbox.protected, settings.sandbox.unprotected, os.environ)
+    root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return list_protected_paths(root, rules)
+    finally:
+        os.close(root)
+
+
+def describe_recovery(recovery: "Recovery") -> str:
+    """Return what was done with an interrupted acceptance, for people."""
+    what = "accepted" if recovery.action == "accept" else "undid"
+    done = "it was finished now" if recovery.finished else "nothing of it is left"
+    text = f"a command was killed while it {what} {recovery.set_id}; {done}"
+    if recovery.kept:
+        paths = "; ".join(f"{each['path']}: {each['why']}" for each in _list_notes(recovery.kept))
+        text += f", except for {paths}; look into {recovery.folder}, and remove it"
+    return text
+
+
+def describe_set(stored: "StoredChanges") -> dict[str, Json]:
+    """Return a change set as JSON, without its paths."""
+    given, state = stored.change_set, stored.state
+    fields: dict[str, Json] = {
+        "id": stored.id,
+        "request": given.request,
+        "ended": format_ns(given.ended_ns),
+        "method": given.method,
+        "state": state.describe(len(given.changes)),
+        "paths": len(given.changes),
+        "accepted": list[Json](_print_paths(state.accepted)),
+    }
+    return fields | ({"incomplete": given.incomplete} if given.incomplete else {})
+
+
+def format_ns(moment: int) -> str:
+    """Return a time in nanoseconds since the epoch as ISO 8601."""
+    return datetime.fromtimestamp(moment // 10**9, UTC).isoformat(timespec="seconds")
+
+
+def describe_change(change: Change) -> dict[str, Json]:
+    """Return a change as JSON, with printable paths."""
+    fields: dict[str, Json] = {"path": print_path(change.path), "kind": change.kind}
+    for name in ("before", "after"):
+        facts = getattr(change, name)
+        if facts is not None:
+            fields[name] = {k: v for k, v in facts.model_dump(mode="json").items() if v is not None}
+            if facts.target is not None:
+                fields[name]["target"] = print_path(facts.target)
+            fields[name]["mode"] = f"{facts.mode:04o}"
+    for name in ("renamed_from", "linked_to"):
+        if (path := getattr(change, name)) is not None:
+            fields[name] = print_path(path)
+    for name in ("binary", "protected", "outward", "changed_meanwhile"):
+        if getattr(change, name):
+            fields[name] = True
+    return fields
+
+
+def print_path(path: str) -> str:
+    """Return a path for display and JSON: bytes that are not UTF-8, control characters and the like are escaped."""
+    return make_printable(path, MAX_PATH_CHARS)
+
+
+def _print_paths(paths: Sequence[str]) -> list[str]:
+    return [print_path(path) for path in paths]
+
+
+def _list_notes(notes: "Sequence[PathNote]") -> list[dict[str, str]]:
+    return [{"path": print_path(each.path), "why": each.why} for each in notes]
+
+
+def _print_notes(notes: "Sequence[PathNote]") -> list[Json]:
+    return list[Json](_list_notes(notes))

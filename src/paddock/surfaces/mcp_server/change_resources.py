@@ -1,0 +1,77 @@
+"""Change sets as resources: the difference that a program made to its overlay of the workspace."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp.shared.uri_template import UriTemplate
+
+from paddock.model.base import Json
+from paddock.model.changes import ChangesSummary
+from paddock.model.errors import ChangesError
+from paddock.surfaces.mcp_server.output_resources import MAX_RANGE_BYTES, UnknownResourceError
+from paddock.surfaces.rendering.terminal import make_encodable
+
+if TYPE_CHECKING:
+    from paddock.gate.open_paddock import OpenPaddock
+
+_TEMPLATE = UriTemplate.parse("paddock://changes/{id}")
+_DIFF = "text/x-diff"
+
+
+class ChangeDifferences:
+    """The differences of the change sets of a workspace."""
+
+    template = str(_TEMPLATE)
+    name = "changes"
+    description = "What a run with the access overlay changed, as a unified diff."
+
+    def __init__(self, opened: "OpenPaddock", workspace: Path) -> None:
+        self._changes = opened.changes
+        self._workspace = workspace
+
+    async def read_contents(self, uri: str) -> dict[str, Json] | None:
+        """Return the difference of a change set."""
+        if (found := _TEMPLATE.match(uri)) is None:
+            return None
+        try:
+            text = await asyncio.to_thread(self._render, str(found["id"]))
+        except ChangesError as error:
+            raise UnknownResourceError(str(error)) from None
+        return {"uri": uri, "mimeType": _DIFF, "text": make_encodable(text)}
+
+    async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
+        """Return the IDs of the change sets, the newest first."""
+        if argument != "id":
+            return ()
+        return await asyncio.to_thread(
+            lambda: [stored.id for stored in self._changes.list_sets(self._workspace)]
+        )
+
+    def _render(self, set_id: str) -> str:
+        lines: list[str] = []
+        left = MAX_RANGE_BYTES
+        for diff in self._changes.compare(self._changes.find(set_id, self._workspace)):
+            for line in diff.lines:
+                left -= len(line) + 1
+                if left < 0:
+                    return "\n".join([*lines, f"... (more: paddock changes diff {set_id})"])
+                lines.append(line)
+        return "\n".join(lines)
+
+
+def build_changes_links(changes: ChangesSummary | None) -> list[dict[str, Json]]:
+    """Return the content block that links to the difference; none without a change set."""
+    if changes is None or not changes.id:
+        return []
+    uri = _TEMPLATE.expand({"id": changes.id})
+    return [
+        {
+            "type": "resource_link",
+            "uri": uri,
+            "name": changes.id,
+            "title": "what it changed",
+            "mimeType": _DIFF,
+        }
+    ]

@@ -1,0 +1,96 @@
+"""Programs with the access `overlay` through the gate: the outcome has a summary, and the record says so."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from paddock.model.changes import ChangesSummary
+from paddock.model.outcome import Status, read_outcome, write_outcome
+from paddock.model.sandbox import Tier
+
+from .conftest import Open
+
+METHODS = {"namespaces": "overlayfs", "landlock": "copy"}
+
+
+@pytest.fixture(params=["namespaces", "landlock"])
+def tier(request: pytest.FixtureRequest) -> Tier:
+    return request.param
+
+
+def test_an_outcome_has_a_summary_of_the_changes(tier: Tier, open_programs: Open) -> None:
+    programs = open_programs(tier, access="overlay")
+    (programs.workspace / "sub").mkdir()
+    (programs.workspace / "sub/main.py").write_text(
+        "import os\nopen('made', 'w').write(os.path.basename(os.getcwd()))\n"
+    )
+    secret = "AKIA" + "Q3EGRIC5XWBKZ7LM"
+    code = (programs.workspace / "sub/main.py").read_text() + f"open('key', 'w').write('{secret}\\n')\n"
+    (programs.workspace / "sub/main.py").write_text(code)
+    outcome = programs.run("python", code, file="sub/main.py", cwd="sub", access="overlay")
+    changes = outcome.changes
+    assert (outcome.status, outcome.error) == ("ok", None)
+    assert changes is not None
+    assert changes == ChangesSummary(id=changes.id, method=METHODS[tier], added=2, diff=changes.diff)
+    assert changes.diff.startswith("diff a/sub/key b/sub/key\n")
+    assert "+sub" in changes.diff
+    assert secret not in changes.diff
+    contents = {
+        path.name for path in Path(programs.settings.overlay.directory, changes.id, "contents").iterdir()
+    }
+    assert hashlib.sha256(f"{secret}\n".encode()).hexdigest() in contents
+    assert sorted(path.name for path in (programs.workspace / "sub").iterdir()) == ["main.py"]
+    assert read_outcome(write_outcome(outcome).encode()) == outcome
+    (end, *_) = programs.records("finished")
+    assert {name: end[name] for name in ("changes", "changes_method", "changed")} == {
+        "changes": changes.id,
+        "changes_method": METHODS[tier],
+        "changed": ("2 added", "0 modified", "0 deleted"),
+    }
+
+
+def test_a_program_without_an_overlay_has_no_summary(tier: Tier, open_programs: Open) -> None:
+    outcome = open_programs(tier, access="overlay").run("shell", "true")
+    assert outcome.changes is None
+    assert '"changes"' not in write_outcome(outcome)
+
+
+def test_a_program_that_changes_nothing_has_an_empty_summary(tier: Tier, open_programs: Open) -> None:
+    outcome = open_programs(tier, access="overlay").run("shell", "true", access="overlay")
+    assert outcome.changes == ChangesSummary(id="", method=METHODS[tier])
+
+
+def test_a_failed_program_has_its_changes(tier: Tier, open_programs: Open) -> None:
+    outcome = open_programs(tier, access="overlay").run("shell", "echo x > made; exit 3", access="overlay")
+    assert (outcome.status, outcome.changes and outcome.changes.added) == (Status.FAILED, 1)
+
+
+def test_an_overlay_is_granted_as_any_access(tier: Tier, open_programs: Open) -> None:
+    outcome = open_programs(tier, access="read-only").run("shell", "true", access="overlay")
+    assert outcome.status is Status.DENIED
+    assert outcome.decision.reasons == (
+        'access overlay to the workspace is not granted (granted: read-only); set `access = "overlay"` under '
+        "[runtimes] in the paddock.toml of the user or the system",
+    )
+
+
+def test_a_program_that_changes_too_much_is_at_its_limit(tier: Tier, open_programs: Open) -> None:
+    programs = open_programs(tier, access="overlay", overlay={"changes": 5})
+    outcome = programs.run("shell", "seq 9 | xargs touch", access="overlay")
+    assert outcome.program is not None
+    assert outcome.error is not None
+    assert outcome.changes is not None
+    assert (outcome.status, outcome.program.limit) == (Status.OUTPUT_LIMIT, "changes")
+    why = "it changed more than 5 paths (overlay.changes)"
+    assert (outcome.error.message, outcome.changes.incomplete) == (f"Its changes are incomplete: {why}", why)
+
+
+def test_executions_of_a_session_have_all_changes_so_far(tier: Tier, open_programs: Open) -> None:
+    programs = open_programs(tier, access="overlay")
+    code = "import os\nfolder = os.environ.get('PADDOCK_WORKSPACE', {!r})\nopen(f'{{folder}}/first', 'w').close()"
+    first = programs.run("python", code.format(str(programs.workspace)), access="overlay", session="new")
+    assert first.session is not None
+    second = programs.run("python", "open(f'{folder}/second', 'w').close()", session=first.session.id)
+    assert [each.changes and each.changes.added for each in (first, second)] == [1, 2]
+    assert list(programs.workspace.iterdir()) == []
